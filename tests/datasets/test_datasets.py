@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
 
 import pytest
 
@@ -198,18 +199,18 @@ def test_entries_of_any_length_and_layout_are_read_alike(tmp_path):
 
 
 def test_a_document_too_large_for_memory_is_read_alike(tmp_path, monkeypatch):
-    listed = [{"dialogue": [["caf\u00e9", f"reply {number}"]], "weight": 0.5} for number in range(50)]
+    listed = [{"dialogue": [["caf\u00e9", f"reply {number}"]], "weight": math.nan} for number in range(50)]
     keyed = {str(number): {"context": "c", "speaker": "Ann", "turns": ["好", "b"]} for number in range(50)}
     cases = {"dailydialog": listed, "commonsense-dialogues": keyed}
     read = {}
-    for large in (1 << 20, 100):
-        monkeypatch.setattr(files, "_LARGE", large)
+    for size in (1 << 20, 7):
+        monkeypatch.setattr(files, "_AT_ONCE", size)
         for name, content in cases.items():
             path = tmp_path / "valid.json"
             path.write_text(json.dumps(content, ensure_ascii=False), "utf-8-sig")
-            read[name, large] = list(data_set(name).read(path))
-            assert len(read[name, large]) == 50
-            assert read[name, large] == read[name, 1 << 20]
+            read[name, size] = list(data_set(name).read(path))
+            assert len(read[name, size]) == 50
+            assert read[name, size] == read[name, 1 << 20]
     path.write_text(json.dumps(listed)[:-1] + ', {"turns": []}]', "utf-8")
     with pytest.raises(InputError, match="entry 51: it has none of the fields dialogue, dialog"):
         list(data_set("dailydialog").read(path))

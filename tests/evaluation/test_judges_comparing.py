@@ -6,13 +6,14 @@ import json
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.evaluation.judges.asking import Asker
-from dialore.evaluation.judges.comparing import CRITERIA, Together, compare, position_bias
+from dialore.evaluation.judges.comparing import CRITERIA, Preference, Together, compare, position_bias, rate_of
 from dialore.llm.model import Completion
 from dialore.response import Demands, Response
 from dialore.text import is_chinese
@@ -138,6 +139,30 @@ async def test_a_system_without_an_answer_is_not_compared():
     assert (found[0].problem, model.asked) == ("unavailable", [])
     found = await compare(Asker(model), TALK["en"], {"a": said("Oh.", "rain"), "b": said("Ah.")}, judged="queries")
     assert "b has no query" in found[0].reason
+
+
+@pytest.mark.parametrize(("texts", "winner"), [(("Oh.", ""), "a"), (("", "Oh."), "b"), (("", ""), "")])
+async def test_an_answer_that_says_nothing_loses_without_a_call(texts, winner):
+    model = Scripted("never")
+    found = await compare(Asker(model), TALK["en"], {"a": said(texts[0]), "b": said(texts[1])})
+    assert (found[0].winner, found[0].problem, model.asked) == (winner, None, [])
+
+
+async def test_of_scores_together_an_answer_that_says_nothing_has_the_lowest():
+    systems = {"a": said("x"), "b": said(""), "c": said("xyz")}
+    found = await Together(Asker(ByLength())).measure_together(TALK["en"], systems)
+    assert found["b"].values == (1.0,)
+    assert found["a"].values < found["c"].values
+
+
+def test_turns_of_one_conversation_count_as_one_in_the_sign_test():
+    apart = [Preference("overall", "a", "b", ("a", "a"), conversation=f"talk {n}") for n in range(8)]
+    one_talk = [replace(preference, conversation="talk") for preference in apart]
+    assert rate_of(apart).p == pytest.approx(2 / 2**8)
+    assert (rate_of(one_talk).p, rate_of(one_talk).wins) == (1.0, 8)
+    assert rate_of(one_talk).low < rate_of(apart).low
+    unknown = [replace(preference, conversation="") for preference in apart]
+    assert rate_of(unknown) == rate_of(apart)
 
 
 @pytest.mark.parametrize("judged", ["responses", "queries"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+
 import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.judges.asking import Asker
-from dialore.evaluation.judges.comparing import Together
+from dialore.evaluation.judges.comparing import Together, rate_of
 from dialore.experiments.results import RunResults
-from dialore.experiments.scoring import compare_systems, measure_jointly, measure_run
+from dialore.experiments.scoring import compare_systems, kept_preferences, measure_jointly, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
@@ -17,10 +19,16 @@ from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
 
 @pytest.fixture
 def store(tmp_path):
+    with filled(tmp_path / "run") as made:
+        yield made
+
+
+@contextmanager
+def filled(folder, mark="d"):
     """Six dialogues; system 0 says ever more, system 1 always as much, system 2 failed on the last."""
-    with RunStore.create(tmp_path / "run") as made:
+    with RunStore.create(folder) as made:
         systems = [System(number, name, "vanilla", {}, "m") for number, name in enumerate(("grows", "stays", "fails"))]
-        made.set_up({}, systems, [Dialogue(id=f"d{n}", turns=[f"Number {n}."]) for n in range(6)])
+        made.set_up({}, systems, [Dialogue(id=f"{mark}{n}", turns=[f"Number {n}."]) for n in range(6)])
         for n in range(6):
             for system, text in enumerate(("x" * (n + 1), "x" * 4, "x")):
                 failed = system == 2 and n == 5
@@ -57,6 +65,14 @@ async def test_a_limit_looks_at_the_first_dialogues_alone(store):
     model = Opinionated(longer)
     assert await outcomes(store, model, limit=2) == {"overall": ["loss", "loss"]}
     assert len(model.asked) == 4
+
+
+async def test_preferences_know_their_conversation_now_and_in_a_report(tmp_path):
+    with filled(tmp_path / "run", mark="talk@") as store, store.writing():
+        found = await compare_systems(store, Asker(Opinionated(longer)), (0, 1), criteria=["overall"])
+        kept = next(kept_preferences(store, "run", "data"))
+    assert {one.conversation for one in [*found["overall"], *kept.preferences]} == {"talk"}
+    assert rate_of(found["overall"]).p == 1.0
 
 
 async def test_a_response_that_changed_is_compared_anew(store):

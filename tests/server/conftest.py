@@ -92,7 +92,8 @@ def services(folder):
             model = model or Scripted()
             given["server"] = {"folder": str(folder / "known"), **given.get("server", {})}
             settings = validated(Settings, given, where="test")
-            app = create_app(settings, connect=lambda _settings, _name: model)
+            has_model = settings.model.model != "lexical"
+            app = create_app(settings, connect=lambda _settings, _name: model if has_model else None)
             reads = bounded_protocol(settings.server)
             config = uvicorn.Config(
                 app, "127.0.0.1", 0, http=reads, ws="none", log_config=None, access_log=False, log_level="error"

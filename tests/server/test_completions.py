@@ -115,6 +115,13 @@ def test_where_no_method_is_named_there_is_another_to_compare_with(serving):
     assert {each["id"]: each["method"] for each in data} == methods
 
 
+def test_without_a_model_its_methods_are_one(serving):
+    running = serving(model={"model": "lexical"})
+    assert [each["id"] for each in running.http.get("/v1/models").json()["data"]] == ["dialore"]
+    asked = {"model": "dialore/rag", "messages": ASK}
+    assert running.http.post("/v1/chat/completions", json=asked).status_code == 200
+
+
 def test_each_agent_is_a_model(serving, client):
     given = {"agents": {"bee": {"method": "vanilla", "persona": ["I keep bees."]}}, "method": ["weave", "dcrag"]}
     running = serving(Scripted(), **given)

@@ -55,6 +55,17 @@ def test_a_line_that_is_no_text_is_left_out_and_named(tmp_path, bad, ending):
         list(read_facts(path, rejects=Rejects()))
 
 
+@pytest.mark.parametrize(("bad", "header"), [(0, ""), (0, "start,rel,end\n"), (99, "start,rel,end\n")])
+def test_a_line_of_a_table_that_is_no_csv_is_left_out_and_named(tmp_path, bad, header):
+    lines = ["tea,IsA,drink\n"] * 150
+    lines.insert(bad, f"{'x' * 140_000},IsA,drink\n")  # a cell is longer than the reader takes
+    path = tmp_path / "facts.csv"
+    path.write_text(lines[0] + header + "".join(lines[1:]) if bad == 0 else header + "".join(lines))
+    rejects = Rejects()
+    assert len(list(read_facts(path, rejects=rejects))) == 150
+    assert f"line {bad + 1 + bool(bad and header)}" in rejects.first[0]
+
+
 def test_so_it_is_in_tables_and_jsonl(tmp_path):
     table, objects = tmp_path / "facts.tsv", tmp_path / "facts.jsonl"
     table.write_bytes(b"tea\tIsA\tdrink\n" * 150 + b"caf\xe9\tIsA\tdrink\n")

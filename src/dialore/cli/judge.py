@@ -126,12 +126,11 @@ def _number(store: "RunStore", name: str) -> int:
 def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
     import dataclasses
 
-    from dialore.evaluation.judges.comparing import position_bias
-    from dialore.evaluation.statistics import win_rate
+    from dialore.evaluation.judges.comparing import position_bias, rate_of
 
     rows = []
     for criterion, preferences in found.items():
-        rate = win_rate([one.outcome for one in preferences if one.problem is None])
+        rate = rate_of(preferences)
         row = {"criterion": criterion, **dataclasses.asdict(rate), "share": rate.share}
         rows.append({**row, "position_bias": position_bias(preferences), "problems": _problems(preferences)})
     return rows
@@ -164,7 +163,10 @@ def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
             row["criterion"], str(row["wins"]), str(row["ties"]), str(row["losses"]), share, f"{row['p']:.4f}", place
         )
     console().print(shown)
-    note("p: sign test of wins against losses; position: answers that went by the first place, less by the second")
+    note(
+        "p: sign test of wins against losses, turns of one conversation counted as one; position: answers that went by "
+        "the first place, less by the second"
+    )
     _show_problems(rows, "criterion")
 
 

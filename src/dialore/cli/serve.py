@@ -30,7 +30,7 @@ def serve(
     """Serve agents to any client of OpenAI's API, with what they rest on.
 
     Each agent is a model: dialore, and dialore/NAME for each further method
-    and each [agents.NAME] of the file. Documents, facts and persona may be
+    and each agents.NAME of the file. Documents, facts and persona may be
     added while it runs.
 
     [bold]Examples[/bold]

@@ -21,8 +21,8 @@ from dialore.dialogue import describe, storable
 from dialore.errors import InputError
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
-_LARGE = 1 << 26
-"""Characters of a JSON document that is no longer held in memory as a whole."""
+_AT_ONCE, _LARGEST = 1 << 20, 1 << 26
+"""Characters of a JSON document that are read at once, and those that one of its entries has at most."""
 Shape = TypeVar("Shape", bound=BaseModel)
 
 
@@ -153,21 +153,18 @@ def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tupl
 
 
 def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
-    """Line, key (if any) and value of each entry; of a document too large for memory without lines."""
-    first = " "
+    """Line, key (if any) and value of each entry."""
+    first, line = " ", 1
     while first.isspace():
         first = text.read(1)
-    text.seek(0)
+        line += first == "\n"
     if first == "{" and not keyed:
+        text.seek(0)
         return _lines(text, path, form)
     if first not in {"[", "{", ""}:
         problem = "neither a list nor an object" if keyed else "not a list of objects, nor an object a line"
         raise InputError(f"{path}, line 1: {problem}", mend=form)
-    whole = text.read(_LARGE)
-    if len(whole) == _LARGE:
-        text.seek(0)
-        return _streamed(text, path, form, keyed=first == "{")
-    return _document(whole, path, form, keyed=first == "{") if whole.strip() else iter(())
+    return _document(text, path, form, line, end="}" if first == "{" else "]") if first else iter(())
 
 
 def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]]:
@@ -187,27 +184,47 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
         yield number, "", value
 
 
-def _document(text: str, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
-    """The entries of a list, or of an object of named entries, decoded one by one."""
-    decode = json.JSONDecoder().raw_decode
-    end = "}" if keyed else "]"
-    line, counted = 1, 0
-    at = _after(text, "", 0) + 1
+def _document(text: TextIO, path: Path, form: str, line: int, *, end: str) -> Iterator[tuple[int, str, Any]]:
+    """The entries of a list, or of an object of named entries, decoded one by one as the file is read."""
+    held, at, counted, before, is_whole = "", 0, 0, line - 1, False
     try:
-        while not text.startswith(end, at := _after(text, "", at)):
-            line, counted = line + text.count("\n", counted, at), at
-            key = ""
-            if keyed:
-                key, at = decode(text, at)
-                at = _after(text, ":", at)
-            value, at = decode(text, at)
-            yield line, str(key), value
-            if not text.startswith(end, at := _after(text, "", at)):
-                at = _after(text, ",", at)
-        if _after(text, "", at + 1) < len(text):
-            raise json.JSONDecodeError("more text after the end", text, at + 1)
+        while True:
+            try:
+                entry = _entry(held, at, end)
+            except json.JSONDecodeError:
+                if is_whole or len(held) - at > _LARGEST:
+                    raise
+                line += held.count("\n", counted, at)
+                more = text.read(max(_AT_ONCE, len(held) - at))
+                held, at, counted, before, is_whole = held[at:] + more, 0, 0, line - 1, not more
+                continue
+            if entry is None:
+                break
+            begin, key, value, at = entry
+            line, counted = line + held.count("\n", counted, begin), begin
+            yield line, key, value
+        at = held.index(end, at) + 1
+        held += text.read(_AT_ONCE)
+        if _after(held, "", at) < len(held):
+            raise json.JSONDecodeError("more text after the end", held, at)
     except (ValueError, RecursionError) as error:
-        raise _invalid(str(path), error, form) from error
+        raise _invalid(str(path), error, form, before) from error
+
+
+def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:
+    """The next entry: its begin, its key, if any, its value, and the place behind its comma; None at the end."""
+    decode = json.JSONDecoder().raw_decode
+    begin = at = _after(text, "", at)
+    if text.startswith(end, at):
+        return None
+    key = ""
+    if end == "}":
+        key, at = decode(text, at)
+        at = _after(text, ":", at)
+    value, at = decode(text, at)
+    if not text.startswith(end, at := _after(text, "", at)):
+        at = _after(text, ",", at)
+    return begin, str(key), value, at
 
 
 def _after(text: str, sign: str, at: int) -> int:
@@ -216,29 +233,3 @@ def _after(text: str, sign: str, at: int) -> int:
     if found is None:
         raise json.JSONDecodeError(f"{sign!r} expected", text, at)
     return found.end()
-
-
-def _streamed(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
-    """The entries of a document too large for memory."""
-    import ijson
-
-    source = _Encoded(text)
-    try:
-        if keyed:
-            for key, value in ijson.kvitems(source, "", use_float=True):
-                yield 0, key, value
-        else:
-            for value in ijson.items(source, "item", use_float=True):
-                yield 0, "", value
-    except ijson.JSONError as error:
-        raise _invalid(str(path), error, form) from error
-
-
-class _Encoded:
-    """A text as the bytes that ijson reads, without a byte order mark."""
-
-    def __init__(self, text: TextIO) -> None:
-        self._text = text
-
-    def read(self, size: int) -> bytes:
-        return self._text.read(size).encode()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -38,7 +39,7 @@ class Rate:
     """Wins, losses and ties of one side against the other, with the sign test on what is decided.
 
     Attributes:
-        p: two-sided binomial p-value of wins against losses; 1 where nothing is decided.
+        p: two-sided binomial p-value of wins against losses, by dialogues; 1 where nothing is decided.
         low: lower end of the 95% Wilson interval of the share of wins among all.
     """
 
@@ -190,17 +191,25 @@ def correlation(first: ArrayLike, second: ArrayLike, kind: Kind) -> tuple[float,
     return float(found.statistic), float(found.pvalue)
 
 
-def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]]) -> Rate:
-    """Wins, losses and ties, the sign test, and an interval of the share of wins."""
+def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]], dialogues: Sequence[object] | None = None) -> Rate:
+    """Return wins, losses and ties, the sign test, and an interval of the share of wins.
+
+    Outcomes of one of the `dialogues` are not independent: the test counts them as one, won where more of them are won
+    than lost, and the interval is of as many comparisons as there are dialogues.
+    """
     wins, losses, ties = (outcomes.count(kind) for kind in ("win", "loss", "tie"))
     n = wins + losses + ties
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
-    p = float(library("scipy.stats").binomtest(wins, wins + losses).pvalue) if wins + losses else 1.0
-    return Rate(wins, losses, ties, p, *wilson(wins, n))
+    leads: Counter[object] = Counter()
+    for dialogue, outcome in zip(dialogues or range(n), outcomes, strict=True):
+        leads[dialogue] += (outcome == "win") - (outcome == "loss")
+    won, lost = sum(lead > 0 for lead in leads.values()), sum(lead < 0 for lead in leads.values())
+    p = float(library("scipy.stats").binomtest(won, won + lost).pvalue) if won + lost else 1.0
+    return Rate(wins, losses, ties, p, *wilson(wins * len(leads) / n, len(leads)))
 
 
-def wilson(hits: int, n: int) -> tuple[float, float]:
+def wilson(hits: float, n: int) -> tuple[float, float]:
     """The 95% Wilson interval of the share of hits among `n`, at least one."""
     middle, half = hits + _Z**2 / 2, _Z * math.sqrt(hits * (n - hits) / n + _Z**2 / 4)
     return (middle - half) / (n + _Z**2), (middle + half) / (n + _Z**2)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import numpy as np
 
 from dialore.errors import MissingExtraError, ModelError, is_fatal
-from dialore.evaluation.base import Measure, Metric, Sample, Score
+from dialore.evaluation.base import Measure, Metric, Sample, Score, conversation_of
 from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
 from dialore.evaluation.registry import Context, load_metrics, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
@@ -314,7 +314,7 @@ async def compare_systems(
     before = store.preferences()
     results: dict[str, list[Preference]] = {}
     for name in criteria:
-        found = [known(name)[texts] for texts in hashes.values() if texts in known(name)]
+        found = _kept(store, hashes, known(name))
         results[name] = found if pair[0] == min(pair) else [_turned(each) for each in found]
     return results
 
@@ -324,13 +324,20 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
     numbers = {name: number for number, name in system_names(store).items()}
 
     @functools.cache
-    def hashes(first: str, second: str, judged: Judged) -> list[str]:
-        return list(_hashes(store, {numbers[each]: each for each in (first, second)}, judged).values())
+    def hashes(first: str, second: str, judged: Judged) -> dict[Place, str]:
+        return _hashes(store, {numbers[each]: each for each in (first, second)}, judged)
 
     for (judge, judged, first, second, criterion), known in store.preferences().items():
         if first in numbers and second in numbers:
-            found = [known[texts] for texts in hashes(first, second, cast("Judged", judged)) if texts in known]
+            found = _kept(store, hashes(first, second, cast("Judged", judged)), known)
             yield Comparisons(run, dataset, judge, judged, first, second, criterion, found)
+
+
+def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
+    """What is known of the texts at places, each with its conversation."""
+    talks = [conversation_of(name) for name in store.dialogue_ids()]
+    found = ((place, known.get(texts)) for place, texts in hashes.items())
+    return [dataclasses.replace(one, conversation=talks[position]) for (position, _), one in found if one is not None]
 
 
 def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:

@@ -126,6 +126,7 @@ class ServedAgents:
         options = options_by_method(methods, settings.options)
         named = {method: AgentSettings(method=method, options=options[method]) for method in options}
         bench = self._bench(settings.sources)
+        without_model = bench.models(settings.model).main is None
         opened = _Opened({}, [bench], self._knowledge.places)
         for name, each in {**named, **settings.agents}.items():
             own = bench if each.sources is None else self._bench(each.sources)
@@ -136,8 +137,9 @@ class ServedAgents:
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
             served = Served(made, (*each.persona, *sentences), own)
-            opened.models.setdefault(MODEL, served)
-            opened.models[f"{MODEL}/{name}"] = served
+            first = opened.models.setdefault(MODEL, served)
+            is_alike = without_model and each is named.get(name)  # whatever the method, what was found is shown
+            opened.models[f"{MODEL}/{name}"] = first if is_alike else served
         return opened
 
     def _bench(self, sources: SourceSettings) -> Workbench:

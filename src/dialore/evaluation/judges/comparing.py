@@ -23,6 +23,7 @@ from dialore.evaluation.judges.asking import (
     queries_of,
     spoken,
 )
+from dialore.evaluation.statistics import Rate, win_rate
 from dialore.parallel import gather
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class Preference:
 
     Attributes:
         picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
+        conversation: the conversation that the dialogue was cut from; empty where it is not known.
     """
 
     criterion: str
@@ -56,6 +58,7 @@ class Preference:
     picks: tuple[str, str] = ("", "")
     problem: Problem | None = None
     reason: str = ""
+    conversation: str = ""
 
     @property
     def winner(self) -> str:
@@ -66,6 +69,12 @@ class Preference:
     def outcome(self) -> Literal["win", "loss", "tie"]:
         """What it is for the first system."""
         return "tie" if not self.winner else "win" if self.winner == self.first else "loss"
+
+
+def rate_of(preferences: Iterable[Preference]) -> Rate:
+    """Return wins, losses and ties of the first system, with the sign test over conversations."""
+    known = [one for one in preferences if one.problem is None]
+    return win_rate([one.outcome for one in known], [one.conversation or number for number, one in enumerate(known)])
 
 
 def position_bias(preferences: Iterable[Preference]) -> float:
@@ -85,8 +94,8 @@ async def compare(
 ) -> list[Preference]:
     """Compare every two systems' answers to a dialogue, by each criterion, in both orders.
 
-    All criteria are asked about in one prompt. A system wins only where both orders agree on it; equal answers are a
-    tie without a call.
+    All criteria are asked about in one prompt. A system wins only where both orders agree on it. Equal answers are a
+    tie, and an empty one loses, without a call.
 
     Raises:
         UnknownNameError: no such criterion.
@@ -115,6 +124,11 @@ def shown(response: Response, judged: Judged) -> str:
     return spoken(response) if judged == "responses" else "; ".join(queries_of(response))
 
 
+def _is_unjudged(response: Response, judged: Judged) -> bool:
+    """Whether there is nothing to compare: a failure, or no query; a response that says nothing is an empty one."""
+    return response.status == "failed" or (judged == "queries" and not queries_of(response))
+
+
 async def _pair(
     judge: Asker,
     dialogue: Dialogue,
@@ -125,12 +139,13 @@ async def _pair(
 ) -> list[Preference]:
     first, second = pair
     a, b = (shown(responses[system], judged) for system in pair)
-    if not a or not b:
-        lacking = first if not a else second
-        reason = f"{lacking} has no {'response' if judged == 'responses' else 'query'}"
+    lacking = [system for system in pair if _is_unjudged(responses[system], judged)]
+    if lacking:
+        reason = f"{lacking[0]} has no {'response' if judged == 'responses' else 'query'}"
         return [Preference(name, first, second, problem="unavailable", reason=reason) for name in criteria]
-    if a == b:
-        return [Preference(name, first, second) for name in criteria]
+    if a == b or not a or not b:  # an answer that says nothing loses
+        winner = "" if a == b else first if a else second
+        return [Preference(name, first, second, (winner, winner)) for name in criteria]
     name, shape = f"pairwise-{judged}", preferences_shape(criteria)
     try:
         forward, backward = await gather(
@@ -178,10 +193,16 @@ class Together(Mean):
         return unavailable(f"{self.about.name} scores the systems of a run together, not a {sample.response.method}")
 
     async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
-        """Scores by system; those without an answer are left out of the prompt, and not available."""
+        """Return scores by system; who has no answer is left out of the prompt, and not available.
+
+        An empty response is left out, too, and has the lowest score.
+        """
         texts = {system: text for system, response in responses.items() if (text := shown(response, self.judged))}
         lacking = "the system has no response" if self.judged == "responses" else "the system asked no query"
         measures = dict.fromkeys(responses, unavailable(lacking))
+        for system, response in responses.items():
+            if not _is_unjudged(response, self.judged):
+                measures[system] = Measure((1.0,), detail="it is empty")
         if self.asker is None:
             return measures | dict.fromkeys(texts, unavailable("no judge was given"))
         if len(texts) < 2:

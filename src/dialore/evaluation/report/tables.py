@@ -16,10 +16,10 @@ from dialore.errors import UnknownNameError
 from dialore.evaluation.base import About, Additive, Metric, Score, conversation_of
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
-from dialore.evaluation.judges.comparing import position_bias
+from dialore.evaluation.judges.comparing import position_bias, rate_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
-from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon, win_rate
+from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
@@ -221,8 +221,9 @@ def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ..
 READING = (
     "A system wins a dialogue where the judge picks it whichever is shown first; else it is a tie. The interval is "
     "Wilson's, 95%, of the share of wins among all; p is the sign test of wins against losses, then Holm-corrected "
-    "over the criteria; * p < 0.05, ** p < 0.01 by the corrected one. Position: how often whoever was shown first was "
-    "picked in both orders, less how often whoever was shown second."
+    "over the criteria; * p < 0.05, ** p < 0.01 by the corrected one. For both, turns and repetitions of one "
+    "conversation count as one. Position: how often whoever was shown first was picked in both orders, less how often "
+    "whoever was shown second."
 )
 
 
@@ -298,7 +299,7 @@ def contests(found: Sequence[Judged]) -> list[Contest]:
         groups.setdefault(key, []).append(one)
     made = []
     for (_, dataset, judge, judged, first, second), some in groups.items():
-        rates = [win_rate([each.outcome for each in one.preferences if each.problem is None]) for one in some]
+        rates = [rate_of(one.preferences) for one in some]
         corrected = holm([rate.p if rate.n else math.nan for rate in rates])
         verdicts = []
         for one, rate, p in zip(some, rates, corrected, strict=True):

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -249,12 +249,11 @@ def _table(
     sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
     rows = []
     for number, line in sample:
-        try:
+        with suppress(csv.Error):  # a bad line of the file, which is told when its turn comes
             rows.append((number, split(line.rstrip("\r\n"))))
-        except csv.Error as error:
-            raise GraphError(f"{path}, line {number}: {error}", mend="is it a CSV file?") from error
     columns, header = _columns(rows, path)
-    return itertools.chain(sample[header:], lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
+    facts = [entry for entry in sample if not header or entry[0] != rows[0][0]]
+    return itertools.chain(facts, lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
 
 
 def _unquoted(cell: str) -> str:
