@@ -39,6 +39,8 @@ _SEEN, _TITLES = 200, 30
 """Pieces whose titles are all looked at, and titles that the needs are told, else those nearest."""
 _ASKED = 0.05
 """The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
+_UNPLANNED = 0.2
+"""The share of the threshold that is enough without a plan: the turns' own words are all that is looked up."""
 _FACTS = 2
 """How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
 _FIRST, _TURNS = 4, 8
@@ -139,7 +141,8 @@ class Weave(Method):
         limit: pieces kept at most for what would only make the response better; each need's best comes first.
         asked_limit: pieces kept at most where the turn asks for something: what it asks for comes first.
         threshold: the calibrated probability of use under which a piece is dropped; a twentieth is enough for what
-            the turn asks: the writer sees whether it answers; facts of a graph need twice as much.
+            the turn asks: the writer sees whether it answers; a fifth where nothing is planned; facts of a graph need
+            twice as much.
         plan: what is looked up. `needs`: what a call says is needed, while the draft is written. `none`: what documents
             and memory have by the words of the turns, `asked_limit` pieces; the draft is the response, one call.
             `auto`: `needs`, but `none` once a model has shown that it is slow, and for one that this process runs.
@@ -370,9 +373,10 @@ class Weave(Method):
             pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue)
         said = await asyncio.to_thread(lambda: [already_said(piece, turn.dialogue) for piece in pieces])
+        share = _ASKED if need.asked else 1 if turn.is_planned else _UNPLANNED
+        least = self.threshold * share * (_FACTS if entry.kind == "graph" else 1)
         found = []
         for piece, chance, is_said in zip(pieces, chances, said, strict=True):
-            least = self.threshold * (_ASKED if need.asked else 1) * (_FACTS if entry.kind == "graph" else 1)
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
             dropped = SAID if is_said else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})

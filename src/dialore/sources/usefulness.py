@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
+from dialore.retrieval.bm25 import split_terms
+from dialore.retrieval.spelling import correct
 from dialore.retrieval.static import static_embedder
 from dialore.sources.dialogue_ranking import joined
 from dialore.text import normalise as folded
@@ -45,13 +47,15 @@ _NO_WORD = -1
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> list[float]:
     """For each piece found for a query, the probability that it is of use in the response to the dialogue.
 
-    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not.
+    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. A
+    misspelt word of the query stands for the nearest one that a piece has.
 
     Args:
         pieces: what a search found.
         query: what was looked for, standing alone.
         dialogue: the history; the response is to its last turn.
     """
+    query = correct(query, lambda letter: _terms_of(pieces, letter))
     found = np.zeros(len(pieces))
     names = [_model_of(piece) for piece in pieces]
     for name in dict.fromkeys(names):
@@ -60,6 +64,11 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
         model = _models()[name]
         found[rows] = 1 / (1 + np.exp(-(features @ np.array(model["weights"]) + model["intercept"])))
     return [round(float(probability), 4) for probability in found]
+
+
+def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
+    """Return the terms of all pieces that begin with a letter."""
+    return [term for piece in pieces for term in split_terms(_text_of(piece)) if term.startswith(letter)]
 
 
 def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:

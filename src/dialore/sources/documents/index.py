@@ -14,6 +14,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.ranking import K, reciprocal_ranks
+from dialore.retrieval.spelling import correct
 from dialore.sources.base import Findings, listed, ranked_by
 from dialore.sources.documents.tables import id_number
 
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 Retriever = Literal["fused", "bm25", "dense"]
 RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
 SCHEMES = ("postgresql://", "postgres://")
+_SPELLED = 200_000
+"""Passages up to which the terms of an index are read for a misspelt word; among more that takes too long."""
 _AROUND = 200
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
@@ -209,7 +212,9 @@ class DocumentIndex:
             depth *= 4  # many of them were the same text
 
     def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
-        """Numbers and scores of passages, the best first."""
+        """Return numbers and scores of passages, the best first; misspelt words count as the index's nearest terms."""
+        if transaction.state().passages <= _SPELLED:
+            query = correct(query, transaction.vocabulary)
         by_terms, near = [], []
         if self.retriever != "dense" or self._embedder is None:
             by_terms = transaction.by_terms(Counter(split_terms(query)), depth)

@@ -149,6 +149,10 @@ class PostgresTransaction(Transaction):
         """See `Transaction`."""
         return f"{column} = ANY(?)", list(values)
 
+    def vocabulary(self, letter: str) -> list[str]:
+        """See `Transaction`."""
+        return [term for (term,) in self.ask("SELECT term FROM frequencies WHERE left(term, 1) = ?", letter)]
+
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: exact BM25 of what has any of the most informative terms."""
         frequencies = dict(self.ask("SELECT term, passages FROM frequencies WHERE term = ANY(?)", list(terms)))

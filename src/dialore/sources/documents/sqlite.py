@@ -230,6 +230,11 @@ class SqliteTransaction(Transaction):
         """See `Transaction`."""
         return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(list(values))
 
+    def vocabulary(self, letter: str) -> list[str]:
+        """See `Transaction`."""
+        sql = "SELECT term FROM frequencies WHERE term >= ? AND term < ?"
+        return [term for (term,) in self.ask(sql, letter, chr(ord(letter) + 1))]
+
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: exact BM25 of what has any of the most informative terms.
 

@@ -161,6 +161,10 @@ class Transaction(ABC):
         """The condition that a column has one of the values, and its parameter."""
 
     @abstractmethod
+    def vocabulary(self, letter: str) -> list[str]:
+        """Return the terms of all passages that begin with a letter."""
+
+    @abstractmethod
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
         """The numbers and scores of the best passages by BM25, ties by number."""
 
