@@ -100,8 +100,8 @@ def _questions(count: int, passages: int) -> list[str]:
 
 def build(here: str, passages: str) -> dict[str, Any]:
     """Build the index."""
-    from dialore.sources.documents.building import build_documents
-    from dialore.sources.documents.chunking import Chunking
+    from dialore.retrieval.chunking import Chunking
+    from dialore.retrieval.documents.indexing import build_documents
 
     index = Path(here) / "documents"
     begun, cpu = time.perf_counter(), time.process_time()
@@ -118,7 +118,7 @@ def build(here: str, passages: str) -> dict[str, Any]:
 def ask(here: str, passages: str, questions: str) -> dict[str, Any]:
     """Open the index and ask it by every retriever."""
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.documents.index import RETRIEVERS, DocumentIndex
+    from dialore.sources.documents import RETRIEVERS, DocumentIndex
 
     given = _questions(int(questions), int(passages))
     embedder = load_embedder("static")
@@ -137,8 +137,8 @@ def ask(here: str, passages: str, questions: str) -> dict[str, Any]:
 
 def write(here: str) -> None:
     """Add batches of passages until killed, each under a name of its own; a line on standard output for each."""
+    from dialore.retrieval.documents.indexing import add_documents
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.documents.building import add_documents
 
     embedder = load_embedder("static")
     number = time.time_ns()
@@ -165,7 +165,7 @@ def _writer(here: str) -> "Iterator[subprocess.Popen[str]]":
 
 def kill(here: str, kills: str) -> dict[str, Any]:
     """Kill writers at random moments; afterwards every batch must be there whole, or not at all."""
-    from dialore.sources.documents.index import DocumentIndex
+    from dialore.sources.documents import DocumentIndex
 
     rng = random.Random(9)  # noqa: S311 - moments, not secrets
     whole = batches = 0
@@ -182,7 +182,7 @@ def kill(here: str, kills: str) -> dict[str, Any]:
 
 def ask_while_writing(here: str, seconds: str) -> dict[str, Any]:
     """Ask an open index while another process adds to it."""
-    from dialore.sources.documents.index import DocumentIndex
+    from dialore.sources.documents import DocumentIndex
 
     times: list[float] = []
     seen: set[int] = set()

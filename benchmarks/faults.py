@@ -19,8 +19,8 @@ from benchmarks.endpoint import begin
 from benchmarks.made_up import sentences
 from benchmarks.measure import folder, report, show, tell
 from benchmarks.serve import PATIENCE, Client, Seen, Target, dialore_service, free_port
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.chunking import Chunking
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.indexing import build_documents
 
 _MODEL = "pace-100"
 """A word each tenth of a second: there is a middle of the stream."""

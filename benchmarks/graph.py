@@ -102,9 +102,9 @@ def _questions(shaped: ShapedGraph, degrees: np.ndarray[Any, Any], count: int) -
 
 def build(here: str) -> dict[str, Any]:
     """Build `bench.graph` of `facts.tsv`."""
+    from dialore.retrieval.graph.facts import read_facts
+    from dialore.retrieval.graph.writing import build_graph
     from dialore.retrieval.static import StaticEmbedder
-    from dialore.sources.graph.facts import read_facts
-    from dialore.sources.graph.writing import build_graph
 
     steps: dict[str, float] = {}
     begun = last = time.perf_counter()

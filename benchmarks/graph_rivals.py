@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dialore.sources.graph.store import GraphStore
+    from dialore.retrieval.graph.store import GraphStore
 
     Question = tuple[list[int], list[int]]
     Ask = Callable[[Question], list[int]]
@@ -100,7 +100,7 @@ def ask(name: str, here: str) -> dict[str, Any]:
 
 
 def _open(here: str) -> GraphStore:
-    from dialore.sources.graph.store import GraphStore
+    from dialore.retrieval.graph.store import GraphStore
 
     return GraphStore(Path(here) / _FILES["dialore"])
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph import Graph
 
 _TURNS = (
     "I have been thinking about {0} since this morning, and about {1} too.",
@@ -87,8 +87,8 @@ def open_world(graph: Graph, passages: int, documents: Path | None = None) -> It
         passages: how many sentences the generated document index has.
         documents: a document index to be asked instead.
     """
-    from dialore.sources.documents.building import build_documents
-    from dialore.sources.documents.chunking import Chunking
+    from dialore.retrieval.chunking import Chunking
+    from dialore.retrieval.documents.indexing import build_documents
 
     with folder() as made:
         if documents is None:
@@ -107,8 +107,8 @@ def open_world(graph: Graph, passages: int, documents: Path | None = None) -> It
 
 
 def _samples(path: Path, graph: Graph) -> Path:
+    from dialore.methods.few_shot import build_samples, samples_of
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples import build_samples, samples_of
 
     histories = []
     for dialogue in made_up(graph, _SAMPLES, seed=8):

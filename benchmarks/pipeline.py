@@ -27,8 +27,7 @@ from dialore.evaluation.report.display import longest_chain
 from dialore.llm.rehearsal import Rehearsal
 from dialore.methods.registry import method_class, method_names, method_sources
 from dialore.response import Response
-from dialore.sources.graph import open_graph
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph import Graph, open_graph
 from dialore.workbench import create_agent
 
 _WARM_UP = 2

@@ -19,8 +19,7 @@ from dialore.experiments.scoring import NEEDS_MODEL, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.llm.rehearsal import Rehearsal
 from dialore.response import Response
-from dialore.sources.graph import open_graph
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph import Graph, open_graph
 from dialore.workbench import create_agent
 
 _REHEARSED = 50

@@ -31,8 +31,8 @@ from benchmarks.measure import folder, percentile, report, show, tell
 from dialore.errors import InputError
 from dialore.evaluation.report.display import longest_chain
 from dialore.response import StageTrace
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.chunking import Chunking
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.indexing import build_documents
 
 _AT_ONCE = 16
 """Requests at once while memory is measured."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.knowledge import Fact
-from dialore.sources.graph.relations import RELATIONS
+from dialore.retrieval.graph.relations import RELATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

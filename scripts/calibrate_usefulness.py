@@ -5,7 +5,7 @@
 
 A search is what one of our retrievers (`fused`, `bm25`, `dense`, by turns) puts first for a query; of use is what the
 person who wrote the next turn used. There is a logistic model for persona sentences, one for passages of documents and
-of the web, and one for facts of a graph, by the features of `dialore.sources.usefulness`; none knows a language.
+of the web, and one for facts of a graph, by the features of `dialore.methods.usefulness`; none knows a language.
 Figures of the sets fitted on are held out, of five folds parted by dialogue; what is written is fitted on all. The
 threshold is the one with the best F-beta there: of 2 for persona and passages, which nobody can guess, so that one
 missed is worse than one too many; of .5 for facts of a graph, which a model mostly knows, so that one too many is.
@@ -19,7 +19,7 @@ missed is worse than one too many; of .5 for facts of a graph, which a model mos
 | personachat, msc | PersonaChat, Multi-Session Chat, valid | the last turn | see `distant` | CC BY |
 | kdconv | KdConv, dev | the last turn | the facts used | Apache-2.0 |
 | kbp-persona, kbp-documents | KBP, train | the last turn | the gold labels | none stated |
-| graded | tests/sources/relevance, en and zh | two of a turn's demands | grade 2 | dialogues: CC BY-NC-SA |
+| graded | tests/retrieval/graph/relevance, en and zh | two of a turn's demands | grade 2 | dialogues: CC BY-NC-SA |
 
 The last turn comes as it is, with the turn before it, or as its content words alone. In a quarter of the searches of
 wow, woi and kdconv the sentences of the dialogue itself are taken out, so that there is nothing to find.
@@ -53,14 +53,14 @@ from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact, Knowledge, Passage, PersonaDetail, stable_id
+from dialore.methods.usefulness import FEATURES, features_of
 from dialore.retrieval.bm25 import Bm25
-from dialore.retrieval.ranking import reciprocal_ranks
+from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.retrieval.reranking import Remembered, load_reranker
-from dialore.sources.usefulness import FEATURES, features_of
 from dialore.text import content_lemmas, stem
 
 ROOT = Path(__file__).resolve().parent.parent
-OWN = ROOT / "tests" / "sources" / "usefulness"
+OWN = ROOT / "tests" / "methods" / "usefulness"
 TOP = 10
 RETRIEVERS = ("fused", "bm25", "dense")
 NOTHING = 0.25
@@ -216,7 +216,7 @@ def everyday() -> Iterator[Search]:
 
 
 def graded(data: Path, rng: random.Random) -> Iterator[Search]:
-    """The graded facts of tests/sources/relevance, those nearest to two of the turn's demands."""
+    """The graded facts of tests/retrieval/graph/relevance, those nearest to two of the turn's demands."""
     for language in ("en", "zh"):
         for turn in measure_retrieval.read_turns(language, data):
             triples = list(turn.grades)

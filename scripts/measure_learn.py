@@ -25,9 +25,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
+from dialore.learned import TrainedPlanner, describe
 from dialore.retrieval.encoders import OnnxEmbedder
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.trained import TrainedPlanner, describe
 from dialore.training import read_examples, refuse_leaks, save_trained, train_nli, train_planner, train_ranker
 from dialore.training.encoders import make_rows, train_encoder
 from dialore.training.planner import f1, named

@@ -2,7 +2,7 @@
 
     python scripts/measure_linking.py [--data FOLDER] [--split dev|test] [--misses] [--json]
 
-The phrases are in `tests/sources/linking_phrases.<language>.jsonl`, each with the concepts it may be linked to
+The phrases are in `tests/retrieval/graph/linking_phrases.<language>.jsonl`, each with the concepts it may be linked to
 (`accept`, of which `best` name the whole of it) and some that it must not be (`reject`). They are linked over graphs
 built for the purpose: ConceptNet's 100,000 English facts, the starter graph, and the starter's Chinese facts with
 ConceptNet's. A link to a concept that is not accepted is wrong, whether or not somebody thought to reject it.
@@ -30,9 +30,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph import GraphStore, build_graph, read_facts
-from dialore.sources.graph.linking import Linker
-from dialore.sources.graph.starter import starter_files
+from dialore.retrieval.graph import GraphStore, build_graph, read_facts
+from dialore.retrieval.graph.starter import starter_files
+from dialore.retrieval.linking.linker import Linker
 from dialore.text import LANGUAGES
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from dialore.text import Language
 
 ROOT = Path(__file__).resolve().parent.parent
-PHRASES = ROOT / "tests" / "sources"
+PHRASES = ROOT / "tests" / "retrieval" / "graph"
 
 
 def read_phrases(language: str) -> list[dict[str, Any]]:

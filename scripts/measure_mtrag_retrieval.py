@@ -34,8 +34,8 @@ from dialore.evaluation.base import Mean
 from dialore.evaluation.statistics import bootstrap
 from dialore.experiments.store import RunStore
 from dialore.knowledge import Passage
-from dialore.retrieval.ranking import reciprocal_ranks
-from dialore.sources.shelf import Shelf
+from dialore.retrieval.fusion import reciprocal_ranks
+from dialore.sources.in_memory import Shelf
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

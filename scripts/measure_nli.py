@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dialore.sources.trained import open_entailment
+from dialore.learned import open_entailment
 from dialore.training import read_examples
 from dialore.training.nli import make_pairs, protocols
 

@@ -29,9 +29,9 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from dialore.errors import InputError, first_line
-from dialore.sources.documents.chunking import Chunking, Unreadable
-from dialore.sources.documents.files import find_files
-from dialore.sources.documents.reading import read_sections
+from dialore.retrieval.chunking import Chunking, Unreadable
+from dialore.retrieval.loaders.files import find_files
+from dialore.retrieval.loaders.reading import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -43,12 +43,12 @@ from typing import TYPE_CHECKING
 from dialore.datasets import data_set, split_dialogues
 from dialore.datasets.base import gold_text
 from dialore.dialogue import Dialogue
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.chunking import Chunking
-from dialore.sources.documents.index import DocumentIndex
-from dialore.sources.documents.tables import Piece
+from dialore.sources.documents import DocumentIndex
 from dialore.sources.web.engines import CorpusEngine
 from dialore.sources.web.source import WebSource
 

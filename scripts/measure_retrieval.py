@@ -2,9 +2,10 @@
 
     python scripts/measure_retrieval.py --data FOLDER [--ranking NAME[,key=value...] ...] [--json]
 
-Turns, demands and graded facts are those of `tests/sources/relevance` (see its README); the dialogues come from the
-published data sets, and the graphs from ConceptNet's, by --data. Facts that nobody graded count as not useful; `judged`
-says how many of the first twenty were graded. A pair of concepts counts once, under whatever relations it is listed.
+Turns, demands and graded facts are those of `tests/retrieval/graph/relevance` (see its README); the dialogues come from
+the published data sets, and the graphs from ConceptNet's, by --data. Facts that nobody graded count as not useful;
+`judged` says how many of the first twenty were graded. A pair of concepts counts once, under whatever relations it is
+listed.
 
 | column | is |
 |---|---|
@@ -34,8 +35,9 @@ import numpy as np
 from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph import Graph, GraphStore, build_graph, read_facts
-from dialore.sources.graph.starter import starter_files
+from dialore.retrieval.graph import GraphStore, build_graph, read_facts
+from dialore.retrieval.graph.starter import starter_files
+from dialore.sources.graph import Graph
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -45,7 +47,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
 
-RELEVANCE = Path(__file__).parent.parent / "tests" / "sources" / "relevance"
+RELEVANCE = Path(__file__).parent.parent / "tests" / "retrieval" / "graph" / "relevance"
 FILES = {"dailydialog": "dailydialog/valid.json.gz", "xdailydialog-zh": "xdailydialog/zh_dev.txt.gz"}
 SETS = ("unforeseen", "foreseen")
 METRICS = ("ndcg@10", "useful@20", "useful@50", "recall@50", "concepts", "judged")

@@ -10,7 +10,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
 from dialore.settings import ModelSettings
-from dialore.sources.graph.source import Graph
+from dialore.sources.graph import Graph
 from dialore.workbench import Workbench, create_agent
 from tests.llm.server import say, status
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture

@@ -143,7 +143,7 @@ def test_an_example_runs_as_it_says(path, world, monkeypatch):
             said = json.loads(command(f"{each} --limit 3 --model rehearsal --json"))
             assert (said["failed"], said["missing"]) == (0, 0), each
         elif each.startswith("dialore train "):
-            continue  # it wants torch: see tests/cli/test_distill.py and tests/training/test_safari_supervised.py
+            continue  # it wants torch: see tests/cli/test_distill.py and tests/learned/test_safari_supervised.py
         elif each not in scores and each not in built:
             rehearsed = each.startswith("dialore distill ") and "--from" not in each
             command(f"{each} --limit 3 --model rehearsal" if rehearsed else each)

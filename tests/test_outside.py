@@ -18,12 +18,12 @@ from dialore.llm.dialect import Dialect
 from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
+from dialore.retrieval.chunking import Chunking, Unreadable
+from dialore.retrieval.documents.store import NewPassage
+from dialore.retrieval.graph.facts import FILE_FORMATS as FACT_FORMATS
+from dialore.retrieval.graph.facts import Rejects, read_facts
+from dialore.retrieval.loaders.reading import FILE_FORMATS, read_sections
 from dialore.settings import read_settings
-from dialore.sources.documents.chunking import Chunking, Unreadable
-from dialore.sources.documents.reading import FILE_FORMATS, read_sections
-from dialore.sources.documents.tables import NewPassage
-from dialore.sources.graph.facts import FILE_FORMATS as FACT_FORMATS
-from dialore.sources.graph.facts import Rejects, read_facts
 from dialore.sources.persona import read_persona
 from dialore.text import storable
 from tests.llm.models import ask

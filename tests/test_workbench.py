@@ -14,9 +14,9 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.llm.rehearsal import Rehearsal
 from dialore.response import Response
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.graph.fact_ranking import Ranking
 from dialore.settings import ModelSettings, SourceSettings, read_settings
 from dialore.sources.base import Findings
-from dialore.sources.graph.ranking import Ranking
 from dialore.sources.registry import KINDS, SourceKind
 from dialore.workbench import Models, open_agents
 
@@ -207,7 +207,7 @@ def test_in_python_the_method_is_weave_too():
 
 
 async def test_the_embedder_ranks_facts_and_a_rehearsal_asks_no_endpoint(tmp_path):
-    from dialore.sources.graph.writing import build_graph
+    from dialore.retrieval.graph.writing import build_graph
     from tests.retrieval.embedding_server import EmbeddingServer
 
     path = tmp_path / "g.graph"

@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from dialore.experiments.run import run_experiment
     from dialore.knowledge import Fact, Knowledge, Passage
     from dialore.response import Response
+    from dialore.retrieval.documents.indexing import build_documents
     from dialore.settings import Settings
-    from dialore.sources.documents.building import build_documents
-    from dialore.sources.shelf import Shelf
+    from dialore.sources.in_memory import Shelf
     from dialore.workbench import Workbench, connect, create_agent
 
 if "".join(sys.argv[:1]).endswith(("-m", "/dialore")):  # the command: until `main` begins, Ctrl-C just ends it
@@ -63,8 +63,8 @@ __getattr__ = lazy_names(
         "dialore.knowledge": ["Fact", "Knowledge", "Passage"],
         "dialore.response": ["Response"],
         "dialore.settings": ["Settings"],
-        "dialore.sources.documents.building": ["build_documents"],
-        "dialore.sources.shelf": ["Shelf"],
+        "dialore.retrieval.documents.indexing": ["build_documents"],
+        "dialore.sources.in_memory": ["Shelf"],
         "dialore.workbench": ["Workbench", "connect", "create_agent"],
     },
 )

@@ -19,7 +19,7 @@ from dialore.cli.demo import COMMONSENSE, FURTHER, FURTHER_SYSTEMS, METHODS, PAR
 from dialore.dialogue import read_dialogues
 from dialore.llm.connection import connect
 from dialore.llm.recording import Recorder, Replay
-from dialore.sources.samples import is_fit, overlap, samples_of
+from dialore.methods.few_shot import is_fit, overlap, samples_of
 
 BUNDLED = demo.demo_folder()
 # What runs the demo with nothing but the core's packages, and without a network.

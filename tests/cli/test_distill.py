@@ -13,9 +13,9 @@ import yaml
 from dialore.llm.distilled import read_rows, write_lines
 from dialore.llm.local import LocalModel
 from dialore.training.stages import stage_targets
+from tests.learned.test_decision import pairs, write
+from tests.learned.test_stages import dcrag_rows
 from tests.llm.test_seq2seq import _t5, _tokenizer
-from tests.training.test_decision import pairs, write
-from tests.training.test_stages import dcrag_rows
 
 pytest.importorskip("sklearn")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.training.conftest import small  # noqa: F401
+from tests.learned.conftest import small  # noqa: F401
 
 pytest.importorskip("lightgbm")
 

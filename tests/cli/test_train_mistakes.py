@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from tests.training.conftest import entries, small  # noqa: F401
+from tests.learned.conftest import entries, small  # noqa: F401
 
 pytest.importorskip("lightgbm")
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import httpx
 import pytest
 
-from dialore.sources.documents.building import build_documents
+from dialore.retrieval.documents.indexing import build_documents
 from tests.llm.server import FaultyServer, say
 from tests.server.conftest import need, wait_until
 

@@ -11,7 +11,7 @@ import pytest
 from dialore.datasets import data_set, knowledge_pieces, split_dialogues, stream_histories
 from dialore.errors import InputError
 from dialore.response import Response, StageTrace
-from dialore.sources.shelf import Shelf
+from dialore.sources.in_memory import Shelf
 from tests.data_folder import real_file
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "measure_mtrag_retrieval.py"))

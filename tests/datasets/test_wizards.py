@@ -10,7 +10,7 @@ import pytest
 
 from dialore.datasets import data_set, knowledge_pieces, split_dialogues
 from dialore.errors import InputError
-from dialore.sources.samples import topic_of
+from dialore.methods.few_shot import topic_of
 from tests.data_folder import real_file
 
 

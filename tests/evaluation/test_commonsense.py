@@ -13,7 +13,7 @@ from dialore.evaluation.commonsense import Cdf, Cdp, IdfTable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact
 from dialore.response import Response
-from dialore.sources.graph.matching import HardMatcher, concept_key
+from dialore.retrieval.graph.matching import HardMatcher, concept_key
 
 
 class Store:

@@ -15,8 +15,8 @@ from dialore.experiments.distill import Matching, coq_entries, coq_splits, peopl
 from dialore.llm.distilled import Row, read_rows, shortened, write_lines
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
+from tests.learned.test_decision import pairs, write
 from tests.methods.conftest import small_graph  # noqa: F401
-from tests.training.test_decision import pairs, write
 
 RECORDINGS = PromptLibrary()._folders[0].parent / "data" / "demo" / "recordings.jsonl"
 

@@ -26,7 +26,7 @@ from dialore.response import Response
 from dialore.workbench import Workbench, connect_model
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.llm.models import ask
-from tests.sources.graphs import build, facts
+from tests.retrieval.graph.graphs import build, facts
 
 
 def rehearse(config, name):
@@ -317,7 +317,7 @@ async def test_an_endpoint_that_refuses_stops_the_run_at_once(config_of, tmp_pat
 _LAUNCHER = """
 import asyncio, os, random, signal, sys
 from pathlib import Path
-import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph.source
+import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore

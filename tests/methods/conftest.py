@@ -16,8 +16,8 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.several import open_graph
-from dialore.sources.graph.writing import build_graph
+from dialore.retrieval.graph.writing import build_graph
+from dialore.sources.graph import open_graph
 
 FACTS = [
     Fact("sore throat", "CausesDesire", "drink warm tea"),

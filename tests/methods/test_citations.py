@@ -18,7 +18,7 @@ from dialore.methods.edit import Edit
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
-from dialore.sources.shelf import Shelf
+from dialore.sources.in_memory import Shelf
 
 
 def piece(number):

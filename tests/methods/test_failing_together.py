@@ -14,7 +14,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.shelf import Shelf
+from dialore.sources.in_memory import Shelf
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import ANSWERS, DECISION, ENGLISH, TOPIC, Web

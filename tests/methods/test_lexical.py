@@ -10,9 +10,9 @@ from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import HOW_TO_ADD_A_MODEL
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.graph.writing import build_graph
 from dialore.sources.base import Findings
-from dialore.sources.graph.several import open_graph
-from dialore.sources.graph.writing import build_graph
+from dialore.sources.graph import open_graph
 from dialore.workbench import create_agent
 
 FACTS = [

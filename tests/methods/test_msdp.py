@@ -13,14 +13,14 @@ from dialore.cli.app import app
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, StageError
 from dialore.knowledge import Fact
+from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.msdp import read_facts, read_line
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.graph.writing import build_graph
-from dialore.sources.samples import SampleDatabase, build_samples, samples_of
-from tests.sources.sample_fixture import histories
+from dialore.retrieval.graph.writing import build_graph
+from tests.methods.sample_fixture import histories
 
 KG, RG = "knowledge-generation", "response-generation"
 EXPECTED = Path(__file__).parent / "expected" / "msdp.json"

@@ -11,13 +11,13 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import read_config
 from dialore.knowledge import Knowledge, PassageDetail
+from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import Findings
-from dialore.sources.samples import SampleDatabase, build_samples, samples_of
-from tests.sources.sample_fixture import histories
+from tests.methods.sample_fixture import histories
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "msdp").glob("*.yaml"))
 KG, RG = "knowledge-generation", "response-generation"

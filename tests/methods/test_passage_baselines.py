@@ -12,10 +12,10 @@ from dialore.methods.stages import ModelResponder, Stages
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.base import Listed, listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, Reranked
-from dialore.sources.documents.index import SeveralDocuments
+from dialore.sources.documents import SeveralDocuments
+from dialore.sources.in_memory import Shelf
 from dialore.sources.persona import PersonaSource
 from dialore.sources.pool import PoolSource
-from dialore.sources.shelf import Shelf
 from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 

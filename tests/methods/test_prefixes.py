@@ -11,8 +11,8 @@ from dialore.llm.model import Completion
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder
 from dialore.prompts.library import PromptLibrary
+from dialore.sources.in_memory import Shelf
 from dialore.sources.persona import PersonaSource
-from dialore.sources.shelf import Shelf
 
 TURNS = ["Hi there!", "Hello.", "When does the mill open?", "At nine.", "Thank you!"]
 SOURCES = {

@@ -16,8 +16,8 @@ from dialore.methods import weave as module
 from dialore.methods.registry import create_method
 from dialore.methods.stages import ModelResponder
 from dialore.prompts.library import PromptLibrary
+from dialore.sources.in_memory import Shelf
 from dialore.sources.persona import PersonaSource
-from dialore.sources.shelf import Shelf
 
 DRAFT = "Oh, I think they open at ten."
 OPENS = "The Lantern Café opens at half past seven."

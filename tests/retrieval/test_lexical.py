@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from dialore.retrieval.bm25 import Bm25, scores_of, split_terms
-from dialore.retrieval.ranking import best, reciprocal_ranks
+from dialore.retrieval.fusion import best, reciprocal_ranks
 
 WORDS = ("sushi", "rice", "ramen", "soup", "tokyo", "kyoto", "temple", "train", "garden", "tea", "ceremony", "river")
 

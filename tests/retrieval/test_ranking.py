@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
-from dialore.retrieval.ranking import best, quantise, rank_quantised
+from dialore.retrieval.fusion import best, quantise, rank_quantised
 
 
 @pytest.fixture(scope="module")

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.spelling import correct
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.index import DocumentIndex
-from dialore.sources.documents.tables import Piece
+from dialore.sources.documents import DocumentIndex
 
 TERMS = ["carbon", "filter", "lake", "bike", "open", "quiet", "chang", "car"]
 

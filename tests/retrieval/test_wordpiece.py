@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dialore.errors import InputError
+from dialore.retrieval.graph.starter import starter_facts
 from dialore.retrieval.static import WordPiece
-from dialore.sources.graph.starter import starter_facts
 from dialore.text import is_chinese
 
 FILE = Path(str(resources.files("dialore") / "data" / "embedding" / "english.tokenizer.json"))

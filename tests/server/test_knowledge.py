@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 import dialore
+from dialore.retrieval.documents.indexing import build_documents
 from dialore.server import added
 from dialore.server.guard import new_key
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.index import DocumentIndex
+from dialore.sources.documents import DocumentIndex
+from tests.retrieval.documents.pdfs import endless
 from tests.server.conftest import Scripted, need
-from tests.sources.documents.pdfs import endless
 
 ASK = [{"role": "user", "content": "May I bring my dog to the terrace?"}]
 
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_taken_is_refused_without_a_word_on_where_files_li
 
 
 def test_a_further_agent_has_its_own_sources(serving, tmp_path):
-    from dialore.sources.documents.building import build_documents
+    from dialore.retrieval.documents.indexing import build_documents
 
     build_documents(tmp_path / "cafe.idx", texts=["Dogs are welcome on the terrace."])
     agents = {"cafe": {"method": "weave", "sources": {"documents": str(tmp_path / "cafe.idx")}}}
@@ -162,7 +162,7 @@ def pieces(running, source, **params):
 
 
 def test_all_that_is_known_is_listed_searched_and_paged_with_what_may_be_deleted_first(serving, tmp_path):
-    from dialore.sources.documents.building import build_documents
+    from dialore.retrieval.documents.indexing import build_documents
 
     texts = [f"Rule {number} of the harbour café." for number in range(5)]
     build_documents(tmp_path / "cafe.idx", texts=[*texts, "Dogs are welcome on the terrace."], name="cafe")
@@ -277,7 +277,7 @@ def test_a_full_disk_is_said_in_one_line_and_loses_nothing(serving, monkeypatch)
                 assert answer.status_code == 507
                 assert answer.json()["error"]["message"] == "there is no room to keep it"
     with monkeypatch.context() as patch:
-        patch.setattr("dialore.sources.documents.sqlite.SqliteTransaction.finish", lambda _: disk_full())
+        patch.setattr("dialore.retrieval.documents.sqlite.SqliteTransaction.finish", lambda _: disk_full())
         assert upload(running, "hours.md", b"The bar opens at six.").status_code == 507
         text = {"text": "Dogs are welcome."}
         assert running.http.post("/v1/knowledge/documents", json=text).status_code == 507

@@ -22,8 +22,8 @@ import yaml
 from dialore.cli import main
 from dialore.settings import read_settings
 from tests.llm.server import FaultyServer, say
+from tests.retrieval.graph.postgres_server import binaries
 from tests.server.conftest import is_up, wait_until
-from tests.sources.postgres_server import binaries
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"

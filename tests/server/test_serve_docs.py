@@ -16,8 +16,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from dialore.retrieval.documents.indexing import build_documents
 from dialore.settings import read_settings
-from dialore.sources.documents.building import build_documents
 from tests.server.conftest import Scripted, is_up, need, wait_until
 
 ROOT = Path(__file__).parents[2]

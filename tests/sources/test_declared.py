@@ -11,15 +11,15 @@ from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import NoModel
 from dialore.methods.stages import Stages
+from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder
+from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.documents.building import build_documents
-from dialore.sources.graph.several import open_graph
-from dialore.sources.graph.writing import build_graph
+from dialore.sources.graph import open_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web.engines import SearchResult
 from dialore.sources.web.source import WebSource

@@ -15,10 +15,10 @@ from dialore.methods.lexical import NoModel
 from dialore.methods.registry import create_method
 from dialore.methods.remembering import extract_statements, sentences_of_himself
 from dialore.methods.stages import ModelResponder
+from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.base import Listed
 from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of
-from dialore.sources.usefulness import probabilities_of_use
 from dialore.workbench import Workbench
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)

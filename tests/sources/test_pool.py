@@ -9,8 +9,7 @@ from dialore.dialogue import Dialogue
 from dialore.experiments.config import make_config
 from dialore.experiments.run import load_dialogues, open_systems
 from dialore.llm.rehearsal import Rehearsal
-from dialore.sources.documents.index import DocumentIndex
-from dialore.sources.documents.opening import open_documents
+from dialore.sources.documents import DocumentIndex, open_documents
 from tests.example_data import write_data
 
 

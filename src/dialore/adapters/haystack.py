@@ -7,7 +7,7 @@ from typing import Any
 from dialore.adapters import Asked, find, likelihood, metadata
 from dialore.errors import InputError, import_optional
 from dialore.parallel import wait_for
-from dialore.sources.documents.opening import open_documents
+from dialore.sources.documents import open_documents
 
 import_optional("haystack", "the Haystack component", "haystack")
 

@@ -232,10 +232,10 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
 
     from dialore.dialogue import read_dialogues
     from dialore.knowledge import Passage
+    from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
     from dialore.retrieval.embedding import load_embedder
+    from dialore.sources.in_memory import Shelf
     from dialore.sources.persona import open_persona
-    from dialore.sources.samples import SampleDatabase, build_samples, samples_of
-    from dialore.sources.shelf import Shelf
 
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
     passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)

@@ -13,7 +13,7 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
-    from dialore.sources.documents.building import DocumentReport
+    from dialore.retrieval.documents.indexing import DocumentReport
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
 
@@ -80,10 +80,10 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
+    from dialore.retrieval.chunking import Chunking
+    from dialore.retrieval.documents.indexing import build_documents
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.documents.building import build_documents
-    from dialore.sources.documents.chunking import Chunking
-    from dialore.sources.documents.reader import Reader
+    from dialore.retrieval.loaders.reader import Reader
 
     given = _given(dataset, files, file_format)
     unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
@@ -127,8 +127,8 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    from dialore.sources.documents.building import add_documents
-    from dialore.sources.documents.reader import Reader
+    from dialore.retrieval.documents.indexing import add_documents
+    from dialore.retrieval.loaders.reader import Reader
 
     given = _given(dataset, files, file_format)
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
@@ -152,7 +152,7 @@ def delete(
     dialore documents delete handbook --file docs/old.md
     dialore documents delete handbook --id passage:0a1b2c3d4e5f
     """
-    from dialore.sources.documents.building import delete_documents
+    from dialore.retrieval.documents.indexing import delete_documents
 
     if not (identifier or file or url):
         raise InputError("nothing to delete is named", mend="give --id, --file or --url")
@@ -183,8 +183,7 @@ def search(
 
     from dialore.dialogue import Dialogue
     from dialore.sources.base import Findings
-    from dialore.sources.documents.index import RETRIEVERS
-    from dialore.sources.documents.opening import open_documents
+    from dialore.sources.documents import RETRIEVERS, open_documents
 
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
@@ -219,7 +218,7 @@ def list_documents(
     dialore documents list handbook
     dialore documents list handbook --passages --json
     """
-    from dialore.sources.documents.index import DocumentIndex
+    from dialore.sources.documents import DocumentIndex
 
     with DocumentIndex(index) as opened:
         if passages:
@@ -247,7 +246,7 @@ def stats(index: _Index, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore documents stats handbook
     """
-    from dialore.sources.documents.index import DocumentIndex
+    from dialore.sources.documents import DocumentIndex
 
     with DocumentIndex(index) as opened:
         data: dict[str, Any] = opened.stats()
@@ -264,8 +263,8 @@ def stats(index: _Index, json: Json = False) -> None:
 def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:
     """What is taken in: the files, or the knowledge of the data set that they are of."""
     from dialore.datasets import knowledge_pieces
-    from dialore.sources.documents.reading import FILE_FORMATS
-    from dialore.sources.documents.tables import Piece
+    from dialore.retrieval.documents.store import Piece
+    from dialore.retrieval.loaders.reading import FILE_FORMATS
 
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:

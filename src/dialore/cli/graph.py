@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from dialore.knowledge import Fact
-    from dialore.sources.graph.facts import Rejects
-    from dialore.sources.graph.store import FactStore
+    from dialore.retrieval.graph.facts import Rejects
+    from dialore.retrieval.graph.store import FactStore
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -56,8 +56,8 @@ def build(
     dialore respond talk.json --graph my.graph
     """
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.graph.facts import Rejects
-    from dialore.sources.graph.writing import build_graph
+    from dialore.retrieval.graph.facts import Rejects
+    from dialore.retrieval.graph.writing import build_graph
 
     _check_target(out, files, force=force)
     rejects = Rejects()
@@ -259,7 +259,7 @@ def compact(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph compact my.graph
     """
-    from dialore.sources.graph.changes import compact_graph
+    from dialore.retrieval.graph.changes import compact_graph
 
     before = graph.stat().st_size if graph.is_file() else 0
     compact_graph(graph)
@@ -279,7 +279,7 @@ def verify(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph verify my.graph
     """
-    from dialore.sources.graph.verify import problems_of
+    from dialore.retrieval.graph.verify import problems_of
 
     problems = problems_of(graph)
     if json:
@@ -304,9 +304,9 @@ def export(
     dialore graph export my.graph --out facts.jsonl.gz
     dialore graph export my.graph | cut -f 2 | sort | uniq -c
     """
-    from dialore.sources.graph.facts import EXPORT_FORMATS, export_graph, lines_of
-    from dialore.sources.graph.starter import NAME, starter_graph
-    from dialore.sources.graph.store import GraphStore
+    from dialore.retrieval.graph.facts import EXPORT_FORMATS, export_graph, lines_of
+    from dialore.retrieval.graph.starter import NAME, starter_graph
+    from dialore.retrieval.graph.store import GraphStore
 
     graph = starter_graph() if str(graph) == NAME and not graph.exists() else graph
 
@@ -333,8 +333,8 @@ def _change(
     json: bool,
 ) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.sources.graph.changes import GraphEditor
-    from dialore.sources.graph.facts import Rejects
+    from dialore.retrieval.graph.changes import GraphEditor
+    from dialore.retrieval.graph.facts import Rejects
 
     rejects = Rejects()
     editor = GraphEditor(graph)
@@ -359,7 +359,7 @@ def _facts(
     step: Callable[[str, int, int | None], None],
 ) -> "Iterator[Fact]":
     """The facts of several files, with progress; raises GraphError as `read_facts` does."""
-    from dialore.sources.graph.facts import FILE_FORMATS, read_facts
+    from dialore.retrieval.graph.facts import FILE_FORMATS, read_facts
     from dialore.text import check_language
 
     kept = [check_language(language) for language in languages or ("en", "zh")]
@@ -383,7 +383,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
         raise GraphError(f"{out} is one of the files to be read", mend="name another --out")
     if out.is_file() and not force:
-        from dialore.sources.graph.store import GraphStore
+        from dialore.retrieval.graph.store import GraphStore
 
         try:
             GraphStore(out).close()

@@ -23,7 +23,7 @@ def list_models(
     [bold]Example[/bold]
     dialore models list models
     """
-    from dialore.sources.trained import describe_all
+    from dialore.learned import describe_all
 
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", mend="name one, or train a model: `dialore train --help`")
@@ -46,7 +46,7 @@ def show(path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The model.
     [bold]Example[/bold]
     dialore models show models/planner
     """
-    from dialore.sources.trained import describe
+    from dialore.learned import describe
 
     card = describe(path)
     if json:

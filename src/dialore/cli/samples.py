@@ -13,8 +13,8 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.methods.few_shot import Sample
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.samples import Sample
 
     Step = Callable[[str, int, int | None], None]
 
@@ -83,8 +83,8 @@ def build(
     import time
 
     from dialore.datasets.split import stream_histories
+    from dialore.methods.few_shot import build_samples, check_out
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.samples import build_samples, check_out
 
     started = time.perf_counter()
     check_out(out)
@@ -135,7 +135,7 @@ def compare(
     dialore samples compare wow.samples test.jsonl -D wizard-of-internet
     """
     from dialore.datasets.split import stream_histories
-    from dialore.sources.samples import SampleDatabase
+    from dialore.methods.few_shot import SampleDatabase
 
     with progress("reading dialogues") as step:
         found = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
@@ -152,8 +152,8 @@ def _samples(
     """The samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
+    from dialore.methods.few_shot import aligned_samples, samples_of
     from dialore.sources.graph import open_graph
-    from dialore.sources.samples import aligned_samples, samples_of
 
     if align_graph is None:
         return list(samples_of(histories)), ""

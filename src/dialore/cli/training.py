@@ -13,7 +13,7 @@ from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from dialore.sources.trained.model import Arrays
+    from dialore.learned.model import Arrays
     from dialore.training import Examples
     from dialore.training.finetune import Kind, Target
     from dialore.training.presets import Preset
@@ -137,7 +137,7 @@ def run_part(
     reader: "Callable[..., Examples] | None" = None,
 ) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
-    from dialore.sources.trained.model import check_place
+    from dialore.learned.model import check_place
     from dialore.training import read_examples, refuse_leaks, save_trained
 
     check_place(out)

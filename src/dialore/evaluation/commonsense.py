@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.base import Mean, Measure, Sample, about_of, unavailable
-from dialore.sources.graph.matching import HardMatcher, stores_of
+from dialore.retrieval.graph.matching import HardMatcher, stores_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

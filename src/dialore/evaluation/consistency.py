@@ -13,9 +13,9 @@ from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
+from dialore.learned import open_entailment
+from dialore.learned.model import PREFIX
 from dialore.sources.dialogue_ranking import joined
-from dialore.sources.trained import open_entailment
-from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from dialore.evaluation.registry import Context

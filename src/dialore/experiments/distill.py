@@ -26,7 +26,7 @@ from dialore.methods.scg_qp import SearchDecision
 from dialore.methods.stages import ModelResponder, StageCall, T, Text
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands, Grounding, Response, StageTrace
-from dialore.sources.graph.matching import concept_key
+from dialore.retrieval.graph.matching import concept_key
 from dialore.text import content_lemmas
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.experiments.config import RunConfig
     from dialore.knowledge import Knowledge
-    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph import Graph
 
 _WRITING = {"response-generation", "draft", "write", "check"}
 """Stages that write the response, or come after it."""

@@ -17,10 +17,10 @@ from dialore.evaluation.statistics import bootstrap, wilson
 from dialore.experiments.config import make_config
 from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.store import RunStore
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.chunking import Chunking
-from dialore.sources.documents.index import RETRIEVERS, DocumentIndex
-from dialore.sources.documents.tables import LAYOUT, TERMS, Piece
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.documents.store import LAYOUT, TERMS, Piece
+from dialore.sources.documents import RETRIEVERS, DocumentIndex
 from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:

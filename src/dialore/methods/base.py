@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import Stages
     from dialore.response import Response
-    from dialore.sources.graph.several import Graphs
-    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph import Graph, Graphs
 
     AnyGraph = Graph | Graphs
 

@@ -22,7 +22,7 @@ from dialore.methods.demands import (
 )
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
-from dialore.sources.graph.source import Retrieval
+from dialore.sources.graph import Retrieval
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

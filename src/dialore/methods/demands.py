@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
     from dialore.methods.stages import Stages
-    from dialore.sources.graph.linking import Link
+    from dialore.retrieval.linking.linker import Link
 
 _MOST = 12
 """Entities taken of one list; a model that lists more has stopped choosing."""

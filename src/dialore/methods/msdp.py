@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage
 from dialore.methods.base import OURS, PAPER, Method, check_least, check_word, form_named
+from dialore.methods.few_shot import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 from dialore.response import Grounding, Response, StageTrace
+from dialore.retrieval.graph.relations import verbalise
 from dialore.sources.base import KnowledgeSource, ranked_by
-from dialore.sources.graph.relations import verbalise
-from dialore.sources.samples import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -14,7 +14,7 @@ from dialore.methods.cleaning import clean_response
 from dialore.methods.safari import titled_line
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
-from dialore.retrieval.ranking import reciprocal_ranks
+from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.sources.base import KnowledgeSource, listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.text import HAN

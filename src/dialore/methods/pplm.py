@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.methods.base import check_least, check_word
+from dialore.methods.few_shot import TOPICS, topic_of
 from dialore.response import Grounding, Response
-from dialore.sources.samples import TOPICS, topic_of
 from dialore.text import Language, is_chinese, light_words, stop_words, words
 
 if TYPE_CHECKING:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, Field
 from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
+from dialore.learned import open_planner
+from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.cleaning import as_data
@@ -23,8 +25,6 @@ from dialore.response import Grounding, Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
 from dialore.sources.persona import PersonaSource
-from dialore.sources.trained import open_planner
-from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, BeforeValidator
 
+from dialore.learned import open_decision
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, Switch, check_least
 from dialore.methods.cleaning import as_data
@@ -22,7 +23,6 @@ from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding, Response
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.trained import open_decision
 from dialore.text import content_words, is_chinese
 
 if TYPE_CHECKING:

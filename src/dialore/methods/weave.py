@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
+from dialore.learned import open_entailment
 from dialore.methods.base import Method, Switch, check_least
 from dialore.methods.needs import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
 from dialore.methods.safari import titled_line
+from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
-from dialore.sources.documents.index import DocumentIndex, SeveralDocuments
+from dialore.sources.documents import DocumentIndex, SeveralDocuments
 from dialore.sources.persona import PersonaSource
-from dialore.sources.trained import open_entailment
-from dialore.sources.usefulness import already_said, probabilities_of_use
 from dialore.text import asks
 
 if TYPE_CHECKING:

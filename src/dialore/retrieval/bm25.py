@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.retrieval.ranking import DECIMALS
+from dialore.retrieval.fusion import DECIMALS
 from dialore.text import (
     CHINESE_RUN,
     UNSPACED,

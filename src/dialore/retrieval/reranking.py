@@ -17,7 +17,7 @@ import numpy as np
 from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import Embedder, load_embedder
-from dialore.retrieval.ranking import DECIMALS, K, best, reciprocal_ranks
+from dialore.retrieval.fusion import DECIMALS, K, best, reciprocal_ranks
 from dialore.text import segmenter
 
 if TYPE_CHECKING:

@@ -24,22 +24,22 @@ import lmdb
 from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.knowledge import Fact
+from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.opening import open_store as open_index
+from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.graph.changes import GraphEditor
+from dialore.retrieval.graph.lmdb_file import folder_lock
+from dialore.retrieval.graph.store import open_store as open_graph
+from dialore.retrieval.graph.writing import build_graph
+from dialore.retrieval.loaders.files import ReadFiles
+from dialore.retrieval.loaders.reader import Reader
+from dialore.retrieval.loaders.reading import ENDINGS
 from dialore.server.errors import ServiceError
-from dialore.sources.documents.building import add_documents, build_documents, delete_documents
-from dialore.sources.documents.files import ReadFiles
-from dialore.sources.documents.index import open_store as open_index
-from dialore.sources.documents.reader import Reader
-from dialore.sources.documents.reading import ENDINGS
-from dialore.sources.documents.tables import Piece
-from dialore.sources.graph.changes import GraphEditor
-from dialore.sources.graph.mapping import folder_lock
-from dialore.sources.graph.several import open_store as open_graph
-from dialore.sources.graph.writing import build_graph
 
 if TYPE_CHECKING:
+    from dialore.retrieval.documents.indexing import DocumentReport
     from dialore.retrieval.static import StaticEmbedder
-    from dialore.sources.documents.building import DocumentReport
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

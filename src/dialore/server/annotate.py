@@ -26,11 +26,11 @@ from dialore.errors import MissingExtraError
 from dialore.evaluation.human.reading import answer_problems, read_answers, read_csv, read_key
 from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
 from dialore.evaluation.report.people import READING, people_of
+from dialore.retrieval.graph.lmdb_file import folder_lock
 from dialore.server.completions import Body
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 from dialore.server.service import explained
-from dialore.sources.graph.mapping import folder_lock
 
 router = APIRouter(prefix="/v1/annotate")
 Value = Annotated[str, StringConstraints(max_length=2000)]

@@ -30,6 +30,7 @@ from dialore.methods.base import steps_of
 from dialore.methods.remembering import extract_statements
 from dialore.methods.stages import ModelResponder, T
 from dialore.response import Response
+from dialore.retrieval.graph.relations import verbalise
 from dialore.server.added import AddedKnowledge
 from dialore.server.agents import MODEL, ServedAgents
 from dialore.server.database import User
@@ -38,7 +39,6 @@ from dialore.server.store import ServerStore, tried
 from dialore.server.wire import grounding_of
 from dialore.settings import Settings
 from dialore.sources.base import listed
-from dialore.sources.graph.relations import verbalise
 from dialore.sources.persona import PersonaSource
 from dialore.workbench import Connect, connect_model
 

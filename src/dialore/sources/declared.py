@@ -34,17 +34,16 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from dialore.dialogue import Dialogue, describe, parse_yaml, read_text
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings, KnowledgeSource, listed
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
-from dialore.sources.trained.model import PREFIX
 from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge, Source
-    from dialore.sources.graph.several import Graphs
-    from dialore.sources.graph.source import Graph
+    from dialore.sources.graph import Graph, Graphs
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")

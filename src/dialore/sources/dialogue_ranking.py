@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.retrieval.bm25 import rarity, saturation
-from dialore.retrieval.ranking import DECIMALS
+from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import Remembered
 from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 

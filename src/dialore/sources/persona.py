@@ -17,12 +17,12 @@ from pydantic import StringConstraints, TypeAdapter, ValidationError
 from dialore.dialogue import parse_yaml, read_text
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
-from dialore.retrieval.ranking import DECIMALS
+from dialore.learned import open_ranker
+from dialore.learned.model import PREFIX
+from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import Findings
 from dialore.sources.dialogue_ranking import DialogueRanker
-from dialore.sources.trained import open_ranker
-from dialore.sources.trained.model import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -91,7 +91,7 @@ KINDS: dict[str, SourceKind] = {
     for kind in (
         SourceKind(
             "graph",
-            "dialore.sources.graph.several:open_graphs",
+            "dialore.sources.graph:open_graphs",
             "The commonsense graph; several are asked as one. Default: starter.",
             key="graph",
             short="-g",
@@ -108,7 +108,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "documents",
-            "dialore.sources.documents.opening:open_documents",
+            "dialore.sources.documents:open_documents",
             "Documents: a file, a folder, or an index of `dialore documents build`; several are asked as one.",
             key="documents",
             short="-d",
@@ -160,7 +160,7 @@ KINDS: dict[str, SourceKind] = {
         ),
         SourceKind(
             "samples",
-            "dialore.sources.samples:SampleDatabase",
+            "dialore.methods.few_shot:SampleDatabase",
             "A sample database of `dialore samples build`, for msdp.",
             key="samples",
             metavar="PATH",

@@ -1,4 +1,4 @@
-"""Recipes that train the small parts of `dialore.sources.trained` from a data set with plans."""
+"""Recipes that train the small parts of `dialore.learned` from a data set with plans."""
 
 from dialore.training.decision import read_labelled, train_decision
 from dialore.training.examples import Examples, read_examples, refuse_leaks

@@ -11,16 +11,16 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, UnknownNameError, import_optional
-from dialore.sources.trained.decision import dense_rows
-from dialore.sources.trained.past import rarities
-from dialore.sources.trained.planner import WORDS, likely, word_rows
+from dialore.learned.decision import dense_rows
+from dialore.learned.planner import WORDS, likely, word_rows
+from dialore.learned.training_index import rarities
 from dialore.training.examples import FOLDS, Examples, numbered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.sources.trained.model import Arrays
+    from dialore.learned.model import Arrays
     from dialore.training.examples import Numbers, Step
 
 LABELS = ("search", "shift")

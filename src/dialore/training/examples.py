@@ -13,8 +13,8 @@ import numpy as np
 
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
-from dialore.sources.trained.features import Pool, document_features, sentence_features
-from dialore.sources.trained.past import Past
+from dialore.learned.features import Pool, document_features, sentence_features
+from dialore.learned.training_index import Past
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,6 +1,6 @@
 """Fine-tuning: a causal or sequence-to-sequence model of transformers learns to write targets after prompts.
 
-The loop is transformers' own `Trainer`. A model is written as those of `dialore.sources.trained` are, whole or not at
+The loop is transformers' own `Trainer`. A model is written as those of `dialore.learned` are, whole or not at
 all: `model.json` and `README.md` beside weights as safetensors, the tokenizer, and the losses as `loss.csv` and
 `loss.svg`. Any folder so written is a model for `--model hf:FOLDER`.
 """
@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from dialore import __version__
 from dialore.errors import InputError, import_optional
-from dialore.sources.trained.model import FORM, check_place, replace_folder
+from dialore.learned.model import FORM, check_place, replace_folder
 from dialore.training.trainer import (
     DEFAULT,
     SCRATCH,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.sources.trained.entailment import pair_features
-from dialore.sources.trained.planner import likely
+from dialore.learned.entailment import pair_features
+from dialore.learned.planner import likely
 from dialore.training.examples import FOLDS
 from dialore.training.trees import grow
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.sources.trained.model import Arrays
+    from dialore.learned.model import Arrays
     from dialore.training.examples import Examples, Numbers, Step
 
 PROTOCOLS = ("random", "same persona", "other document", "swapped")

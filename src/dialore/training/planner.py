@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError, import_optional
-from dialore.sources.trained.model import Networks
-from dialore.sources.trained.planner import (
+from dialore.learned.model import Networks
+from dialore.learned.planner import (
     WORDS,
     decided,
     likely,
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from dialore.sources.trained.model import Arrays
-    from dialore.sources.trained.planner import Pieces
+    from dialore.learned.model import Arrays
+    from dialore.learned.planner import Pieces
     from dialore.training.examples import Numbers, Step
     from dialore.training.trees import Grown
 

@@ -14,7 +14,7 @@ from dialore.training.trees import grow
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.sources.trained.model import Arrays
+    from dialore.learned.model import Arrays
     from dialore.training.examples import Numbers, Step
 
 SETTINGS: dict[str, Any] = {

@@ -11,13 +11,13 @@ import numpy as np
 
 from dialore._version import __version__
 from dialore.errors import import_optional
-from dialore.sources.trained.model import Trees, write_model
+from dialore.learned.model import Trees, write_model
 from dialore.training.examples import FOLDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.sources.trained.model import Arrays
+    from dialore.learned.model import Arrays
     from dialore.training.examples import Examples
 
     Numbers = NDArray[np.int64]

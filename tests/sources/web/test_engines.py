@@ -10,9 +10,9 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge
-from dialore.sources.documents.building import build_documents
-from dialore.sources.documents.chunking import Chunking
-from dialore.sources.documents.tables import Piece
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.documents.store import Piece
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine
 from dialore.sources.web.source import open_web
 from tests.sources.web.page_server import endless, found, page, redirect, silence

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from dialore.sources.graph import relations as filters
+from dialore.retrieval.graph import relations as filters
 from dialore.sources.web.reading import without_controls
 from dialore.text import split_sentences
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, Source
+from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings
-from dialore.sources.documents.chunking import Chunking, Paragraph, Section
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearchResult, SearxngEngine
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.reading import read_page, without_controls
@@ -188,7 +188,7 @@ def _engine(spec: str) -> SearchEngine:
         takes, example = _ENGINES[kind]
         raise InputError(f"the search engine {kind!r} takes {takes}", mend=f"write {example}")
     if kind == "corpus":
-        from dialore.sources.documents.opening import open_documents
+        from dialore.sources.documents import open_documents
 
         path = Path(argument)
         return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")

@@ -1,0 +1,556 @@
+"""Samples to prompt with (MSDP): what one is, which are good, and the database that they are selected from.
+
+A sample has topic, history, knowledge and response of another dialogue (Section 2). A database is a NumPy archive: the
+samples as JSON Lines, their encodings with topics and without, and the numbers that they are selected by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import random
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+from pydantic import BaseModel, TypeAdapter, ValidationError
+
+from dialore.errors import InputError, SourceError, first_line
+from dialore.files import written_whole
+from dialore.retrieval.fusion import DECIMALS
+from dialore.retrieval.graph.matching import HardMatcher, stores_of
+from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.graph import Graph, Graphs
+
+VERSION = 5
+TOPICS = ("chosen", "checked", "none")
+"""What a dialogue's topic is taken to be; see `topic_of`."""
+TURNS = 3
+"""Last turns of a history that are encoded, as in MSDP's released code."""
+GROUNDED = (0.6, 0.9)
+"""The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
+_BATCH = 1024
+_SPARE = 16
+"""Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
+_BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError)
+_MEND = "build it again with `dialore samples build`"
+Side = Literal["user", "system"]
+_UNUSED = frozenset({"no_passages_used", "no passages used"})
+"""What Wizard of Wikipedia and its readers write where a turn used no knowledge."""
+_LONGEST = 20
+"""Words of fit knowledge at most."""
+_POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
+_BRACKETS = frozenset("()（）")
+
+
+@dataclass(frozen=True, slots=True)
+class SampleTurn:
+    """One turn, by side: the response is the system's."""
+
+    side: Side
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
+
+    Its id is the history's in its data set, its topic the title of its knowledge where that has one; a topic that
+    nobody said is empty, and so is a response that there is not, which leaves the sample to knowledge generation.
+    """
+
+    id: str
+    language: Language
+    topic: str
+    turns: tuple[SampleTurn, ...]
+    knowledge: str
+    response: str
+
+    @property
+    def dialogue(self) -> str:
+        """The id of the dialogue that the history was taken from."""
+        return whole_id(self.id)
+
+    @property
+    def last_turn(self) -> str:
+        """The turn that is answered."""
+        return self.turns[-1].text
+
+    @classmethod
+    def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
+        """The sample that a history with its reference and gold knowledge is; None where nothing was known.
+
+        `knowledge` stands in for the dialogue's own, several pieces of which are put one after the other.
+        """
+        known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
+        known = one_line(known)
+        if not known or known in _UNUSED:
+            return None
+        turns = sided(dialogue)
+        response = ended(dialogue.reference or "", dialogue.language)
+        return cls(dialogue.id, dialogue.language, topic_of(dialogue, "checked"), turns, known, response)
+
+
+_SAMPLE = TypeAdapter(Sample)
+
+
+def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
+    """The samples in histories with gold knowledge; those without any are passed over."""
+    yield from filter(None, map(Sample.of_dialogue, dialogues))
+
+
+def aligned_samples(
+    dialogues: Iterable[Dialogue], graph: Graph | Graphs, embedder: Embedder, top: int = 3
+) -> Iterator[Sample]:
+    """Samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
+
+    Args:
+        dialogues: histories with their references.
+        graph: the commonsense graph.
+        embedder: where there are more facts, the nearest to history and reference are taken.
+        top: facts of a sample at most.
+    """
+    matcher = HardMatcher(stores_of(graph))
+    matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
+    for dialogue in dialogues:
+        found = matcher.match(dialogue.texts, dialogue.reference or "", dialogue.language)
+        if len(found):
+            matched.append((dialogue, list(dict.fromkeys((int(one), int(other)) for one, other in found))))
+    between = matcher.facts({pair for _, pairs in matched for pair in pairs})
+    triples = list(dict.fromkeys(fact.triple for facts in between.values() for fact in facts))
+    rows = dict(zip(triples, embedder.encode(triples), strict=True))
+    wholes = embedder.encode(["\n".join([*dialogue.texts, dialogue.reference or ""]) for dialogue, _ in matched])
+    for (dialogue, pairs), whole in zip(matched, wholes, strict=True):
+        named = dict.fromkeys(fact.triple for pair in pairs for fact in between[pair])
+        best = sorted(named, key=lambda triple: (-round(float(rows[triple] @ whole), 4), triple))[:top]
+        if (sample := Sample.of_dialogue(dialogue, "; ".join(best))) is not None:
+            yield sample
+
+
+def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
+    """The share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+
+    Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
+    same phrase cannot hide it.
+
+    Args:
+        knowledge: the gold knowledge.
+        response: the response.
+        language: of both.
+        run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
+            its authors' released code counts rows of 10.
+    """
+    return _shares(knowledge, response, language, run)[0]
+
+
+def _shares(knowledge: str, response: str, language: Language, run: int) -> tuple[float, float]:
+    """The words of a response that stand in its knowledge, as a share of the response's and of the knowledge's."""
+    tokens, known = _tokens(response, language), _tokens(knowledge, language)
+    shared = row = 0
+    for token in [*tokens, None]:
+        if token in known:
+            row += 1
+            continue
+        shared += row if row >= run else 0
+        row = 0
+    return shared / max(len(tokens), 1), shared / max(len(known), 1)
+
+
+def _tokens(text: str, language: Language) -> list[str]:
+    if language == "en":
+        return words(text, language)
+    return [character for character in normalise(text) if character.isalnum()]
+
+
+def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
+    tokens = _tokens(sample.knowledge, sample.language)
+    return {tuple(tokens[at : at + size]) for at in range(len(tokens) - size + 1)}
+
+
+def is_fit(sample: Sample) -> bool:
+    """Whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
+    paper does not say so; its authors' released code selects by this where a topic is not in the database (and by the
+    first two on their unseen data sets where it is).
+    """
+    text = normalise(sample.knowledge)
+    pointing = _POINTING[sample.language]
+    opens = text.startswith(pointing) if sample.language == "zh" else text.partition(" ")[0] in pointing
+    if opens or _BRACKETS & set(sample.knowledge) or len(words(text, sample.language)) > _LONGEST:
+        return False
+    return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
+
+
+def released_marks(sample: Sample) -> int:
+    """What the released code's filters say of a sample's knowledge, letter by letter.
+
+    1: it names its topic and has no brackets; 2: it has at most 20 words and does not open by "It" or "This".
+    """
+    text = sample.knowledge
+    is_plain = sample.topic in text and not {"(", ")"} & set(text)
+    is_short = len(text.split()) <= _LONGEST and not text.startswith(("It", "it", "This", "this"))
+    return is_plain + 2 * is_short
+
+
+def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
+    """A dialogue's topic, empty where it has none.
+
+    Args:
+        dialogue: of a data set with search, its `extra["query"]` is the query that was typed for its reply.
+        which: `chosen`, the dialogue's own, else the query; `checked`, as MSDP's released code takes it: the query, or
+            the `extra["checked_topic"]` that a reader gives (the passage that was checked, the last search before this
+            turn), else the title of the gold knowledge, else the dialogue's own. That tells what the reply will be
+            about, which nobody knows before it is written. `none`: empty.
+    """
+    noted = map(dialogue.extra.get, ("query", "checked_topic"))
+    asked, given = (value if isinstance(value, str) else "" for value in noted)
+    titles = [str(piece.get("title") or "") for piece in dialogue.knowledge or () if isinstance(piece, dict)]
+    checked = asked or given or next(filter(None, titles), "") or dialogue.topic
+    return one_line({"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or "")
+
+
+def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
+    """Turns by side: the responder's are the system's, everybody else's the user's."""
+    sides: dict[bool, Side] = {True: "system", False: "user"}
+    responder, language = dialogue.responder, dialogue.language
+    return tuple(SampleTurn(sides[turn.speaker == responder], ended(turn.text, language)) for turn in dialogue.turns)
+
+
+def ended(text: str, language: Language) -> str:
+    """A turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
+    line = one_line(text)
+    return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
+
+
+def context_text(topic: str, turns: Sequence[SampleTurn], count: int) -> str:
+    """The text by which samples and dialogues are compared: `( topic ) turns`, the last ones (released code)."""
+    return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
+
+
+def whole_id(identifier: str) -> str:
+    """The id of the whole dialogue that a history of this id was taken from."""
+    return identifier.rpartition("@")[0] or identifier
+
+
+def _number(topic: str) -> int:
+    """What a topic is found by, whatever its case."""
+    return int.from_bytes(hashlib.blake2b(normalise(topic).encode(), digest_size=8).digest())
+
+
+def one_line(text: str) -> str:
+    """The text on one line."""
+    return " ".join(text.split())
+
+
+def _text(piece: str | dict[str, Any]) -> str:
+    if isinstance(piece, str):
+        return piece
+    if "text" in piece:
+        return str(piece["text"])
+    return f"({', '.join(str(piece[key]) for key in ('head', 'relation', 'tail') if key in piece)})"
+
+
+class SamplesMeta(BaseModel):
+    """How a database was made, and what is in it.
+
+    Attributes:
+        fit: how many are fit for knowledge generation (see `is_fit`).
+        grounded: how many have a response that overlaps its knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
+        turns: how many last turns of a history are encoded.
+        overlap_run: see `overlap`.
+        perplexity_by: the model that perplexities are of; empty where there are none.
+        graph: the graph that knowledge was aligned with; empty where it is the data's own.
+    """
+
+    version: int = VERSION
+    samples: int
+    fit: int
+    grounded: int
+    languages: dict[Language, int]
+    embedder: str
+    fingerprint: str
+    turns: int
+    overlap_run: int = 1
+    perplexity_by: str = ""
+    graph: str = ""
+
+
+class SampleDatabase:
+    """A database of samples in a file. A dialogue is never given samples that were taken from itself; both go by id.
+
+    Raises:
+        InputError: there is no database, or it is no whole file.
+    """
+
+    def __init__(self, path: Path | str) -> None:
+        self.path = path = Path(path)
+        self.name = path.name
+        build = "build one with `dialore samples build`"
+        if not path.exists():
+            raise InputError(f"no such sample database: {path}", mend=build)
+        try:
+            with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
+                self.meta = SamplesMeta.model_validate_json(archive["meta"].tobytes())
+                self._columns: dict[str, NDArray[Any]] = {name: archive[name] for name in archive if name != "meta"}
+                self._lines = self._columns.pop("lines").tobytes().split(b"\n")
+        except _BROKEN as error:
+            reason = "" if "pickle" in str(error) else f": {first_line(error)}"  # numpy takes any other file for one
+            raise InputError(f"{path} is no sample database, or a damaged one{reason}", mend=build) from None
+        if self.meta.version != VERSION:
+            raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", mend=_MEND)
+        if {len(self._lines), *map(len, self._columns.values())} != {len(self)}:
+            raise InputError(f"the sample database {path} is damaged: its parts do not fit", mend=_MEND)
+
+    def __len__(self) -> int:
+        return self.meta.samples
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The embedder that made the database; raises InputError as `recorded_embedder` does."""
+        from dialore.retrieval.embedding import recorded_embedder
+
+        return recorded_embedder(self.meta.embedder, self.meta.fingerprint, f"the sample database {self.path}")
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def sample(self, row: int) -> Sample:
+        """The sample in a row; raises SourceError where it is damaged."""
+        try:
+            return _SAMPLE.validate_json(self._lines[row])
+        except ValidationError as error:
+            reason = str(error).partition("\n")[0]
+            raise SourceError(f"sample {row} of {self.path} cannot be read: {reason}", mend=_MEND) from None
+
+    def nearest(
+        self, dialogue: Dialogue, top: int = 10, *, topic: str = "chosen", fit: bool = True
+    ) -> list[tuple[Sample, float]]:
+        """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
+
+        They are of its language and come with the dot products of the encodings, which are without topics where the
+        dialogue has none (see `topic_of`). With `fit` they are of the dialogue's own topic, be they few, where the
+        database has it; else fit for knowledge generation, and each of another topic.
+        """
+        named, rows = topic_of(dialogue, topic), self._rows(dialogue)
+        scores = self._scores(dialogue, named, with_topics=bool(named))
+        groups = [(False, rows)]
+        if fit:
+            same = self._same(rows, named)
+            groups = [(False, same), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
+        return self._first(dialogue, groups, scores, top)
+
+    def released(
+        self, dialogue: Dialogue, top: int = 10, *, topic: str = "checked", seen: bool = False
+    ) -> list[tuple[Sample, float]]:
+        """Selection as MSDP's released code does it, which is not what the paper says, in `nearest`'s order.
+
+        Of the dialogue's own topic the most similar samples; without any, the *least* similar of all short ones, each
+        of another topic. Its `wow_seen` alone lets unfit knowledge pass and encodes samples without their topics.
+        """
+        named, rows = topic_of(dialogue, topic), self._rows(dialogue)
+        scores = self._scores(dialogue, named, with_topics=not seen)
+        marks = self._columns["marks"]
+        rows = rows if seen else rows[marks[rows] & 1 == 1]
+        if found := self._first(dialogue, [(False, self._same(rows, named))], scores, top):
+            return found
+        least = self._first(dialogue, [(True, rows[marks[rows] & 2 == 2])], -scores, top)
+        return [(sample, -score) for sample, score in least]
+
+    def sampled(
+        self,
+        dialogue: Dialogue,
+        count: int,
+        seed: int = 0,
+        overlap: tuple[float, float] | None = None,
+        *,
+        covered: float = 0.0,
+        answered: bool = True,
+    ) -> list[Sample]:
+        """Samples at random, the same for every dialogue of a language but for its own (Section 2.2, Tables 5 and 8).
+
+        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold at
+        least; where they need no response, `answered` is off.
+        """
+        rows = self._rows(dialogue)
+        rows = rows[self._columns["covered"][rows] >= np.float32(covered)]
+        if overlap is not None:
+            rows = rows[_within(self._columns["overlaps"][rows], overlap)]
+        sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+        places = sampler.sample(range(len(rows)), min(len(rows), count + _SPARE))
+        return self._but_own(rows[places], dialogue, count, answered=answered)
+
+    def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
+        """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
+
+        Raises:
+            InputError: the database was built without perplexities.
+        """
+        if not self.meta.perplexity_by:
+            raise InputError(
+                f"the sample database {self.path} has no perplexities",
+                mend="build it with `dialore samples build ... --perplexity hf:gpt2`",
+            )
+        rows = self._rows(dialogue)
+        order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
+        return self._but_own(rows[order], dialogue, top)
+
+    def compare(self, dialogues: Iterable[Dialogue], grams: int = 13) -> dict[str, float]:
+        """The shares of other data's knowledge, by rows of words, and topics that are here (MSDP, Section 3.1)."""
+        samples = {sample.knowledge: sample for sample in samples_of(dialogues)}
+        topics = {_number(sample.topic) for sample in samples.values()}
+        others = {gram for sample in samples.values() for gram in _grams(sample, grams)}
+        shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
+        known = topics.intersection(self._columns["topics"].tolist())
+        return {
+            "rows": len(others),
+            "rows known": len(shared) / max(len(others), 1),
+            "pieces": len(samples),
+            "pieces known": sum(bool(_grams(sample, grams) & shared) for sample in samples.values())
+            / max(len(samples), 1),
+            "topics": len(topics),
+            "topics known": len(known) / max(len(topics), 1),
+        }
+
+    # --- helpers
+
+    def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
+        return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
+
+    def _same(self, rows: NDArray[np.int64], topic: str) -> NDArray[np.int64]:
+        return rows[self._columns["topics"][rows] == _number(topic)] if topic else rows[:0]
+
+    def _scores(self, dialogue: Dialogue, topic: str, *, with_topics: bool) -> NDArray[np.float32]:
+        text = context_text(topic, sided(dialogue), self.meta.turns)
+        encodings = self._columns["vectors" if with_topics else "bare"]
+        scores: NDArray[np.float32] = np.round(encodings @ self.embedder.encode([text])[0], DECIMALS)
+        return scores
+
+    def _first(
+        self,
+        dialogue: Dialogue,
+        groups: Sequence[tuple[bool, NDArray[np.int64]]],
+        scores: NDArray[np.float32],
+        top: int,
+    ) -> list[tuple[Sample, float]]:
+        """The best of the first group of rows that has any but the dialogue's own; one a topic where it says so."""
+        for spread, group in groups:
+            found: dict[str, tuple[Sample, float]] = {}
+            for row in group[np.argsort(-scores[group], kind="stable")].tolist():
+                if len(found) >= top:
+                    break
+                sample = self.sample(row)
+                if sample.dialogue != whole_id(dialogue.id):
+                    found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
+            if found:
+                return list(found.values())
+        return []
+
+    def _but_own(
+        self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
+    ) -> list[Sample]:
+        """The first samples of some rows, without the dialogue's own."""
+        own, samples = whole_id(dialogue.id), map(self.sample, rows.tolist())
+        fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
+        return list(itertools.islice(fitting, count))
+
+
+def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:
+    low, high = map(np.float32, bounds)
+    return (shares >= low) & (shares <= high)
+
+
+def build_samples(
+    samples: Iterable[Sample],
+    out: Path,
+    embedder: Embedder,
+    *,
+    turns: int = TURNS,
+    overlap_run: int = 1,
+    perplexities: Mapping[str, float] | None = None,
+    perplexity_by: str = "",
+    graph: str = "",
+    on_step: Callable[[str, int, int | None], None] | None = None,
+) -> SamplesMeta:
+    """Write a database of samples; an old one stays in place until the new one is whole.
+
+    Args:
+        samples: the samples.
+        out: the file.
+        embedder: encodes topic and history of each (Section 2.1).
+        turns: how many last turns of a history it sees.
+        overlap_run: see `overlap`.
+        perplexities: each sample's perplexity as a prompt, by its id (Appendix A), or None.
+        perplexity_by: the model that they are of.
+        graph: the name of the graph that the knowledge was aligned with; such knowledge is fit as it is.
+        on_step: told what is being done, how much of it is done, and of how much.
+
+    Raises:
+        InputError: no samples, or a file that cannot be written or is something else.
+    """
+    rows = list(samples)
+    if not rows:
+        raise InputError("no sample has any knowledge", mend="take dialogues whose replies come with their knowledge")
+    check_out(out)
+    shares, covered = np.array([_shares(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
+    lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
+    given = perplexities or {}
+    arrays: dict[str, NDArray[Any]] = {
+        "lines": np.frombuffer(lines.encode("utf-8", "replace"), np.uint8),
+        "languages": np.array([LANGUAGES.index(sample.language) for sample in rows], np.int8),
+        "topics": np.array([_number(sample.topic) for sample in rows], np.uint64),
+        "fit": np.array([bool(graph) or is_fit(sample) for sample in rows], np.bool_),
+        "vectors": _encode(rows, embedder, turns, on_step),
+        "bare": _encode([replace(sample, topic="") for sample in rows], embedder, turns, on_step),
+        "marks": np.array([3 if graph else released_marks(sample) for sample in rows], np.uint8),
+        "overlaps": shares,
+        "covered": covered,
+        "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
+    }
+    meta = SamplesMeta(
+        samples=len(rows),
+        fit=int(arrays["fit"].sum()),
+        grounded=int(_within(shares, GROUNDED).sum()),
+        languages=dict(Counter(sample.language for sample in rows)),
+        embedder=embedder.name,
+        fingerprint=embedder.fingerprint,
+        turns=turns,
+        overlap_run=overlap_run,
+        perplexity_by=perplexity_by if perplexities is not None else "",
+        graph=graph,
+    )
+    with written_whole(out) as path, path.open("wb") as file:
+        np.savez(file, meta=np.frombuffer(meta.model_dump_json().encode(), np.uint8), **arrays)  # type: ignore[arg-type]
+    return meta
+
+
+def check_out(out: Path) -> None:
+    """Check that a path is free for a database, or holds one; raises InputError where it does not."""
+    if out.is_dir() or (out.exists() and out.read_bytes()[:2] != b"PK"):
+        raise InputError(f"{out} is there and is no sample database", mend="name another file, or delete it")
+
+
+def _encode(
+    rows: Sequence[Sample], embedder: Embedder, turns: int, on_step: Callable[[str, int, int | None], None] | None
+) -> NDArray[np.float32]:
+    vectors = np.empty((len(rows), embedder.dimension), np.float32)
+    for start in range(0, len(rows), _BATCH):
+        some = rows[start : start + _BATCH]
+        texts = [context_text(sample.topic, sample.turns, turns) for sample in some]
+        vectors[start : start + len(some)] = embedder.encode(texts)
+        if on_step is not None:
+            on_step("embedding samples", start + len(some), len(rows))
+    return vectors

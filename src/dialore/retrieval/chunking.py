@@ -1,0 +1,212 @@
+"""Splitting documents into passages that keep sentences whole."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
+
+if TYPE_CHECKING:
+    from dialore.retrieval.documents.store import Piece
+
+Unit = Literal["words", "sentence", "whole"]
+UNITS: tuple[Unit, ...] = get_args(Unit)
+_CHARACTERS_A_WORD = 1.6
+_LONG_WORD, _LETTERS_A_WORD = 30, 5
+_LONGEST = 3
+"""A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
+
+
+_LONGEST_HEADING, _LONGEST_TITLE = 150, 600
+"""Letters that a title has of one heading, and of all."""
+FENCE = "```"
+_SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
+_WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
+
+
+class Unreadable(Exception):  # noqa: N818 - it never leaves the package
+    """A file, or one line of it, that gives no passages; the message says why."""
+
+
+class Paragraph(NamedTuple):
+    """A paragraph and the page that it begins on, 0 where there are no pages; code, in its fence, keeps its lines."""
+
+    text: str
+    page: int = 0
+    code: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A part of a document under one heading; passages do not reach beyond it.
+
+    Attributes:
+        title: the document's title and the headings above, joined by " > ".
+        extra: whatever else its document says of it.
+    """
+
+    paragraphs: Sequence[Paragraph]
+    title: str = ""
+    url: str = ""
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
+class _Sentence(NamedTuple):
+    text: str
+    page: int
+    words: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chunking:
+    """How sections are split into passages.
+
+    Attributes:
+        unit: `words`: as many whole sentences as `words` holds; `sentence`: one sentence a passage, as EDIT's knowledge
+            base has it (Section 3.2); `whole`: a section a passage.
+        words: of a passage at most, unless one sentence has more; 1.6 Chinese characters count as a word.
+        overlap: sentences that a passage begins with again from the one before.
+
+    Raises:
+        InputError: a number out of range.
+        UnknownNameError: no unit is called that.
+    """
+
+    unit: Unit = "words"
+    words: int = 120
+    overlap: int = 1
+
+    def __post_init__(self) -> None:
+        if self.unit not in UNITS:
+            raise UnknownNameError("unit of passages", self.unit, UNITS)
+        if self.words < 1 or self.overlap < 0:
+            raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
+
+    def split(self, section: Section, file: str = "") -> Iterator[Piece]:
+        """The passages of a section; a title that is too long is shortened, and text as well."""
+        from dialore.retrieval.documents.store import Piece  # what reads files in a process of its own makes none
+
+        title, whole = shortened(section.title, _LONGEST_TITLE)
+        if whole:
+            section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
+        for group in self._groups(section):
+            text = joined([sentence.text for sentence in group])
+            yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
+
+    def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
+        if self.unit == "whole":
+            whole = joined([p.text if p.code else " ".join(p.text.split()) for p in section.paragraphs])
+            if whole:
+                yield [_Sentence(whole, section.paragraphs[0].page, 0)]
+            return
+        sentences = [sentence for paragraph in section.paragraphs for sentence in self._sentences(paragraph)]
+        if self.unit == "sentence":
+            yield from ([sentence] for sentence in sentences)
+            return
+        group: list[_Sentence] = []
+        fresh = 0
+        for sentence in sentences:
+            if fresh and sum(each.words for each in group) + sentence.words > self.words:
+                yield group
+                group, fresh = self._carried(group, sentence), 0
+            group.append(sentence)
+            fresh += 1
+        if fresh:
+            yield group
+
+    def _carried(self, group: Sequence[_Sentence], following: _Sentence) -> list[_Sentence]:
+        """The last sentences of a passage that the next begins with, as far as they leave room for what follows."""
+        kept = list(group[-self.overlap :]) if self.overlap else []
+        # A passage that begins anew with all of the one before would say it twice.
+        kept = kept[1:] if len(kept) == len(group) and len(group) > 1 else kept
+        while kept and sum(each.words for each in kept) + following.words > self.words:
+            kept = kept[1:]
+        return kept
+
+    def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
+        if paragraph.code:
+            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._fenced(paragraph.text))
+            return
+        for sentence in split_sentences(paragraph.text):
+            words = count_words(sentence)
+            if words <= _LONGEST * self.words:
+                yield _Sentence(sentence, paragraph.page, words)
+            else:
+                yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
+
+    def _fenced(self, code: str) -> Iterator[str]:
+        """Code whole, or, where it is over-long, in parts of about a passage's words, each in the fence."""
+        opening, *lines, closing = code.split("\n")
+        if count_words(code) <= _LONGEST * self.words:
+            lines = ["\n".join(lines)]
+        part, words = [opening], 0
+        for line in lines:
+            # A line that is too long by itself has no line ends to be kept.
+            for piece in [line] if len(lines) == 1 or count_words(line) <= self.words else self._parts(line):
+                more = count_words(piece)
+                if len(part) > 1 and words + more > self.words:
+                    yield "\n".join([*part, closing])
+                    part, words = [opening], 0
+                part.append(piece)
+                words += more
+        yield "\n".join([*part, closing])
+
+    def _parts(self, sentence: str) -> Iterator[str]:
+        """An over-long sentence in parts of about a passage's words, split where clauses and words end."""
+        part, words = "", 0
+        for clause in split_clauses(sentence):
+            more = count_words(clause)
+            if part and words + more > self.words:
+                yield part.strip()
+                part, words = "", 0
+            if more > _LONGEST * self.words:  # no white space and no comma anywhere
+                limit = max(1, int(self.words * _CHARACTERS_A_WORD))
+                yield from (clause[start : start + limit] for start in range(0, len(clause), limit))
+            else:
+                part += clause
+                words += more
+        if part.strip():
+            yield part.strip()
+
+
+def count_words(text: str) -> int:
+    """Words of a text: those between white space, very long ones as several; 1.6 Chinese characters are one."""
+    runs = CHINESE_RUN.findall(text)
+    latin = CHINESE_RUN.sub(" ", text).split() if runs else text.split()
+    # Scripts without spaces make very long "words".
+    counted = sum(1 if len(word) <= _LONG_WORD else len(word) // _LETTERS_A_WORD for word in latin)
+    return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
+
+
+def shortened(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
+    """A title of at most so many letters; and where it had more, all of it, to be text."""
+    title = " ".join(title.split())
+    if len(title) <= longest:
+        return title, ""
+    return f"{title[:longest].rpartition(' ')[0] or title[:longest]}…", title
+
+
+def joined(texts: Sequence[str]) -> str:
+    """Texts as one, with a space between unless both sides of the seam are Chinese, or a line end beside a fence."""
+    whole = ""
+    for text in texts:
+        if text:
+            seamless = not whole or _SEAMLESS.fullmatch(whole[-1] + text[0])
+            fenced = text.startswith(FENCE) or whole.endswith(FENCE)
+            whole += text if seamless else f"\n{text}" if fenced else f" {text}"
+    return whole
+
+
+def fenced(code: str, language: str = "", page: int = 0) -> Paragraph:
+    """Code as a paragraph that stands as it is, in a fence longer than any that it holds."""
+    fence = max([FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
+    return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", page, code=True)
+
+
+def unwrapped(text: str) -> str:
+    """Hard-wrapped lines as one, with no space between Chinese characters."""
+    return _WRAPPED.sub("", text)

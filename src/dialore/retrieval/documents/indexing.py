@@ -1,0 +1,371 @@
+"""Building a document index, adding to it and deleting from it."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import time
+from contextlib import closing, contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import BaseModel, Field, computed_field
+
+from dialore.errors import InputError
+from dialore.retrieval.bm25 import split_terms
+from dialore.retrieval.chunking import Chunking, Paragraph, Section
+from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.store import Document, NewPassage, Piece, Settings, id_number
+from dialore.retrieval.loaders.files import ReadFiles
+from dialore.text import shown_path, storable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+    from dialore.retrieval.documents.store import Transaction
+    from dialore.retrieval.embedding import Embedder
+    from dialore.retrieval.loaders.files import Step
+    from dialore.retrieval.loaders.reader import Reader
+    from dialore.retrieval.loaders.reading import FileFormat
+
+_BATCH = 2048
+"""Passages that are embedded and written at once."""
+_EVERY = 500
+"""Texts between two reports of progress."""
+
+
+class DocumentReport(BaseModel):
+    """What a change of an index did, in passages unless it is said otherwise, and what the index has afterwards.
+
+    Attributes:
+        deleted: passages that are gone, those of documents that were read anew included.
+        duplicates: passages left out, for their document had them already.
+        unchanged: documents left as they were, for their files have not changed.
+        missing: ids, files or urls that were to be deleted and that nothing has.
+        rejects: files and lines that could not be read, a sentence each.
+        notices: parts of files that were left out, and what was assumed of others, a sentence each.
+        skipped: files of folders that were passed over, for their names do not say how to read them.
+    """
+
+    path: str
+    added: int = 0
+    deleted: int = 0
+    duplicates: int = 0
+    unchanged: int = 0
+    missing: list[str] = Field(default_factory=list)
+    rejects: list[str] = Field(default_factory=list)
+    notices: list[str] = Field(default_factory=list)
+    skipped: list[str] = Field(default_factory=list)
+    documents: int = 0
+    passages: int = 0
+    seconds: float = 0.0
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def rejected(self) -> int:
+        """How many files and lines could not be read."""
+        return len(self.rejects)
+
+
+class _Change:
+    """A change of an index that is being made; `on_step` is told what is done, how much of it and of how much."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        report: DocumentReport,
+        embedder: Callable[[], Embedder | None],
+        on_step: Step | None,
+    ) -> None:
+        self._transaction, self.report, self._embedder = transaction, report, embedder
+        self._step: Step = on_step or (lambda _step, _done, _total: None)
+        self._documents = transaction.documents()
+        self._last = max(self._documents, default=0)
+        self.number_of = {document.name: number for number, document in self._documents.items()}
+        self._pending: dict[tuple[int, int], Piece] = {}
+        self._chunking = Chunking(**transaction.settings().chunking)
+
+    def files(self, read: ReadFiles) -> None:
+        """Take in files that were read, each in the place of what is there under its name."""
+        for told in ("rejects", "notices", "skipped"):
+            getattr(self.report, told).extend(getattr(read.found, told))
+        self.report.unchanged = len(read.unchanged)
+        for done, file in enumerate(read.files):
+            self._step("writing", done, len(read.files))
+            document = _split_by(file.document, self._chunking)
+            known = self.number_of.get(document.name)
+            if known is not None and self._documents[known].hash == document.hash:
+                self.report.unchanged += 1
+                continue
+            number = self._add(document)
+            self._put(
+                number, (piece for each in read.sections(file) for piece in self._chunking.split(each, document.name))
+            )
+            if known is not None:
+                self.drop(known)
+            self.number_of[document.name] = number
+
+    def texts(self, texts: Iterable[str | Piece], name: str) -> None:
+        """Take in texts beside those that are there under the same name."""
+        name = storable(name)
+        number = self.number_of.get(name) or self._add(Document(name=name))
+        self.number_of[name] = number
+        self._put(number, self._pieces(texts))
+
+    def _pieces(self, texts: Iterable[str | Piece]) -> Iterator[Piece]:
+        for done, text in enumerate(texts):
+            if done % _EVERY == 0:
+                self._step("reading texts", done, None)
+            piece = text if isinstance(text, Piece) else Piece(text)
+            section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
+            yield from self._chunking.split(section, piece.file)
+
+    def _add(self, document: Document) -> int:
+        self._last += 1
+        self._transaction.add_document(self._last, document)
+        self._documents[self._last] = document
+        return self._last
+
+    def _put(self, number: int, pieces: Iterable[Piece]) -> None:
+        """Take in passages of a document."""
+        for piece in pieces:
+            key = number, piece.id
+            if key in self._pending:
+                self.report.duplicates += 1
+            else:
+                self._pending[key] = piece
+            if len(self._pending) >= _BATCH:
+                self.flush()
+
+    def flush(self) -> None:
+        """Write what is pending, but what its document has already."""
+        pending, self._pending = self._pending, {}
+        for key in self._transaction.owners({identifier for _, identifier in pending}):
+            if pending.pop(key, None) is not None:
+                self.report.duplicates += 1
+        if not pending:
+            return
+        searched = [piece.searched for piece in pending.values()]
+        passages = [
+            NewPassage(piece, identifier, number, split_terms(text))
+            for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
+        ]
+        embedder = self._embedder()
+        self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
+        self.report.added += len(passages)
+
+    def drop(self, number: int) -> None:
+        """Remove a document with its passages."""
+        self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
+        self.remove("document", [number])
+
+    def remove(self, column: str, values: Collection[object]) -> int:
+        """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
+        removed = self._transaction.remove(column, values)
+        self.report.deleted += removed
+        return removed
+
+    def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
+        """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
+        wanted = [
+            name
+            for name in self.number_of
+            if name not in but and (name in named or any(Path(name).is_relative_to(folder) for folder in folders))
+        ]
+        for name in wanted:
+            self.drop(self.number_of.pop(name))
+        return bool(wanted)
+
+    def nothing(self) -> InputError:
+        """The error that nothing could be taken in."""
+        said = f": {self.report.rejects[0]}" if self.report.rejects else ""
+        return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
+
+
+@contextmanager
+def _changing(
+    path: Path | str, fresh: Settings | None, embedder: Embedder | None, on_step: Step | None
+) -> Iterator[_Change]:
+    """A change of an index, with its report."""
+    started = time.monotonic()
+    report = DocumentReport(path=shown(path))
+    with closing(open_store(path)) as store:
+        with store.write(fresh) as transaction:
+            chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
+            change = _Change(transaction, report, chosen, on_step)
+            yield change
+            change.flush()
+            if fresh is not None and not report.added:
+                raise change.nothing()
+        with store.read() as transaction:
+            report.documents, report.passages = len(transaction.documents()), transaction.state().passages
+    report.seconds = round(time.monotonic() - started, 3)
+
+
+def _split_by(document: Document, chunking: Chunking) -> Document:
+    """A document that was read, with a hash of how it is split, too."""
+    digest = hashlib.blake2b(f"{document.hash} {chunking}".encode(), digest_size=16)
+    return document.model_copy(update={"hash": digest.hexdigest()})
+
+
+@contextmanager
+def _reading(
+    files: ReadFiles | str | Path | Sequence[str | Path],
+    file_format: FileFormat | None,
+    reader: Reader | None,
+    path: Path | str,
+    on_step: Step | None,
+    is_known: Callable[[Document], bool] = lambda _: False,
+) -> Iterator[ReadFiles]:
+    """Files, read if they are not yet, before anything is locked."""
+    if isinstance(files, ReadFiles):
+        yield files
+        return
+    with ReadFiles(files, file_format, reader=reader, folder=_beside(path), is_known=is_known, on_step=on_step) as read:
+        yield read
+
+
+def _beside(path: Path | str) -> Path | None:
+    """The folder of an index in a file, which has room for it."""
+    folder = None if "://" in str(path) else Path(path).resolve().parent
+    return folder if folder is not None and folder.is_dir() else None
+
+
+def build_documents(
+    path: Path | str,
+    files: ReadFiles | str | Path | Sequence[str | Path] = (),
+    *,
+    texts: Iterable[str | Piece] = (),
+    texts_name: str = "texts",
+    name: str | None = None,
+    chunking: Chunking | None = None,
+    embedder: Embedder | None = None,
+    vectors: bool = True,
+    file_format: FileFormat | None = None,
+    reader: Reader | None = None,
+    on_step: Step | None = None,
+) -> DocumentReport:
+    """Build a document index; one that is there stays in place until the new one is whole.
+
+    Args:
+        path: its file, or a `postgresql://` address (see `DocumentIndex`).
+        files: files, and folders whose files are read.
+        texts: passages from elsewhere, e.g. a data set's knowledge; they are split as the files are.
+        texts_name: the name that these have among the documents.
+        name: the index's name; that of the file where None.
+        chunking: how texts are split into passages.
+        embedder: makes the vectors; None takes the shipped static one.
+        vectors: without, the index is searched by BM25 alone.
+        file_format: how all files are read, whatever their names.
+        reader: reads them, with its limits; None: one with the usual ones.
+        on_step: told what is done, how much of it and of how much.
+
+    Raises:
+        InputError: no file of a name, none that can be read, the path holds something else or cannot be written.
+        MissingExtraError: PostgreSQL without the extra `postgres`.
+    """
+    if vectors and embedder is None:
+        from dialore.retrieval.embedding import load_embedder
+
+        embedder = load_embedder()
+    made = embedder if vectors else None
+    settings = Settings(
+        name=storable(name or "")
+        or (str(path).partition("#")[2] or "documents" if "://" in str(path) else Path(path).resolve().stem),
+        embedder=made.name if made else "",
+        embedder_fingerprint=made.fingerprint if made else "",
+        dimension=made.dimension if made else 0,
+        chunking=asdict(chunking or Chunking()),
+    )
+    with (
+        _reading(files, file_format, reader, path, on_step) as read,
+        _changing(path, settings, made, on_step) as change,
+    ):
+        change.files(read)
+        change.texts(texts, texts_name)
+    return change.report
+
+
+def add_documents(
+    path: Path | str,
+    files: ReadFiles | str | Path | Sequence[str | Path] = (),
+    *,
+    texts: Iterable[str | Piece] = (),
+    texts_name: str = "texts",
+    prune: bool = False,
+    replaces: Collection[str] = (),
+    embedder: Embedder | None = None,
+    file_format: FileFormat | None = None,
+    reader: Reader | None = None,
+    on_step: Step | None = None,
+) -> DocumentReport:
+    """Add files and texts to an index; files that it has are read again only where they changed.
+
+    What is not told here is as in `build_documents`.
+
+    Args:
+        path: the index.
+        files: files, and folders whose files are read.
+        texts: passages from elsewhere; they join those that are there under the same name.
+        texts_name: that name.
+        prune: documents go whose files have vanished from the folders.
+        replaces: names of documents in whose place the new ones come.
+        embedder: the one that made the index's vectors; None loads it.
+        file_format: as there.
+        reader: as there.
+        on_step: as there.
+
+    Raises:
+        InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
+    """
+    with closing(open_store(path)) as store, store.read() as transaction:
+        chunking = Chunking(**transaction.settings().chunking)
+        hashes = {document.name: document.hash for document in transaction.documents().values()}
+
+    def is_known(document: Document) -> bool:
+        return hashes.get(document.name) == _split_by(document, chunking).hash
+
+    reading = _reading(files, file_format, reader, path, on_step, is_known)
+    with reading as read, _changing(path, None, embedder, on_step) as change:
+        change.files(read)
+        change.texts(texts, texts_name)
+        if read.files:
+            change.drop_files(replaces, ())
+        if prune:
+            change.drop_files((), read.found.folders, but=set(map(shown_path, read.found.files)))
+        change.flush()
+        report = change.report
+        taken = report.added or report.duplicates or report.unchanged or report.deleted
+        if report.rejected and not taken:
+            raise change.nothing()
+    return report
+
+
+def delete_documents(
+    path: Path | str,
+    *,
+    ids: Collection[str] = (),
+    files: Collection[Path | str] = (),
+    urls: Collection[str] = (),
+) -> DocumentReport:
+    """Delete passages from an index; what is not there is reported, not refused.
+
+    Args:
+        path: the index.
+        ids: of passages.
+        files: files, folders (all files below), or names of texts.
+        urls: addresses of passages.
+
+    Raises:
+        InputError: no such index, or another writer has it for 30 seconds.
+    """
+    with _changing(path, None, None, None) as change:
+        missing = change.report.missing
+        missing += [each for each in ids if not change.remove("id", [id_number(each)])]
+        missing += [each for each in urls if not change.remove("url", [each])]
+        for file in files:
+            named = shown_path(Path(file)), shown_path(Path(file).resolve())
+            if not change.drop_files(named, [Path(named[1])]):
+                missing.append(named[0])
+    return change.report

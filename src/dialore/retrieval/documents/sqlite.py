@@ -1,0 +1,314 @@
+"""The document store of the standard library: SQLite with FTS5 for terms, and int8 vectors that are scanned.
+
+One file holds an index. A change is one transaction, so that a writer that is killed leaves the old state; readers go
+on with the state that they see while another process writes (write-ahead logging).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from dialore.errors import InputError
+from dialore.retrieval.bm25 import rarity, saturation, scores_of
+from dialore.retrieval.documents.store import AGAIN, BUILD, NewPassage, Settings, State, Transaction, selective
+from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_OURS = 0x644C6F72
+"""SQLite's application id of our files."""
+PATIENCE = 30.0
+"""Seconds that a writer waits for another."""
+_TABLES = """
+DROP TABLE IF EXISTS passages;
+DROP TABLE IF EXISTS vectors;
+DROP TABLE IF EXISTS frequencies;
+DROP TABLE IF EXISTS search;
+CREATE TABLE passages (number INTEGER PRIMARY KEY, id INTEGER, document INTEGER, length INTEGER, text TEXT, title TEXT,
+    url TEXT, file TEXT, page INTEGER, extra TEXT);
+CREATE UNIQUE INDEX passages_document ON passages (document, id);
+CREATE INDEX passages_id ON passages (id);
+CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB);
+CREATE VIRTUAL TABLE search USING fts5(terms, tokenize="ascii tokenchars ''''");
+CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
+"""
+
+
+class _Column(NamedTuple):
+    """A column of an index in one state, by the passages' numbers: their vectors, or their lengths in terms."""
+
+    state: State
+    numbers: NDArray[np.int64]
+    values: tuple[NDArray[Any], ...]
+
+
+class SqliteStore:
+    """An index in a file; raises InputError where that is something else."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._idle: list[sqlite3.Connection] = []
+        self._inode = 0
+        self._lock = threading.Lock()
+        self._columns: dict[str, _Column] = {}
+        if path.is_dir():
+            old = (path / "index.json").is_file()
+            said = "is a document index of an older version" if old else "is not a document index but a folder"
+            raise InputError(f"{path} {said}", mend=f"{AGAIN} under another name" if old else "name a file")
+
+    def size(self) -> int:
+        """Bytes of the file."""
+        return self.path.stat().st_size
+
+    def close(self) -> None:
+        """Close the connections that nobody uses."""
+        while self._idle:
+            self._idle.pop().close()
+
+    @contextmanager
+    def read(self) -> Iterator[SqliteTransaction]:
+        """One state of the index, whatever others write meanwhile; raises InputError where there is none."""
+        with self._explained():
+            inode = self._stat().st_ino
+            if inode != self._inode:  # another file is in its place
+                self.close()
+                self._inode, self._columns = inode, {}
+            connection, kept = self._connect()
+            try:
+                connection.execute("BEGIN")
+                yield SqliteTransaction(connection, self)
+                connection.execute("ROLLBACK")
+            except BaseException:
+                kept = False
+                raise
+            finally:
+                if kept and inode == self._inode:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
+
+    def _connect(self) -> tuple[sqlite3.Connection, bool]:
+        """A connection for one question, and whether it may be used again."""
+        with suppress(IndexError):
+            return self._idle.pop(), True
+        if os.access(self.path.absolute().parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
+            return self._open("mode=rw"), True
+        # Who may not write beside the file reads it as it lies there; where a writer is at work, by its log.
+        beside = self.path.with_name(f"{self.path.name}-wal").exists()
+        return self._open("mode=ro" if beside else "mode=ro&immutable=1"), False
+
+    def _open(self, how: str) -> sqlite3.Connection:
+        connection = sqlite3.connect(
+            f"{self.path.absolute().as_uri()}?{how}",
+            uri=True,
+            timeout=PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        with ExitStack() as failed:
+            failed.callback(connection.close)
+            # Asked of SQLite: whoever opens and closes the file by himself takes the process's locks from it.
+            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
+                raise InputError(f"{self.path} is not a document index", mend=BUILD)
+            connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, search, 'instance')")
+            failed.pop_all()
+        return connection
+
+    def _stat(self) -> os.stat_result:
+        try:
+            return self.path.stat()
+        except FileNotFoundError as error:
+            raise InputError(f"no such document index: {self.path}", mend=BUILD) from error
+        except OSError as error:
+            raise InputError(f"cannot open {self.path}: {error.strerror}", mend="check its permissions") from error
+
+    @contextmanager
+    def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
+        """A change of the index: whole at the end of the body, or nothing of it where that fails.
+
+        Args:
+            fresh: the settings of a new index, in the place of what is there.
+
+        Raises:
+            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
+        """
+        with self._explained():
+            new = fresh is not None and not self.path.exists()
+            if new:
+                try:
+                    self.path.parent.mkdir(parents=True, exist_ok=True)
+                    self.path.touch()
+                except OSError as error:
+                    raise InputError(f"cannot write {self.path}: {error.strerror}", mend="name another file") from error
+            self._stat()
+            connection = self._open("mode=rw")
+            try:
+                yield from self._change(connection, fresh)
+            except BaseException:
+                connection.close()
+                if new:
+                    self.path.unlink(missing_ok=True)
+                raise
+            connection.close()
+
+    def _change(self, connection: sqlite3.Connection, fresh: Settings | None) -> Iterator[SqliteTransaction]:
+        connection.execute("PRAGMA cache_size = -65536")
+        if fresh is not None:
+            connection.execute(f"PRAGMA application_id = {_OURS}")
+            connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        transaction = SqliteTransaction(connection, self)
+        if fresh is not None:
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            transaction.begin(fresh)
+        yield transaction
+        transaction.finish()
+        if fresh is not None:
+            connection.execute("INSERT INTO search (search) VALUES ('optimize')")
+        connection.execute("COMMIT")
+        # Without patience: who still reads the former state keeps a part of the log for a while, and nobody waiting.
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Say what SQLite says as our errors."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise self._error(error) from error
+
+    def _error(self, error: sqlite3.Error) -> InputError:
+        said = str(error)
+        if "not a database" in said:
+            return InputError(f"{self.path} is not a document index", mend=BUILD)
+        if "locked" in said:
+            return InputError(f"{self.path} is being changed by another process", mend="wait until it is done")
+        if "fts5" in said:
+            return InputError("this Python's SQLite has no FTS5", mend="take a Python from python.org or your system")
+        if "no such table: state" in said:
+            return InputError(f"{self.path} was never finished", mend=AGAIN)
+        if "readonly" in said or "unable to open" in said or "full" in said:
+            return InputError(f"cannot open or write {self.path}: {said}", mend="check its permissions and the disk")
+        return InputError(f"{self.path} is damaged: {said}", mend=f"delete it and {AGAIN}")
+
+    def column(self, name: str, transaction: SqliteTransaction) -> _Column:
+        """A column as a transaction sees it: kept from question to question, read anew where it changed."""
+        state = transaction.state()
+        with self._lock:
+            known = self._columns.get(name)
+            if known is None or known.state != state:
+                grown = (
+                    known is not None and known.state.removals == state.removals and known.state.version < state.version
+                )
+                known = self._columns[name] = transaction.column(name, known if grown else None)
+        return known
+
+
+class SqliteTransaction(Transaction):
+    """One state of an index in a file, or a change of it; see `Transaction`."""
+
+    _connection: sqlite3.Connection
+
+    def __init__(self, connection: sqlite3.Connection, store: SqliteStore) -> None:
+        super().__init__(connection, str(store.path))
+        self._store = store
+
+    def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
+        """See `Transaction`."""
+        return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(list(values))
+
+    def vocabulary(self, letter: str) -> list[str]:
+        """See `Transaction`."""
+        sql = "SELECT term FROM frequencies WHERE term >= ? AND term < ?"
+        return [term for (term,) in self.ask(sql, letter, chr(ord(letter) + 1))]
+
+    def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
+        """See `Transaction`: exact BM25 of what has any of the most informative terms.
+
+        FTS5 gives the passages of a term; its own ranking of them takes nine times as long.
+        """
+        condition, value = self.among("term", terms)
+        frequencies = dict(self.ask(f"SELECT term, doc FROM frequencies WHERE {condition}", value))
+        chosen = selective(terms, frequencies)
+        if not chosen:
+            return []
+        state, lengths = self.state(), self._store.column("length", self)
+        mean = state.length / state.passages
+        having = [self._having(term) for term in chosen]
+        numbers, places = np.unique(np.concatenate([numbers for numbers, _ in having]), return_inverse=True)
+        long = lengths.values[0][np.searchsorted(lengths.numbers, numbers)]
+        counts = np.concatenate([counts for _, counts in having])
+        rare = rarity(state.passages, np.array([len(numbers) for numbers, _ in having]))
+        weights = np.repeat(rare * [terms[term] for term in chosen], [len(numbers) for numbers, _ in having])
+        scores = np.bincount(places, weights * saturation(counts, long[places], mean))
+        if len(chosen) == len(frequencies):
+            order, scores = best(scores, top)
+            return list(zip(numbers[order].tolist(), scores.tolist(), strict=True))
+        # The other terms only add to the scores of the best.
+        condition, value = self.among("rowid", numbers[best(scores, 2 * top)[0]].tolist())
+        texts = dict(self.ask(f"SELECT rowid, terms FROM search WHERE {condition}", value))
+        tallies = [Counter(text.split(" ")) for text in texts.values()]
+        exact = scores_of(terms, tallies, frequencies, state.passages, mean)
+        return sorted(zip(texts, exact, strict=True), key=lambda pair: (-pair[1], pair[0]))[:top]
+
+    def _having(self, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The numbers of the passages that have a term, in order, and how often each has it."""
+        [listed] = self.ask("SELECT group_concat(doc) FROM occurrences WHERE term = ?", term).fetchone()
+        return np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
+
+    def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
+        """See `Transaction`: an exact scan."""
+        column = self._store.column("vector", self)
+        rows, scores = rank_quantised(query, Quantised(*column.values), top)
+        found = zip(column.numbers[rows].tolist(), scores.astype(float).round(DECIMALS).tolist(), strict=True)
+        return [pair for pair in found if pair[1] > 0]
+
+    def column(self, name: str, known: _Column | None) -> _Column:
+        """All of a column; what is known is not read again."""
+        state = self.state()
+        after = int(known.numbers[-1]) if known is not None and len(known.numbers) else 0
+        table = "vectors" if name == "vector" else "passages"
+        rows = self.ask(f"SELECT number, {name} FROM {table} WHERE number > ? ORDER BY number", after).fetchall()
+        numbers = np.array([number for number, _ in rows], np.int64)
+        values: tuple[NDArray[Any], ...]
+        if name == "vector":
+            kind = np.dtype([("vector", "i1", (self.settings().dimension,)), ("scale", "<f4")])
+            read = np.frombuffer(b"".join(value for _, value in rows), kind)
+            values = np.ascontiguousarray(read["vector"]), np.ascontiguousarray(read["scale"])
+        else:
+            values = (np.array([value for _, value in rows], np.int64),)
+        if known is not None:
+            numbers = np.concatenate([known.numbers, numbers])
+            values = tuple(map(np.concatenate, zip(known.values, values, strict=True)))
+        return _Column(state, numbers, values)
+
+    def _insert(
+        self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
+    ) -> None:
+        many = self._connection.executemany
+        rows = (passage.row(number) for number, passage in zip(numbers, passages, strict=True))
+        many("INSERT INTO passages VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+        terms = zip(numbers, (" ".join(passage.terms) for passage in passages), strict=True)
+        many("INSERT INTO search (rowid, terms) VALUES (?, ?)", terms)
+        if vectors is not None:
+            made = quantise(vectors)
+            pairs = zip(made.vectors, made.scales.astype("<f4"), strict=True)
+            blobs = (row.tobytes() + scale.tobytes() for row, scale in pairs)
+            many("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
+
+    def _remove(self, condition: str, value: object) -> None:
+        self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
+        self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)

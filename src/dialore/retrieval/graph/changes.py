@@ -1,0 +1,365 @@
+"""Changing a graph while others read it: adding, deleting and updating facts, and copying it compactly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self, cast
+
+import numpy as np
+from pydantic import BaseModel
+
+from dialore.errors import GraphError
+from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
+from dialore.retrieval.graph.store import (
+    CONCEPTS,
+    IDS,
+    IN,
+    KEYS,
+    META,
+    OUT,
+    PARTS,
+    GraphState,
+    concept_key,
+    id_key,
+    text_key,
+)
+from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
+from dialore.retrieval.graph.writing import (
+    MAX_PROVENANCES,
+    MAX_RELATIONS,
+    Numbered,
+    fact_hashes,
+    fingerprint_of,
+    form_of,
+    name_hashes,
+    replacing,
+    writing,
+)
+from dialore.text import is_chinese, normalise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
+
+_Key = tuple[int, int, int]
+_Value = tuple[float, int]
+"""A fact's weight, and its provenance by number."""
+_FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weight", "<f4"), ("provenance", "<u2")])
+
+
+class ChangeReport(BaseModel):
+    """What a change did.
+
+    Attributes:
+        added: facts that were not there.
+        updated: facts whose weight or provenance is another now.
+        deleted: facts that are gone.
+        unchanged: facts that were there already, as they were to be.
+        missing: facts that were to be deleted or updated and were not there.
+        facts: the graph's facts after it.
+        concepts: its concepts after it.
+        fingerprint: its fingerprint after it.
+    """
+
+    added: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unchanged: int = 0
+    missing: int = 0
+    facts: int = 0
+    concepts: int = 0
+    fingerprint: str = ""
+
+
+class GraphEditor:
+    """Collects changes to a graph file and makes them all at once, or none.
+
+    Nothing is read or locked before `commit`. Readers never wait: each question sees the graph before or after.
+
+    Args:
+        path: the graph file.
+        embedder: the one that made the graph's vectors; None loads it.
+
+    Example:
+        >>> with GraphEditor(path) as editor:
+        ...     editor.add([Fact("sushi", "MadeOf", "rice", 2.0)])
+        ...     editor.delete([Fact("sushi", "MadeOf", "snow")])
+    """
+
+    def __init__(self, path: Path, embedder: StaticEmbedder | None = None) -> None:
+        self.path = path
+        self.report = ChangeReport()
+        self._embedder = embedder
+        self._wanted: list[tuple[str, Fact]] = []
+
+    def add(self, facts: Iterable[Fact]) -> None:
+        """Facts to be there; of one that is there already, the heavier is kept, as when a graph is built."""
+        self._wanted.extend(("add", fact) for fact in facts)
+
+    def update(self, facts: Iterable[Fact]) -> None:
+        """Facts that are there, with the weight and provenance that they shall have."""
+        self._wanted.extend(("update", fact) for fact in facts)
+
+    def delete(self, facts: Iterable[Fact]) -> None:
+        """Facts to be gone, whatever their weight."""
+        self._wanted.extend(("delete", fact) for fact in facts)
+
+    def commit(self) -> ChangeReport:
+        """Make the changes, in the order in which they were asked for; another writer is waited for.
+
+        Raises:
+            GraphError: no such graph; it cannot be written; a fact has a blank concept. The graph is then as it was.
+            InputError: its embedder is another one, or an endpoint that the user's settings do not name; likewise.
+        """
+        wanted, self._wanted = self._wanted, []
+        with _write_transaction(self.path) as state:
+            change = _Change(state)
+            for verb, fact in wanted:
+                change.want(verb, fact)
+            with writing(self.path):
+                change.write(lambda: self._loaded(state))
+                if change.changed:
+                    state.transaction.commit()
+        meta = state.meta
+        self.report = ChangeReport(
+            **change.counts, facts=meta.facts, concepts=meta.concepts, fingerprint=meta.fingerprint
+        )
+        return self.report
+
+    def _loaded(self, state: GraphState) -> StaticEmbedder:
+        """The embedder of the graph's vectors."""
+        from dialore.retrieval.embedding import recorded_embedder
+
+        # A graph may be anybody's: it does not decide where texts and keys go.
+        meta = state.meta
+        made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path), given=self._embedder)
+        self._embedder = cast("StaticEmbedder", made_by)
+        return self._embedder
+
+    def __enter__(self) -> Self:
+        """The editor itself."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Commit, unless the body failed."""
+        if kind is None:
+            self.commit()
+
+
+@contextmanager
+def _write_transaction(path: Path) -> Iterator[GraphState]:
+    """The newest state of a graph, to be written; what is not committed is as if it had never been."""
+    while True:
+        file = open_file(path)
+        try:
+            with writing(path):
+                transaction = file.env.begin(write=True, buffers=True)
+            try:
+                # A graph that was built anew while this waited is another file.
+                if file_key(path) == file.key:
+                    file.env.reader_check()  # readers that were killed keep no pages from being used again
+                    yield GraphState(file, transaction, str(path))
+                    return
+            finally:
+                transaction.abort()
+        finally:
+            file.close()
+
+
+class _Change:
+    """Changes to one state of a graph, in a transaction that may write, as numbers, and what they come to."""
+
+    def __init__(self, state: GraphState) -> None:
+        self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
+        self._state = state
+        self._relations = Numbered(state.meta.relations, "relations", MAX_RELATIONS)
+        self._provenances = Numbered(state.meta.provenances, "provenances", MAX_PROVENANCES)
+        self._names: list[str] = []
+        self._new: dict[str, int] = {}
+        self._before: dict[_Key, _Value | None] = {}
+        self._now: dict[_Key, _Value | None] = {}
+
+    @property
+    def changed(self) -> dict[_Key, _Value | None]:
+        """The facts that are others than they were, None for one that is gone."""
+        return {key: value for key, value in self._now.items() if value != self._before[key]}
+
+    # --- what is asked for
+
+    def want(self, verb: str, fact: Fact) -> None:
+        """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
+        key = self._key(fact, new=verb == "add")
+        found = self._value(key) if key is not None else None
+        if key is None or (found is None and verb != "add"):
+            self.counts["missing"] += 1
+            return
+        wanted = None if verb == "delete" else self._wanted(fact)
+        if wanted is None:
+            done = "deleted"
+        elif found == wanted or (found is not None and verb == "add" and found[0] >= wanted[0]):
+            done, wanted = "unchanged", found
+        else:
+            done = "updated" if found else "added"
+        self.counts[done] += 1
+        self._now[key] = wanted
+
+    def _wanted(self, fact: Fact) -> _Value:
+        if not np.isfinite(fact.weight):
+            raise GraphError(f"the weight of {fact.triple} is not a number", mend="e.g. 1.0")
+        return float(np.float32(fact.weight)), self._provenances[fact.provenance]
+
+    def _key(self, fact: Fact, *, new: bool) -> _Key | None:
+        """A fact's numbers, made where they may be new; None where one has no number."""
+        if new:
+            return self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
+        head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
+        relation = self._relations.get(fact.relation)
+        return None if head is None or tail is None or relation is None else (head, relation, tail)
+
+    def _concept(self, name: str) -> int:
+        form = form_of(name)
+        found = self._number(form)
+        if found is None:
+            found = self._new[form] = self._state.meta.concepts + len(self._names)
+            self._names.append(name)
+        return found
+
+    def _number(self, form: str) -> int | None:
+        found = self._new.get(form)
+        return found if found is not None else self._state.find(form)
+
+    def _value(self, key: _Key) -> _Value | None:
+        """A fact's weight and provenance as they are by now; None where it is not there."""
+        if key not in self._now:
+            self._now[key] = self._before[key] = self._read(key)
+        return self._now[key]
+
+    def _read(self, key: _Key) -> _Value | None:
+        head, relation, tail = key
+        # The side of fewer facts: a hub's is long to search.
+        sides = ((self._state.get(OUT, id_key(head)), tail), (self._state.get(IN, id_key(tail)), head))
+        value, other = min(sides, key=lambda side: len(side[0] or b""))
+        records, _ = unpacked_side(value)
+        rows = np.flatnonzero((records["other"] == other) & (records["relation"] == relation))
+        return (float(records["weight"][rows[0]]), int(records["provenance"][rows[0]])) if len(rows) else None
+
+    # --- what it comes to
+
+    def write(self, embedder: Callable[[], StaticEmbedder]) -> None:
+        """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
+        changed = self.changed
+        if not changed:
+            return
+        kept = [key for key, value in changed.items() if value is not None]
+        norms = dict(zip(kept, self._with_vectors(kept, embedder()), strict=True)) if kept else {}
+        for table, own, other in ((OUT, 0, 2), (IN, 2, 0)):
+            of_concepts: dict[int, list[_Key]] = {}
+            for key in changed:
+                of_concepts.setdefault(key[own], []).append(key)
+            for number, keys in of_concepts.items():
+                self._write_side(table, number, {(key[other], key[1]): (changed[key], norms.get(key)) for key in keys})
+        for number in {end for key in changed for end in (key[0], key[2])}:
+            if not self._state.degree(number):
+                self._forget(number)
+        self._write_meta(changed)
+
+    def _put(self, table: bytes, key: bytes, value: bytes) -> None:
+        if value:
+            self._state.transaction.put(table + key, value)
+        else:
+            self._state.transaction.delete(table + key)
+
+    def _with_vectors(self, kept: list[_Key], embedder: StaticEmbedder) -> NDArray[np.float32]:
+        """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
+        state, meta = self._state, self._state.meta
+        numbers = PartNumbers(embedder, state.numbers.tolist())
+        for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
+            self._put(CONCEPTS, id_key(number), packed_concept(name, own))
+            self._put(IDS, text_key(normalise(name)), id_key(number))
+            self._write_keys(name, number, there=True)
+        first, block = numbers.block()
+        self._put(PARTS, id_key(first), block)
+        new_relations = list(self._relations)[len(meta.relations) :]
+        both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
+        self._put(META, b"relations", both.astype("<f4").tobytes())
+        state.reload()  # what was written is read again, as readers will
+        head, relation, tail = (np.array([key[place] for key in kept]) for place in range(3))
+        return fact_norms(head, relation, tail, state.sums, state.relations)
+
+    def _write_keys(self, name: str, number: int, *, there: bool) -> None:
+        """Have a concept among those with its stems or not; one that is its own stems is found without."""
+        key = concept_key(name)
+        if key and text_key(key) != text_key(normalise(name)):
+            ids = np.frombuffer(self._state.get(KEYS, text_key(key)) or b"", "<u4").tolist()
+            changed = [*(own for own in ids if own != number), *([number] if there else [])]
+            self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
+
+    def _forget(self, number: int) -> None:
+        """Have a concept that lost all its facts found no more; its number is not used again."""
+        name = (self._state.concept(number) or ("", None))[0]
+        self._put(IDS, text_key(normalise(name)), b"")
+        self._write_keys(name, number, there=False)
+
+    def _write_side(
+        self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
+    ) -> None:
+        """Change a concept's facts as head or as tail, by their other end and relation."""
+        records, parts = unpacked_side(self._state.get(table, id_key(number)))
+        own_parts = np.split(parts, np.cumsum(records["parts"].astype(np.intp))[:-1]) if len(records) else []
+        same = ~np.isin(_pairs(records["other"], records["relation"]), [_pairs(*pair) for pair in changes])
+        new = np.zeros(sum(value is not None for value, _ in changes.values()), EDGE)
+        kept = ((pair, value, norm) for pair, (value, norm) in changes.items() if value is not None)
+        new_parts = []
+        for row, ((other, relation), (weight, provenance), norm) in zip(new, kept, strict=True):
+            found = self._state.concept(other)
+            new_parts.append(found[1] if found else np.empty(0, np.uint32))
+            row["other"], row["relation"], row["weight"], row["provenance"] = other, relation, weight, provenance
+            row["norm"], row["parts"] = norm or 1, len(new_parts[-1])
+        both = np.concatenate([records[same], new])
+        all_parts = [*(own_parts[place] for place in np.flatnonzero(same)), *new_parts]
+        order = np.lexsort((both["other"], both["relation"], -both["weight"]))
+        joined = [all_parts[place] for place in order.tolist()]
+        flat = np.concatenate(joined) if joined else np.empty(0, np.uint32)
+        self._put(table, id_key(number), packed_side(both[order], flat) if len(both) else b"")
+
+    def _write_meta(self, changed: dict[_Key, _Value | None]) -> None:
+        meta = self._state.meta
+        before = [(*key, *value) for key in changed if (value := self._before[key]) is not None]
+        after = [(*key, *value) for key, value in changed.items() if value is not None]
+        names: list[str] = []
+        if after:  # else new names are of facts that were added and deleted again
+            names, meta.relations, meta.provenances = self._names, list(self._relations), list(self._provenances)
+        meta.fingerprint = fingerprint_of(int(meta.fingerprint, 16) + self._hash(after) - self._hash(before))
+        meta.facts += len(after) - len(before)
+        meta.concepts += len(names)
+        meta.languages = sorted({*meta.languages, *("zh" if is_chinese(name) else "en" for name in names)})
+        self._put(META, b"meta", meta.model_dump_json().encode())
+
+    def _hash(self, rows: list[tuple[int, int, int, float, int]]) -> int:
+        facts = np.array(rows, _FACT)
+        numbers, places = np.unique(np.stack([facts["head"], facts["tail"]]), return_inverse=True)
+        facts["head"], facts["tail"] = places.reshape(2, -1)
+        names = [(self._state.concept(number) or ("",))[0] for number in numbers.tolist()]
+        return fact_hashes(facts, name_hashes(names), name_hashes(self._relations))
+
+
+def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them
+    return (np.uint64(other) << np.uint64(16)) | np.uint64(relation)
+
+
+def compact_graph(path: Path) -> None:
+    """Copy a graph that was changed often without the pages that nothing uses any more, in its place.
+
+    Raises:
+        GraphError: no such graph; it cannot be written.
+    """
+    file = open_file(path)
+    try:
+        with replacing(path) as folder, writing(path):
+            file.env.copy(str(folder / "graph"), compact=True)
+    finally:
+        file.close()

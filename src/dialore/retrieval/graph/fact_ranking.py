@@ -1,0 +1,409 @@
+"""Ranking a set of facts: a score for each, a close look at the best, and taking them with regard to each other."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from pydantic import TypeAdapter, ValidationError
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
+from dialore.retrieval.graph.store import Edges, GraphStore
+from dialore.retrieval.linking.linker import unit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.dialogue import Dialogue
+    from dialore.knowledge import Fact
+    from dialore.retrieval.embedding import Embedder
+    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.vectors import LinearCosines
+    from dialore.text import Language
+
+UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
+"""Relations that speak of words, not of the world: ExternalURL, DerivedFrom, FormOf, ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ranking:
+    """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
+
+    A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
+    that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
+    one by one, the best first; each that is taken costs the other facts of its concept: with k taken, `decay` times
+    log2(1 + k). A fact's concept is the demanded one, the one with fewer facts where both ends are.
+
+    Attributes:
+        history: how many of the latest turns the question holds; 0: all.
+        demands: weight in the question of the demands' wording, that of the history being 1.
+        nearest: weight of the other end's nearest demand.
+        specificity: cost of a concept with many facts.
+        decay: cost of a concept that has facts in the list already.
+        pool: facts of a set that are looked at closely, by `nearest`.
+        fold: whether of the facts between two concepts only the best is taken, whatever relation or direction.
+        well_formed: whether self-loops, clauses and concepts that name nothing ("something", "it") are dropped.
+        safe: whether facts that the lists of unsafe words find are dropped.
+        without: relations whose facts are dropped.
+        hub: facts of each side of a concept that are ranked: its heaviest, beside those that are foreseen; 0: all. With
+            the default a hub of 50,000 facts costs a question 1.4 ms more than a small concept; with twice it, 5 ms.
+        triples: whether facts are embedded as triples, `(honey, UsedFor, sore throat)`, not as sentences.
+    """
+
+    history: int = 3
+    demands: float = 2.0
+    nearest: float = 0.15
+    specificity: float = 0.03
+    decay: float = 0.05
+    pool: int = 60
+    fold: bool = True
+    well_formed: bool = True
+    safe: bool = True
+    without: frozenset[str] = UNINFORMATIVE | {"Synonym"}
+    hub: int = 2048
+    triples: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the numbers; raises InputError for one below zero, or an empty pool."""
+        for name in ("history", "demands", "nearest", "specificity", "decay", "hub"):
+            if getattr(self, name) < 0:
+                raise InputError(f"ranking: {name} must not be negative, got {getattr(self, name)}")
+        if self.pool < 1:
+            raise InputError(f"ranking: pool must be at least 1, got {self.pool}")
+
+    @classmethod
+    def named(cls, spec: str) -> Self:
+        """`default`, or `paper`: DCRAG's cosine of triple and history (Section 3.3); with changes, `paper,history=5`.
+
+        Relations are joined by +: `without=Synonym+IsA`.
+
+        Raises:
+            UnknownNameError: no ranking or no field is called that.
+            InputError: a value does not fit.
+        """
+        name, *changes = spec.split(",")
+        if name.partition("=")[1]:
+            name, changes = "default", [name, *changes]
+        if name not in RANKINGS:
+            raise UnknownNameError("ranking", name, RANKINGS)
+        values = dict(RANKINGS[name])
+        for change in changes:
+            field, _, value = change.partition("=")
+            if field not in cls.__dataclass_fields__:
+                raise UnknownNameError("field of ranking", field, cls.__dataclass_fields__)
+            values[field] = frozenset(value.split("+")) - {""} if field == "without" else value
+        try:
+            return TypeAdapter(cls).validate_python(values)
+        except ValidationError as error:
+            wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+            raise InputError(f"ranking {spec}: {wrong}", mend="write it like paper,history=5") from error
+
+
+RANKINGS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "paper": {
+        "history": 0,
+        "demands": 0.0,
+        "nearest": 0.0,
+        "specificity": 0.0,
+        "decay": 0.0,
+        "fold": False,
+        "well_formed": False,
+        "safe": False,
+        "without": frozenset(),
+        "hub": 0,
+        "triples": True,
+    },
+}
+"""The settings of each named ranking, where they are not the defaults."""
+
+
+# --- the question
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A question in words.
+
+    Attributes:
+        history: the turns that it holds, one a line.
+        phrases: the demands, each once.
+        language: of the dialogue.
+    """
+
+    history: str
+    phrases: tuple[str, ...]
+    language: Language
+
+    @classmethod
+    def of(cls, dialogue: Dialogue, phrases: Iterable[str], ranking: Ranking) -> Question:
+        """The question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
+        turns = dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts
+        return cls("\n".join(turns), tuple(dict.fromkeys(phrases)), dialogue.language)
+
+    def vectors(self, embedder: Embedder, ranking: Ranking) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Its unit vector, or zero, and those of its phrases, none where the ranking does not ask for them."""
+        asked = self.phrases if ranking.demands else ()
+        near = self.phrases if ranking.nearest else ()
+        found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
+        whole = found[0]
+        if asked:
+            whole = found[0] + np.float32(ranking.demands) * found[1]
+            length = float(np.linalg.norm(whole))
+            whole = whole / np.float32(length) if length > 0 else whole
+        return whole, found[len(found) - len(near) :]
+
+
+# --- the ranker
+
+DIGITS = 4
+"""Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
+_LEAST_SPARE = 2
+"""The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
+_ENCODED = 20_000
+"""Texts whose vectors are kept, 20 MB of 256 components."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """Facts with their rounded scores, each one's concept by its place among those asked for, the phrases' vectors."""
+
+    edges: Edges
+    scores: NDArray[np.float32]
+    owner: NDArray[np.intp]
+    phrases: NDArray[np.float32]
+
+
+class Ranker:
+    """Ranks the facts of one store.
+
+    Args:
+        store: the facts.
+        embedder: scores them.
+        ranking: the settings.
+    """
+
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+        self._store, self._embedder, self.ranking = store, embedder, ranking
+        self._vectors = FactVectors(store, embedder, ranking)
+
+    def ask(self, concepts: Sequence[int], question: Question) -> Scored:
+        """The facts of the concepts, scored by the question."""
+        whole, phrases = question.vectors(self._embedder, self.ranking)
+        edges, scores = self._vectors.edges(concepts, whole, question.language)
+        owner, counts = owners(edges)
+        if self.ranking.specificity and len(edges):
+            scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
+        scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
+        return Scored(edges, scores, owner, phrases)
+
+    def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
+        """The best of some rows of the facts, with their scores, best first."""
+        if top <= 0 or not len(rows):
+            return []
+        edges, decay = scored.edges, self.ranking.decay
+        size = max(self.ranking.pool, _LEAST_SPARE * top)
+        looked: NDArray[np.float32] | None = None
+        while True:
+            close = pool(edges, scored.scores, scored.owner, rows, decay, size)
+            if looked is None:  # a larger pool begins with the same facts
+                looked = self._nearest(scored, close[: self.ranking.pool])
+            # The rest come after those that were looked at closely.
+            rest = scored.scores[close[len(looked) :]] - np.float32(self.ranking.nearest if len(scored.phrases) else 0)
+            scores = np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
+            taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges, close))
+            if len(taken) == top or len(close) == len(rows):
+                return [(self._store.fact(edges, row), score) for row, score in taken]
+            size *= _LEAST_SPARE
+
+    def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+        """Scores with how near the end that is not the fact's own concept is to the demand nearest to it."""
+        edges, scores = scored.edges, scored.scores[rows]
+        if not len(scored.phrases):
+            return scores
+        own = edges.asked[scored.owner[rows]]
+        other = np.where(edges.head[rows] == own, edges.tail[rows], edges.head[rows])
+        concepts, places = np.unique(other, return_inverse=True)
+        near: NDArray[np.float32] = (self._vectors.of_concepts(concepts) @ scored.phrases.T).max(axis=1)
+        return scores + np.float32(self.ranking.nearest) * near[places]
+
+    # --- what may be taken
+
+    def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
+        """What says of the rows, asked the best first, whether each may be taken beside those taken before."""
+        ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
+        columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
+        facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
+        pairs: set[tuple[int, int]] = set()
+
+        def accept(row: int) -> bool:
+            head, relation, tail = facts[row]
+            if relations[relation] in ranking.without:
+                return False
+            pair = (head, tail) if head < tail else (tail, head)
+            if ranking.fold and pair in pairs:
+                return False
+            one, other = concept(head), concept(tail)
+            if ranking.safe and not (is_safe(one) and is_safe(other)):
+                return False
+            if ranking.well_formed and not is_well_formed(one, relations[relation], other):
+                return False
+            pairs.add(pair)
+            return True
+
+        return accept
+
+
+# --- cosines
+
+
+class FactVectors:
+    """Vectors of a store's facts and concepts by one embedder.
+
+    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
+    add up reads each concept once; any other encodes the facts' wording.
+    """
+
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+        self._store, self._embedder = store, embedder
+        self._triples, self._most = ranking.triples, ranking.hub or None
+        self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
+        self._own = store if own and isinstance(store, GraphStore) else None
+        self._linear: LinearCosines | None = None
+        if self._own is None:
+            from dialore.retrieval.graph.vectors import LinearCosines
+            from dialore.retrieval.static import StaticEmbedder
+
+            if isinstance(embedder, StaticEmbedder):
+                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
+
+    def edges(
+        self, concepts: Iterable[int], query: NDArray[np.float32], language: Language
+    ) -> tuple[Edges, NDArray[np.float32]]:
+        """Facts of concepts, of a hub's the heaviest, and their cosines."""
+        edges = self._store.edges_of(concepts, query if self._own else None, self._most)
+        if edges.cosines is not None:
+            return edges, edges.cosines
+        if not len(edges):
+            return edges, np.empty(0, np.float32)
+        if self._linear is not None:
+            return edges, self._linear(edges, query)
+        return edges, self.encode(self.wordings(edges, range(len(edges)), language)) @ query
+
+    def wordings(self, edges: Edges, rows: Sequence[int] | range, language: Language) -> list[str]:
+        """Facts in words, or as triples."""
+        facts = (self._store.fact(edges, row) for row in rows)
+        return [fact.triple if self._triples else verbalise(fact, language) for fact in facts]
+
+    def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): unit vectors of concepts."""
+        if self._own is not None:
+            return unit(self._own.concept_sums(concepts))
+        return self.encode([self._store.concept(number) for number in concepts.tolist()])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """(n, dimension): the texts encoded, the latest remembered; several threads may ask."""
+        known = {text: vector for text in texts if (vector := self._encoded.get(text)) is not None}
+        missing = [text for text in dict.fromkeys(texts) if text not in known]
+        if missing:
+            made = dict(zip(missing, self._embedder.encode(missing), strict=True))
+            self._encoded.update(made)
+            known |= made
+        rows = np.stack([known[text] for text in texts])
+        while len(self._encoded) > _ENCODED:
+            self._encoded.popitem(last=False)
+        return rows
+
+
+# --- diversity
+
+
+def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Each fact's concept, as its place among those asked for, and how many facts each of those has.
+
+    A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
+    """
+    head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
+    owner = np.maximum(head, tail)
+    both = np.flatnonzero((head >= 0) & (tail >= 0))
+    one, other = head[both], tail[both]
+    owner[both] = np.where(counts[one] <= counts[other], one, other)
+    return owner, counts
+
+
+def pool(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    size: int,
+) -> NDArray[np.intp]:
+    """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
+    counts = np.bincount(owner[rows])
+    for concept in np.flatnonzero(counts > 2 * size).tolist():  # no concept has more than `size` of the best
+        of_concept = owner[rows] == concept
+        least = np.partition(scores[rows[of_concept]], -size)[-size]
+        rows = rows[~of_concept | (scores[rows] >= least)]
+    rows = rows[np.lexsort((*_names(edges, rows), -scores[rows], owner[rows]))]
+    of = owner[rows]
+    first = np.flatnonzero(np.diff(of, prepend=-1))
+    rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
+    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), DIGITS)
+    if size < len(rows):
+        place = len(rows) - size
+        near = adjusted >= np.partition(adjusted, place)[place]
+        rows, adjusted = rows[near], adjusted[near]
+    return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
+
+
+def _names(edges: Edges, rows: NDArray[np.intp]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Keys, the least first as numpy wants them, that sort by head, relation and tail."""
+    first = edges.head[rows].astype(np.uint64) << np.uint64(16)
+    return edges.tail[rows], first | edges.relation[rows]
+
+
+def take(
+    edges: Edges,
+    scores: NDArray[np.float32],
+    owner: NDArray[np.intp],
+    rows: NDArray[np.intp],
+    decay: float,
+    top: int,
+    accept: Callable[[int], bool],
+) -> list[tuple[int, float]]:
+    """Take facts one by one, the best first; a concept's k-th fact costs `decay` * log2(1 + k), a refused one nothing.
+
+    Returns:
+        Rows and what they scored, decay included, best first.
+    """
+    ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
+    ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
+    queues: dict[int, list[tuple[float, int, int]]] = {}
+    of_rows = zip((-scores.astype(np.float64)).tolist(), ties.tolist(), rows.tolist(), strict=True)
+    for concept, entry in sorted(zip(owner[rows].tolist(), of_rows, strict=True), reverse=True):
+        queues.setdefault(concept, []).append(entry)  # the best last
+    heap = [(*queue[-1][:2], concept) for concept, queue in queues.items()]
+    heapq.heapify(heap)
+    counts = dict.fromkeys(queues, 0)
+    taken: list[tuple[int, float]] = []
+    while heap and len(taken) < top:
+        negative, _, concept = heap[0]
+        queue = queues[concept]
+        row = queue.pop()[2]
+        if accept(row):
+            taken.append((row, -negative))
+            counts[concept] += 1
+        if queue:
+            score, tie, _ = queue[-1]
+            heapq.heapreplace(heap, (round(score + decay * math.log2(1 + counts[concept]), DIGITS), tie, concept))
+        else:
+            heapq.heappop(heap)
+    return taken

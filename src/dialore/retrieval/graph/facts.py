@@ -1,0 +1,437 @@
+"""Facts from files and back: TSV in either column order, JSONL, and ConceptNet's assertions dump."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import dataclasses
+import functools
+import gzip
+import io
+import itertools
+import json
+import math
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from dialore.dialogue import reading
+from dialore.errors import GraphError, InputError
+from dialore.knowledge import Fact
+from dialore.retrieval.graph.relations import RELATIONS, canonical
+from dialore.retrieval.graph.writing import replacing, writing
+
+if TYPE_CHECKING:
+    from dialore.retrieval.graph.store import FactStore
+    from dialore.text import Language
+
+# --- lines that do not parse
+
+_SHOWN = 10
+_MOST = 0.01
+"""More than this share of a file's lines, and it is not the file that it is taken for."""
+_SOON = 10_000
+"""After so many lines the share is told before the end."""
+
+
+class Rejects:
+    """Bad lines of the files of one build.
+
+    Args:
+        strict: whether the first one is an error already.
+
+    Attributes:
+        count: how many.
+        first: the first ten, as sentences with file and line number.
+    """
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.count = 0
+        self.first: list[str] = []
+        self._strict = strict
+        self._of_file = 0
+        self._error: GraphError | None = None
+
+    def bad(self, path: Path, number: int, reason: str, mend: str = "") -> None:
+        """Count a line; raises GraphError where one is too many, or too many were bad by now."""
+        sentence = f"{path}, line {number}: {reason}"
+        self.count += 1
+        self._of_file += 1
+        if len(self.first) < _SHOWN:
+            self.first.append(sentence)
+        if self._error is None:
+            self._error = GraphError(sentence, mend=mend)
+        if self._strict:
+            raise self._error
+        if number >= _SOON:
+            self._check(number)
+
+    def end_of(self, lines: int) -> None:
+        """Judge a file by its number of lines; raises GraphError where too many were bad."""
+        self._check(lines)
+        self._of_file, self._error = 0, None
+
+    def _check(self, lines: int) -> None:
+        if self._error is not None and self._of_file > _MOST * lines:
+            if self._of_file == 1:
+                raise self._error
+            raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {self._error}")
+
+
+# --- files
+
+FileFormat = Literal["tsv", "jsonl", "conceptnet"]
+FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+_TOLD = 20_000
+"""Lines between two reports of progress."""
+
+
+@contextmanager
+def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOWrapper]]:
+    """A file, its bytes and its text, unpacked where it is gzipped; what cannot be read becomes a GraphError."""
+    try:
+        with reading(path), path.open("rb") as raw:
+            binary: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw  # type: ignore[assignment]
+            marked = binary.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+            binary.seek(0)
+            encoding = "utf-16" if marked else "utf-8-sig"
+            # A byte that is no UTF-8 is the fault of its line, not of the file.
+            with io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline="") as text:
+                yield raw, binary, text
+    except InputError as error:
+        raise GraphError(error.message, mend=error.mend) from error
+
+
+def guess_format(path: Path) -> FileFormat:
+    """The format of a file by its name and first line; raises GraphError where neither tells."""
+    name = path.name.removesuffix(".gz")
+    if name.endswith((".jsonl", ".ndjson")):
+        return "jsonl"
+    with _open(path) as (_, _, text):
+        first = next((line.rstrip() for line in text if line.strip()), "")
+    if not first:
+        raise GraphError(f"{path} is empty", mend="head TAB relation TAB tail, one a line")
+    if first.startswith("/a/["):
+        return "conceptnet"
+    if first.startswith("{"):
+        return "jsonl"
+    if first.count("\t") >= 2 or (name.endswith(".csv") and first.count(",") >= 2):
+        return "tsv"
+    raise GraphError(f"cannot tell the format of {path}", mend=f"say --format {' | '.join(FILE_FORMATS)}")
+
+
+def read_facts(
+    path: Path,
+    *,
+    file_format: FileFormat | None = None,
+    languages: Sequence[Language] = ("en", "zh"),
+    progress: Callable[[int], None] | None = None,
+    rejects: Rejects | None = None,
+) -> Iterator[Fact]:
+    """The facts of a file, one by one.
+
+    Args:
+        path: the file; `.gz` is unpacked on the way.
+        file_format: its format; guessed where None.
+        languages: which concepts to keep of a ConceptNet dump: both ends must be in one of them.
+        progress: called now and then with the bytes read so far.
+        rejects: counts malformed lines and leaves them out; None makes the first one an error.
+
+    Raises:
+        GraphError: the file cannot be read, or a line, or more than 1% of them, are malformed; the line is named.
+    """
+    chosen = file_format or guess_format(path)
+    rejects = rejects or Rejects(strict=True)
+    number = 0
+    with _open(path) as (raw, binary, text):
+        parse: Callable[[Any], Fact | None]
+        in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
+        lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
+        if chosen == "conceptnet":
+            parse, mend = _conceptnet(languages), "is the file cut short?"
+        elif chosen == "jsonl":
+            parse, mend = functools.partial(_object, file=path.name), _JSONL_SHAPE
+        else:
+            lines, parse = _table(lines, path)
+            mend = _TSV_SHAPE
+        for number, line in lines:
+            if number % _TOLD == 0 and progress is not None:
+                progress(raw.tell())
+            try:
+                fact = _plain(parse(line), languages)
+            except (_BadLine, csv.Error, UnicodeError) as reason:
+                if line.strip():
+                    rejects.bad(path, number, str(reason), mend)
+            else:
+                if fact is not None:
+                    yield fact
+        rejects.end_of(number)
+
+
+# --- lines
+
+_SAMPLE = 200
+_TSV_SHAPE = "head TAB relation TAB tail"
+_JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
+
+
+class _BadLine(Exception):  # noqa: N818 - it never leaves this file
+    """Why a line is no fact."""
+
+
+def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fact | None:
+    """A cleaned fact, or None where an end or the relation is blank."""
+    clean_head, clean_tail, clean_name = _concept(head), _concept(tail), canonical(name)
+    if not (clean_head and clean_tail and clean_name):
+        return None
+    return Fact(clean_head, clean_name, clean_tail, weight, provenance)
+
+
+def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
+    """A fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages, without senses."""
+    if fact is None:
+        return None
+    if _LONE_SURROGATE.search(f"{fact.head}{fact.relation}{fact.tail}{fact.provenance}"):
+        raise _BadLine("half of a surrogate pair, or a byte that is not UTF-8")
+    if not (fact.head.startswith("/c/") or fact.tail.startswith("/c/")):
+        return fact
+    ends = [end.split("/") for end in (fact.head, fact.tail)]
+    if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
+        return None
+    head, tail = (_concept(end[3]) for end in ends)
+    return dataclasses.replace(fact, head=head, tail=tail) if head and tail else None
+
+
+def _concept(text: str) -> str:
+    """A concept's text: underscores to spaces, white space folded, case kept (names are names)."""
+    return " ".join(text.replace("_", " ").split())
+
+
+def _weight(value: object) -> float:
+    try:
+        weight = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        weight = math.nan
+    if not math.isfinite(weight):
+        raise _BadLine(f"weight {value!r} is not a number")
+    return weight
+
+
+# --- TSV
+
+
+class _Columns(NamedTuple):
+    """Which cells hold what; -1 for none."""
+
+    head: int
+    relation: int
+    tail: int
+    weight: int = -1
+    provenance: int = -1
+
+
+def _table(
+    lines: Iterator[tuple[int, str]], path: Path
+) -> tuple[Iterator[tuple[int, str]], Callable[[str], Fact | None]]:
+    """The lines of facts of `head relation tail [weight]`, or the relation first, or as a header says; what parses one.
+
+    Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
+    """
+    comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
+    split: Callable[[str], list[str]] = (
+        (lambda line: next(csv.reader([line])))
+        if comma
+        else (lambda line: [_unquoted(cell) for cell in line.split("\t")])
+    )
+    sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
+    rows = []
+    for number, line in sample:
+        with suppress(csv.Error):  # a bad line of the file, which is told when its turn comes
+            rows.append((number, split(line.rstrip("\r\n"))))
+    columns, header = _columns(rows, path)
+    facts = [entry for entry in sample if not header or entry[0] != rows[0][0]]
+    return itertools.chain(facts, lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
+
+
+def _unquoted(cell: str) -> str:
+    """A cell without the quotes that spreadsheets put around it."""
+    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
+    return cell[1:-1].replace('""', '"') if is_quoted else cell
+
+
+def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
+    head, relation, tail, weight, provenance = columns
+    count = len(cells)
+    if count <= head or count <= relation or count <= tail:
+        raise _BadLine(f"{count} columns, expected 3 or 4")
+    if 0 <= weight < count and cells[weight].startswith("{"):  # ConceptNet's metadata
+        data = _json_object(cells[weight], "metadata is ")
+        weighed, named = _weight(data.get("weight", 1.0)), str(data.get("dataset") or file)
+        return _fact(cells[head], cells[relation], cells[tail], weighed, named)
+    return _fact(
+        cells[head],
+        cells[relation],
+        cells[tail],
+        _weight(cells[weight]) if 0 <= weight < count else 1.0,
+        cells[provenance] if 0 <= provenance < count else file,
+    )
+
+
+_HEADERS = frozenset({"rel", "relation", "predicate"})
+_OWN_HEADER = ("head", "relation", "tail")
+
+
+def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, int]:
+    """Which columns hold what, and how many lines of header there are.
+
+    The relation's is the one that a header says, else the one with known relation names; where no column has enough, it
+    is the second, or the first where that one has far fewer different values.
+    """
+    if not rows:
+        raise GraphError(f"{path} holds no facts", mend=f"{_TSV_SHAPE}, one a line")
+    first = [cell.strip().lower() for cell in rows[0][1]]
+    if all(name in first for name in _OWN_HEADER):
+        places = {name: first.index(name) for name in _Columns._fields if name in first}
+        return _Columns(**places), 1
+    if uris := _uri_columns(rows[-1][1]):
+        return uris, int(_uri_columns(rows[0][1]) is None)
+    width = sorted(len(cells) for _, cells in rows)[len(rows) // 2]
+    usual = [cells for _, cells in rows if len(cells) >= width]
+    if width < 3:
+        number, cells = next((number, cells) for number, cells in rows if len(cells) < 3)
+        raise GraphError(f"{path}, line {number}: {len(cells)} columns, expected 3", mend=_TSV_SHAPE)
+    hits = [sum(canonical(cells[place]) in RELATIONS for cells in usual) for place in range(width)]
+    if max(hits) * 2 >= len(usual):
+        place = hits.index(max(hits))
+    else:
+        one, two = (len({cells[column] for cells in usual}) for column in (0, 1))
+        place = 0 if len(usual) >= 20 and one * 4 < two else 1
+    if place == width - 1:
+        raise GraphError(f"{path}: the relation is in the last column", mend=_TSV_SHAPE)
+    # The relation first is ConceptNet 4's habit; anywhere else, the head stands before it and the tail after it.
+    found = (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
+    columns = _Columns(*found, *((3,) if max(found) == 2 and width == 4 else ()))
+    return columns, int(len(first) > place and first[place] in _HEADERS)
+
+
+def _uri_columns(cells: Sequence[str]) -> _Columns | None:
+    """The columns of a row with ConceptNet's URIs, of its dump or cut out of it; None where it has none."""
+    ends = [place for place, cell in enumerate(cells) if cell.startswith("/c/")]
+    relations = [place for place, cell in enumerate(cells) if cell.startswith("/r/")]
+    if len(ends) != 2 or len(relations) != 1:
+        return None
+    rest = [place for place in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[place])]
+    return _Columns(ends[0], relations[0], ends[1], *rest[:1])
+
+
+def _tells_weight(cell: str) -> bool:
+    return cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()
+
+
+# --- JSONL
+
+
+def _object(line: str, file: str) -> Fact | None:
+    if not line.strip():
+        return None
+    data = _json_object(line)
+    head, name, tail = (_text_field(data, field) for field in _OWN_HEADER)
+    return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
+
+
+def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise _BadLine(f"{what}not valid JSON: {error}") from error
+    if not isinstance(data, dict):
+        raise _BadLine(f"{what}not a JSON object")
+    return data
+
+
+def _text_field(data: dict[str, Any], field: str) -> str:
+    if field not in data:
+        raise _BadLine(f"field {field} is missing")
+    value = data[field]
+    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
+        raise _BadLine(f"field {field} must be text")
+    return value
+
+
+# --- ConceptNet
+
+
+def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]:
+    """What parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
+
+    Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
+    suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
+    """
+    prefixes = tuple(f"/c/{language}/".encode() for language in languages)
+
+    def parse(line: bytes) -> Fact | None:
+        cells = line.split(b"\t")
+        if len(cells) != 5:
+            raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
+        return _assertion(cells) if cells[3].startswith(prefixes) and cells[2].startswith(prefixes) else None
+
+    return parse
+
+
+def _assertion(cells: list[bytes]) -> Fact | None:
+    _, name, start, end, metadata = cells
+    data = _json_object(metadata, "metadata is ")
+    head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
+    return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
+
+
+# --- export
+
+ExportFormat = Literal["tsv", "jsonl"]
+EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+HEADER = ("head", "relation", "tail", "weight", "provenance")
+_BATCH = 4096
+
+
+def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
+    """The lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
+    if file_format == "tsv":
+        yield "\t".join(HEADER)
+    for fact in store.facts():
+        values = (fact.head, fact.relation, fact.tail, fact.weight, fact.provenance)
+        if file_format == "tsv":
+            yield "\t".join(" ".join(str(value).split()) for value in values)
+        else:
+            yield json.dumps(dict(zip(HEADER, values, strict=True)), ensure_ascii=False)
+
+
+def export_graph(
+    store: FactStore,
+    target: Path,
+    file_format: ExportFormat,
+    on_step: Callable[[str, int, int], None] | None = None,
+) -> int:
+    """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
+
+    Returns:
+        How many facts.
+
+    Raises:
+        GraphError: the file cannot be written, or the disk is full.
+    """
+    done = -1 if file_format == "tsv" else 0
+    with replacing(target, "export") as folder, writing(target), _opened(folder / "export", target) as file:
+        for line in lines_of(store, file_format):
+            file.write(line + "\n")
+            done += 1
+            if on_step is not None and done % _BATCH == 0:
+                on_step("writing facts", done, store.meta.facts)
+    return done
+
+
+def _opened(path: Path, target: Path) -> IO[str]:
+    opened = gzip.open if target.suffix == ".gz" else open
+    return opened(path, "wt", encoding="utf-8", newline="\n")

@@ -1,0 +1,103 @@
+"""Hard matching (Zhou et al., ACL 2022): facts of which one concept is said before, and the other in the response."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from dialore.retrieval.linking.chinese import simplified
+from dialore.text import Language, content_lemmas, content_words, is_chinese, normalise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.knowledge import Fact
+    from dialore.retrieval.graph.store import FactStore
+
+_LONGEST = 5
+"""Words of the longest concept that is looked for; longer ones are said in these very words all but never."""
+
+
+def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or several
+    """The stores of a graph, or of several as one."""
+    return [part.store for part in getattr(graph, "graphs", [graph])]
+
+
+class HardMatcher:
+    """Finds the facts between texts.
+
+    A concept is known by its content lemmas in order ("the wedding rings" is `wedding ring`), a Chinese one by its
+    simplified characters; a text says it where these stand beside each other among the text's own. Facts of the same
+    two concepts under several relations are several facts; a concept with itself makes none.
+
+    Args:
+        stores: whose facts are matched; about 60 bytes a fact are held in memory.
+    """
+
+    def __init__(self, stores: Sequence[FactStore]) -> None:
+        self._stores = stores
+        self._keys: dict[str, int] = {}
+        pairs = [self._pair(fact) for store in stores for fact in store.facts()]
+        self._size = len(self._keys) + 1
+        known = np.array([pair for pair in pairs if pair is not None], dtype=np.int64).reshape(-1, 2)
+        known.sort(axis=1)
+        self._pairs = np.sort(known[:, 0] * self._size + known[:, 1])
+        self._said = lru_cache(maxsize=65536)(self._concepts_in)
+
+    def _pair(self, fact: Fact) -> tuple[int, int] | None:
+        ends = [concept_key(end) for end in (fact.head, fact.tail)]
+        if not all(ends) or ends[0] == ends[1]:
+            return None
+        first, second = (self._keys.setdefault(end, len(self._keys)) for end in ends)
+        return first, second
+
+    def match(self, history: Sequence[str], response: str, language: Language) -> NDArray[np.int64]:
+        """The facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
+        before, now = self.said(history, language), self._said(response, language)
+        if not before or not now:
+            return np.empty((0, 2), dtype=np.int64)
+        first = np.fromiter(before, dtype=np.int64, count=len(before))[:, None]
+        second = np.fromiter(now, dtype=np.int64, count=len(now))[None, :]
+        wanted = np.unique(np.minimum(first, second) * self._size + np.maximum(first, second))
+        begin = np.searchsorted(self._pairs, wanted, side="left")
+        count = np.searchsorted(self._pairs, wanted, side="right") - begin
+        found = np.repeat(wanted, count)
+        return np.stack([found // self._size, found % self._size], axis=1)
+
+    def facts(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], list[Fact]]:
+        """The facts between pairs of concepts, as `match` gives them; all facts are read once."""
+        found: dict[tuple[int, int], list[Fact]] = {pair: [] for pair in pairs}
+        for fact in (fact for store in self._stores for fact in store.facts()):
+            pair = self._pair(fact)
+            if pair is not None and (between := (min(pair), max(pair))) in found:
+                found[between].append(fact)
+        return found
+
+    def said(self, texts: Iterable[str], language: Language) -> set[int]:
+        """The numbers of all concepts that texts say."""
+        return set().union(*(self._said(text, language) for text in texts))
+
+    def _concepts_in(self, text: str, language: Language) -> frozenset[int]:
+        words = content_words(simplified(text), "zh") if language == "zh" else content_lemmas(text, "en")
+        glue = "" if language == "zh" else " "
+        known = self._keys
+        found = set()
+        for begin in range(len(words)):
+            key = ""
+            for word in words[begin : begin + _LONGEST]:
+                key = f"{key}{glue}{word}" if key else word
+                number = known.get(key)
+                if number is not None:
+                    found.add(number)
+        return frozenset(found)
+
+
+@lru_cache(maxsize=65536)
+def concept_key(name: str) -> str:
+    """What a concept is known by: its content lemmas in order, or its characters; empty where nothing is left."""
+    if is_chinese(name):
+        return simplified(normalise(name)).replace(" ", "")
+    return " ".join(content_lemmas(name, "en"))

@@ -1,0 +1,49 @@
+"""The starter graph: everyday facts of our own writing, shipped as text and built once a machine."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialore.cache import cache_folder
+from dialore.retrieval.graph.facts import read_facts
+from dialore.retrieval.graph.store import FORMAT
+from dialore.retrieval.graph.writing import build_graph
+
+if TYPE_CHECKING:
+    from dialore.knowledge import Fact
+
+NAME = "starter"
+
+
+def starter_files() -> list[Path]:
+    """The fact files of the package, one a topic and language, in order of their names."""
+    folder = Path(str(resources.files("dialore") / "data" / "starter"))
+    return sorted(folder.glob("*.tsv"))
+
+
+def starter_facts() -> Iterator[Fact]:
+    """Every fact of the starter graph."""
+    for path in starter_files():
+        yield from read_facts(path, file_format="tsv")
+
+
+def starter_graph() -> Path:
+    """The built starter graph, built now where it is not there yet (about a second).
+
+    Raises:
+        GraphError: it cannot be written.
+    """
+    from dialore.retrieval.embedding import load_embedder
+
+    embedder = load_embedder()
+    digest = hashlib.blake2b(f"{FORMAT} {embedder.fingerprint}".encode(), digest_size=6)
+    for path in starter_files():
+        digest.update(path.read_bytes())
+    target = cache_folder() / f"starter-{digest.hexdigest()}.graph"
+    if not target.is_file():
+        build_graph(starter_facts(), target, name=NAME, embedder=embedder)  # type: ignore[arg-type]
+    return target

@@ -1,0 +1,610 @@
+"""The embedded graph store: one LMDB file, read through a memory map while others change it.
+
+| table | key | value |
+|---|---|---|
+| `meta` | `meta` | JSON: `GraphMeta` |
+| `meta` | `relations` | float32 (relations, dimension): each relation's words as an unnormalised sum |
+| `parts` | number of the first part | a block of parts: int8 rows, float32 scales, uint32 numbers in the embedder |
+| `concepts` | concept id | number of parts, parts, and the concept as it is written |
+| `ids` | normal form | id of the concept with that normal form |
+| `keys` | stems of the content lemmas | ids of the concepts with those stems, less one whose form they are |
+| `out`, `in` | concept id | number of its facts as head or tail, the facts (`EDGE`), parts of their other ends |
+
+Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
+relation's, and a fact's length is kept with it. So a graph keeps the vectors of some ten thousand parts rather than of
+millions of concepts, a question is multiplied with each part once, and what ranks a concept's facts stands in one
+value. Changes are LMDB's write transactions: a process that is killed leaves the graph as it was, readers go on with
+the state that they opened, and the next question sees the newest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import re
+import struct
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import lmdb
+import numpy as np
+from pydantic import BaseModel, ValidationError
+
+from dialore.errors import GraphError, UnknownNameError
+from dialore.knowledge import Fact
+from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
+from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+FORMAT = 6
+IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
+"""The tables: the first byte of their keys, in the order in which they are built."""
+_MAX_KEY = 500
+"""LMDB's keys end at 511 bytes; longer ones are hashed."""
+_REMEMBERED = 50_000
+"""Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
+_CHUNK = 512
+"""Rows that are multiplied at once: few enough to stay in a processor's cache."""
+_LOW_BITS = 0xFFFF
+
+
+class GraphMeta(BaseModel):
+    """What a graph says of itself.
+
+    Attributes:
+        format: version of the layout.
+        name: the graph's name, carried by each of its facts.
+        languages: languages of its concepts.
+        concepts: how many concepts; those that lost their facts to changes keep their numbers.
+        facts: how many facts, duplicates merged.
+        relations: relation names by number.
+        provenances: provenances by number.
+        embedder: spec of the embedder that made the vectors; empty where there are none.
+        embedder_fingerprint: its fingerprint.
+        dimension: components of a vector.
+        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
+    """
+
+    kind: Literal["dialore graph"] = "dialore graph"
+    format: int = FORMAT
+    name: str
+    languages: list[str]
+    concepts: int
+    facts: int
+    relations: list[str]
+    provenances: list[str]
+    embedder: str = ""
+    embedder_fingerprint: str = ""
+    dimension: int = 0
+    fingerprint: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Edges:
+    """Facts of several concepts as columns, one row a fact; concepts and relations by number.
+
+    Attributes:
+        head: the facts' heads.
+        relation: their relations.
+        tail: their tails.
+        weight: their weights.
+        provenance: where they are from, by number.
+        head_place: each head's place in `asked`, -1 for one that was not asked for.
+        tail_place: the same of the tails; each row has one end that was asked for.
+        asked: the concepts whose facts these are, in ascending order.
+        degrees: how many facts each of the asked concepts has in all; one about itself counts twice.
+        cosines: each fact's cosine with the question; None where none was asked or the store has no vectors.
+    """
+
+    head: NDArray[np.uint32]
+    relation: NDArray[np.uint16]
+    tail: NDArray[np.uint32]
+    weight: NDArray[np.float32]
+    provenance: NDArray[np.uint16]
+    head_place: NDArray[np.intp]
+    tail_place: NDArray[np.intp]
+    asked: NDArray[np.uint32]
+    degrees: NDArray[np.intp]
+    cosines: NDArray[np.float32] | None = None
+
+    def __len__(self) -> int:
+        """How many facts."""
+        return len(self.head)
+
+    @property
+    def total(self) -> int:
+        """How many facts the asked concepts have in all, each once; more than rows where hubs were read in part."""
+        return int(self.degrees.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
+
+    def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
+        """Which facts have their head among some of the asked concepts and their tail among others, or the reverse."""
+        # The last entry is what the place -1 of an end that was not asked for finds.
+        asked = self.asked.tolist()
+        one, other = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
+        head, tail = self.head_place, self.tail_place
+        found: NDArray[np.bool_] = one.take(head, mode="wrap") & other.take(tail, mode="wrap")
+        found |= other.take(head, mode="wrap") & one.take(tail, mode="wrap")
+        return found
+
+
+def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
+    found = np.full(len(ends), -1)
+    if len(asked):
+        # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
+        low = np.zeros(_LOW_BITS + 1, np.bool_)
+        low[asked & _LOW_BITS] = True
+        rows = np.flatnonzero(low[ends & _LOW_BITS])
+        places = np.minimum(np.searchsorted(asked, ends[rows]), len(asked) - 1)
+        right = asked[places] == ends[rows]
+        found[rows[right]] = places[right]
+    return found
+
+
+# --- keys
+
+
+def concept_key(name: str) -> str:
+    """The stem key of a concept, by its own language; empty for one of punctuation alone."""
+    language: Language = "zh" if is_chinese(name) else "en"
+    return stem_key(phrase_tokens(name, language), language)
+
+
+def stem_key(tokens: Sequence[str], language: Language) -> str:
+    """What a phrase's content words have in common whatever their inflection: the stems of their lemmas.
+
+    Lemmas join "ate" and "eat", stems "wedding" and "wed".
+    """
+    return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
+
+
+@functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
+def _root(word: str) -> str:
+    return stem(lemma(word, "en"))
+
+
+def phrase_tokens(phrase: str, language: Language) -> list[str]:
+    """The content words of a phrase; all of its words where it has only function words."""
+    return content_words(phrase, language) or words(phrase, language)
+
+
+id_key = struct.Struct(">I").pack
+"""A number as a key."""
+
+
+def text_key(text: str) -> bytes:
+    """A text as a key, hashed where it is too long."""
+    encoded = text.encode()
+    return encoded if len(encoded) <= _MAX_KEY else b"\0" + hashlib.blake2b(encoded, digest_size=32).digest()
+
+
+# --- one state of a graph
+
+
+class GraphState:
+    """What a transaction, with buffers, sees of a graph: of its changes those that were there when it began."""
+
+    def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
+        self.file, self.transaction = file, transaction
+        raw = self.get(META, b"meta")
+        if raw is None:
+            raise GraphError(f"{name} is not a graph, or one of an earlier version", mend=REBUILD)
+        try:
+            self.meta = GraphMeta.model_validate_json(bytes(raw))
+        except ValidationError as error:
+            raise GraphError(f"{name} is not a graph or is damaged", mend=REBUILD) from error
+        if self.meta.format != FORMAT:
+            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", mend=REBUILD)
+        self.reload()
+
+    def reload(self) -> None:
+        """Read the vectors of parts and relations."""
+        self.rows, self.scales, self.numbers = self._parts()
+        relations = self.get(META, b"relations") or b""
+        self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, max(1, self.meta.dimension))
+
+    def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
+        """A value, in the file's own memory."""
+        return self.transaction.get(table + key)
+
+    def items(self, table: bytes) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
+        """All of a table in the order of its keys."""
+        with self.transaction.cursor() as cursor:
+            if cursor.set_range(table):
+                for key, value in cursor:
+                    if key[:1] != table:
+                        return
+                    yield key[1:], value
+
+    def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
+        """All parts' rows, their scales and their numbers in the embedder; in the file's own memory if in one block."""
+        width = max(1, self.meta.dimension)
+        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)]
+        if len(blocks) == 1:
+            return blocks[0]
+        if not blocks:
+            return np.empty((0, width), np.int8), np.empty(0, np.float32), np.empty(0, np.uint32)
+        rows, scales, numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
+        return rows, scales, numbers
+
+    def find(self, form: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        raw = self.get(IDS, text_key(form))
+        return None if raw is None else int.from_bytes(raw, "big")
+
+    def concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
+        """A concept's name and parts, or None."""
+        raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
+        if raw is None:
+            return None
+        end = 4 + 4 * int.from_bytes(raw[:4], "little")
+        return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
+
+    def parts_of(self, number: int) -> NDArray[np.uint32]:
+        """A concept's parts; that of nothing for one that is not there."""
+        raw = self.get(CONCEPTS, id_key(number))
+        if raw is None:
+            return _NOTHING
+        return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail."""
+        sides = (self.get(table, id_key(number)) for table in (OUT, IN))
+        return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
+
+    def sides(
+        self, numbers: Sequence[int], most: int | None
+    ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
+        """The facts of concepts as head, then as tail; how many were read of each side; parts of ends; degrees."""
+        facts: list[bytes | memoryview] = []
+        parts: list[bytes | memoryview] = []
+        counts, degrees = [], []
+        get = self.transaction.get
+        for table in (OUT, IN):
+            # Facts between two of the concepts are taken from the side of their head.
+            among = numbers if table == OUT else ()
+            for number in numbers:
+                value = get(table + id_key(number))
+                count = read = 0
+                if value is not None:
+                    count = read = int.from_bytes(value[:4], "little")
+                    if most is not None and count > most:
+                        records, of_ends = self._first(value, most, np.array(among, np.uint32))
+                        read = len(records)
+                        facts.append(records.tobytes())
+                        parts.append(of_ends.tobytes())
+                    else:
+                        end = 4 + count * EDGE.itemsize
+                        facts.append(value[4:end])
+                        parts.append(value[end:])
+                counts.append(read)
+                degrees.append(count)
+        return (
+            np.frombuffer(b"".join(facts), EDGE),
+            np.array(counts, np.intp),
+            np.frombuffer(b"".join(parts), "<u4"),
+            np.array(degrees, np.intp).reshape(2, -1).sum(axis=0),
+        )
+
+    def _first(
+        self, value: bytes | memoryview, most: int, among: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+        """The first facts of a side and those of the rest that lead to some concepts, with the parts of their ends."""
+        records, parts = unpacked_side(value)
+        others = records["other"][most:]
+        rest = np.flatnonzero(places_among(among, others) >= 0)
+        end = int(records["parts"][:most].sum(dtype=np.intp))
+        more = [self.parts_of(number) for number in others[rest].tolist()]
+        return np.concatenate([records[:most], records[most:][rest]]), np.concatenate([parts[:end], *more])
+
+    # --- vectors
+
+    def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
+        parts = [_NOTHING, *map(self.parts_of, concepts.tolist())]
+        counts = np.array([*map(len, parts)])
+        return summed_parts(self.rows, self.scales, np.concatenate(parts), counts)[1:]
+
+    def cosines(
+        self,
+        facts: NDArray[np.void],
+        parts: NDArray[np.uint32],
+        owner: NDArray[np.intp],
+        asked: NDArray[np.uint32],
+        query: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """(n,): the cosine with a question of each fact of the asked concepts, given the parts of their other ends."""
+        own = [self.parts_of(number) for number in asked.tolist()]
+        firsts = np.cumsum([0, *map(len, own)])[:-1]
+        of_own = np.concatenate(own)
+        values = self._products(np.concatenate([parts, of_own]), query)
+        counts = facts["parts"].astype(np.intp)
+        total: NDArray[np.float32] = np.add.reduceat(values.take(parts), np.cumsum(counts) - counts)
+        total += np.add.reduceat(values.take(of_own), firsts).take(owner)
+        total += (self.relations @ query).take(facts["relation"])
+        total /= facts["norm"]
+        return total
+
+    def _products(self, parts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(parts of the graph,): the product with a question of each part that is among the given ones."""
+        wanted = np.zeros(len(self.rows), np.bool_)
+        wanted[parts] = True
+        every = 2 * int(np.count_nonzero(wanted)) > len(wanted)  # a hub's: to read them in a row is quicker
+        used = np.arange(len(wanted)) if every else np.flatnonzero(wanted)
+        found = np.empty(len(used), np.float32)
+        floats = np.empty((_CHUNK, len(query)), np.float32)
+        for start in range(0, len(used), _CHUNK):
+            places = used[start : start + _CHUNK]
+            rows = self.rows[places[0] : places[-1] + 1] if every else self.rows.take(places, axis=0)
+            some = floats[: len(rows)]
+            np.copyto(some, rows)
+            np.dot(some, query, out=found[start : start + len(rows)])
+        products = np.zeros(len(self.rows), np.float32)
+        products[used] = found * self.scales.take(used)
+        return products
+
+
+def summed_parts(
+    rows: NDArray[np.int8], scales: NDArray[np.float32], parts: NDArray[np.uint32], counts: NDArray[np.intp]
+) -> NDArray[np.float32]:
+    """(n, dimension): the sums of so many parts each; a graph's parts have these rows and scales."""
+    vectors = rows.take(parts, axis=0).astype(np.float32)
+    vectors *= scales.take(parts)[:, None]
+    starts = np.cumsum(counts) - counts
+    total: NDArray[np.float32] = vectors[starts]
+    for place in range(1, int(counts.max())):  # the second part of those that have one, then the third
+        more = np.flatnonzero(counts > place)
+        total[more] += vectors[starts[more] + place]
+    return total
+
+
+_NOTHING = np.zeros(1, np.uint32)
+"""The part of concepts in which the embedder knows nothing: the zero vector, the first of a graph's parts."""
+
+
+# --- the store
+
+
+class FactStore(ABC):
+    """A graph open for reading: its concepts by number, its facts as columns. Several threads may read at once.
+
+    Every method raises GraphError where the store is closed or cannot be reached.
+
+    Attributes:
+        meta: what the graph says of itself; `embedder_fingerprint` is empty where it has no vectors.
+    """
+
+    meta: GraphMeta
+
+    @abstractmethod
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+
+    @abstractmethod
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
+
+    @abstractmethod
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+
+    @abstractmethod
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
+
+    @abstractmethod
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
+        """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
+
+        Args:
+            concepts: their numbers.
+            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it; one
+                without vectors ignores it.
+            most: facts of each side of a concept that are needed: the heaviest, and all that lead to another of the
+                concepts. A store may give more. None: all.
+        """
+
+    @abstractmethod
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of the file or the connections; a second time does nothing."""
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """One row as a fact."""
+        return Fact(
+            head=self.concept(edges.head.item(row)),
+            relation=self.meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=_shortest(edges.weight.item(row)),
+            provenance=self.meta.provenances[edges.provenance.item(row)],
+            graph=self.meta.name,
+        )
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+@functools.lru_cache(maxsize=4096)
+def _shortest(weight: float) -> float:
+    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
+    return float(str(np.float32(weight)))
+
+
+class GraphStore(FactStore):
+    """A graph file opened for reading: one state of the graph, whatever is changed meanwhile.
+
+    Many threads and processes may read at once.
+
+    Args:
+        path: the graph file.
+
+    Raises:
+        GraphError: no such file, not a graph, cut short, or of another version.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        file = open_file(path)
+        transaction = file.env.begin(buffers=True)
+        try:
+            state = GraphState(file, transaction, str(path))
+        except (GraphError, lmdb.Error):
+            _release(transaction, file)
+            raise
+        # Whoever reads holds the state, so memory that is still read is never unmapped.
+        weakref.finalize(state, _release, transaction, file)
+        self._state: GraphState | None = state
+        self.meta = state.meta
+        self._names: dict[int, str] = {}
+
+    def _live(self) -> GraphState:
+        state = self._state
+        if state is None:
+            raise GraphError(f"the graph {self.path} is closed", mend="open it again")
+        return state
+
+    def newest(self) -> GraphStore:
+        """The store itself where nothing has changed, which takes microseconds; else one of the newest state.
+
+        Raises:
+            GraphError: the store is closed, or what stands in the file's place is no graph.
+        """
+        state = self._live()
+        try:
+            status = self.path.stat()
+            same = (status.st_dev, status.st_ino) == state.file.key[:2]
+        except FileNotFoundError:
+            same = True  # moved away: what was opened can still be read
+        if same and state.file.env.info()["last_txnid"] == state.transaction.id():
+            return self
+        return GraphStore(self.path)
+
+    def close(self) -> None:
+        """Let go of the file; a second time does nothing."""
+        self._state = None
+
+    # --- concepts
+
+    def find(self, name: str) -> int | None:
+        """The id of the concept with that normal form, or None."""
+        return self._live().find(normalise(name))
+
+    def with_stems(self, key: str) -> list[int]:
+        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
+        state = self._live()
+        raw = state.get(KEYS, text_key(key)) if key else None
+        found: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
+        own = state.find(key)
+        if own is not None and concept_key(self.concept(own)) == key:
+            found.append(own)
+        return sorted(found)
+
+    def concept(self, number: int) -> str:
+        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        state = self._live()
+        name = self._names.get(number)
+        if name is None:
+            found = state.concept(number)
+            if found is None:
+                raise GraphError(f"{self.path} has no concept {number}", mend=REBUILD)
+            if len(self._names) >= _REMEMBERED:
+                self._names.clear()
+            name = self._names[number] = found[0]
+        return name
+
+    def degree(self, number: int) -> int:
+        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
+        return self._live().degree(number)
+
+    # --- facts
+
+    def edges_of(
+        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
+    ) -> Edges:
+        """The facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
+        state = self._live()
+        numbers = sorted(set(concepts))
+        asked = np.array(numbers, np.uint32)
+        facts, counts, parts, degrees = state.sides(numbers, most)
+        owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
+        outgoing = int(counts[: len(numbers)].sum())
+        place = places_among(asked, facts["other"])
+        # Facts between two of the concepts stand on both sides: they are taken as the head's.
+        taken = place < 0
+        taken[:outgoing] = True
+        cosines = None
+        if query is not None and state.meta.dimension:
+            cosines = state.cosines(facts, parts, owner, asked, query) if len(facts) else np.empty(0, np.float32)
+        rows = np.flatnonzero(taken)
+        facts, owner, place = facts[rows], owner[rows], place[rows]
+        first = rows < outgoing
+        other, own = facts["other"], asked[owner]
+        return Edges(
+            head=np.where(first, own, other),
+            relation=facts["relation"].copy(),
+            tail=np.where(first, other, own),
+            weight=facts["weight"].copy(),
+            provenance=facts["provenance"].copy(),
+            head_place=np.where(first, owner, place),
+            tail_place=np.where(first, place, owner),
+            asked=asked,
+            degrees=degrees,
+            cosines=None if cosines is None else cosines[rows],
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of the graph, by head, the heaviest of each first."""
+        for key, _ in self._live().items(OUT):
+            edges = self.edges_of([int.from_bytes(key, "big")])
+            for row in np.flatnonzero(edges.head_place == 0).tolist():
+                yield self.fact(edges, row)
+
+    def concept_sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
+        """(n, dimension): each concept's unnormalised vector."""
+        return self._live().sums(concepts)
+
+
+def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
+    transaction.abort()
+    file.close()
+
+
+_URL = re.compile(r"([a-z][a-z0-9+.-]+)://", re.IGNORECASE)
+
+
+def open_store(spec: str | Path) -> FactStore:
+    """Open a graph for reading.
+
+    Args:
+        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
+
+    Raises:
+        GraphError: there is no such graph, or its server cannot be reached.
+        UnknownNameError: a URL of no known kind.
+        MissingExtraError: the server's driver is not installed.
+    """
+    # A Path would have lost one of a URL's slashes.
+    match = _URL.match(spec) if isinstance(spec, str) else None
+    if match is None:
+        return GraphStore(Path(spec))
+    if match[1].lower() not in ("postgresql", "postgres"):
+        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
+    from dialore.retrieval.graph.postgres import PostgresStore
+
+    return PostgresStore(str(spec))

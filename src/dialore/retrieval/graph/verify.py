@@ -1,0 +1,130 @@
+"""Check that a graph file is whole: each table against the others, and what it says of itself against what it holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import lmdb
+import numpy as np
+
+from dialore.retrieval.graph.lmdb_file import EDGE, open_file, unpacked_side
+from dialore.retrieval.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
+from dialore.retrieval.graph.vectors import fact_norms
+from dialore.retrieval.graph.writing import fact_hashes, fingerprint_of, name_hashes
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+_SAMPLE = 2000
+_OFF = 0.02
+"""How far a fact's length may lie from the exact one: a build works with vectors of one byte a component."""
+_FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for name in (EDGE.names or ())[1:5])])
+
+
+def problems_of(path: Path) -> list[str]:
+    """What is wrong with a graph file, one sentence each; empty where nothing is."""
+    file = open_file(path)
+    try:
+        with file.env.begin(buffers=True) as transaction:
+            state = GraphState(file, transaction, str(path))
+            problems: list[str] = []
+            try:
+                for found in _problems(state):
+                    problems.extend(found)
+            except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
+                problems.append(f"{path} cannot be read to its end: {error}")
+            return problems
+    finally:
+        file.close()
+
+
+def _problems(state: GraphState) -> Iterator[list[str]]:
+    """The problems of each table and of what they have in common."""
+    outgoing, problems = _facts(state, OUT, "out")
+    yield problems
+    incoming, problems = _facts(state, IN, "in")
+    yield problems
+    yield list(_of_facts(state, outgoing, incoming))
+    if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
+        names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
+        used = np.union1d(outgoing["head"], outgoing["tail"])
+        yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
+
+
+def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
+    """The facts of one table in order of head, relation and tail, and what is wrong with its values."""
+    sides, lighter, damaged = [np.empty(0, _FACT)], 0, 0
+    for key, value in state.items(table):
+        records, parts = unpacked_side(value)
+        damaged += int(records["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= max(1, len(state.rows))
+        lighter += bool((records["weight"][1:] > records["weight"][:-1]).any())
+        facts = np.empty(len(records), _FACT)
+        own, other = ("head", "tail") if table == OUT else ("tail", "head")
+        facts[own], facts[other] = int.from_bytes(key, "big"), records["other"]
+        for field in (_FACT.names or ())[2:]:
+            facts[field] = records[field]
+        sides.append(facts)
+    every = np.concatenate(sides)
+    problems = [f"in table {name} {lighter:,} concepts have facts before heavier ones"] if lighter else []
+    problems += [f"in table {name} {damaged:,} concepts have facts without the parts of their ends"] if damaged else []
+    return every[np.lexsort((every["tail"], every["relation"], every["head"]))], problems
+
+
+def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[np.void]) -> Iterator[str]:
+    meta = state.meta
+    if len(outgoing) != meta.facts:
+        yield f"it holds {len(outgoing):,} facts where it says {meta.facts:,}"
+    if len(outgoing) != len(incoming):
+        yield f"{len(outgoing):,} facts have heads and {len(incoming):,} tails (tables out and in)"
+    elif (outgoing != incoming).any():
+        yield f"{int((outgoing != incoming).sum()):,} facts are not the same in both directions (tables out and in)"
+    for fields, known, what in (
+        (("head", "tail"), meta.concepts, "concepts"),
+        (("relation",), len(meta.relations), "relations"),
+        (("provenance",), len(meta.provenances), "provenances"),
+    ):
+        if any((outgoing[field] >= known).any() for field in fields):
+            yield f"facts name {what} that are not there"
+    same = [outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")]
+    if np.logical_and.reduce(same).any():
+        yield "facts stand in it twice"
+
+
+def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
+    """Whether the concepts that have facts are found."""
+    if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
+        yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
+    if (entries := sum(1 for _ in state.items(IDS))) != len(used):
+        yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
+    lost = 0
+    for number in used[_sample(len(used))].tolist():
+        key = concept_key(names[number])
+        if key and text_key(key) != text_key(normalise(names[number])):
+            lost += number not in np.frombuffer(state.get(KEYS, text_key(key)) or b"", "<u4")
+    if lost:
+        yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
+
+
+def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
+    """Whether the fingerprint and the facts' lengths are those of the facts."""
+    meta = state.meta
+    if int(facts["relation"].max()) >= len(meta.relations):
+        return
+    if (
+        found := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    ) != meta.fingerprint:
+        yield f"its facts have the fingerprint {found}, not {meta.fingerprint} as it says"
+    if len(state.relations) != len(meta.relations):
+        yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
+        return
+    some = facts[_sample(len(facts))]
+    norms = fact_norms(some["head"], some["relation"], some["tail"], state.sums, state.relations)
+    if wrong := int((~(np.abs(some["norm"] / norms - 1) <= _OFF)).sum()):
+        yield f"the lengths of {wrong:,} of {len(some):,} facts are not those of their vectors"
+
+
+def _sample(count: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.intp))

@@ -1,0 +1,492 @@
+"""Building a graph file: facts are numbered, merged and sorted on disk, and the file takes its place when it is whole.
+
+What is held in memory is bounded but for some dozens of bytes a concept: names are numbered by an LMDB table of their
+own, facts lie in a file of 16 bytes each and are sorted a range of concepts at a time.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import itertools
+import os
+import secrets
+import shutil
+import time
+from array import array
+from contextlib import ExitStack, closing, contextmanager, suppress
+from typing import IO, TYPE_CHECKING, Any
+
+import lmdb
+import numpy as np
+from pydantic import BaseModel
+
+from dialore.errors import GraphError
+from dialore.retrieval.graph.lmdb_file import (
+    EDGE,
+    MAP_SIZE,
+    folder_lock,
+    open_file,
+    packed_concept,
+    packed_side,
+    unpacked_parts,
+)
+from dialore.retrieval.graph.store import (
+    CONCEPTS,
+    IDS,
+    IN,
+    KEYS,
+    META,
+    OUT,
+    PARTS,
+    GraphMeta,
+    concept_key,
+    id_key,
+    summed_parts,
+    text_key,
+)
+from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
+from dialore.text import is_chinese, normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+    from dialore.knowledge import Fact
+    from dialore.retrieval.static import StaticEmbedder
+
+    Step = Callable[[str, int, int], None]
+
+MAX_RELATIONS = 4096
+MAX_PROVENANCES = 65536
+"""Provenances of a graph: the 16 bits that a record has for them."""
+_BATCH = 4096
+_CHUNK = 512
+"""Concepts whose vectors are added up at once: few enough to stay in a processor's cache."""
+_REMEMBERED = 1_000_000
+"""Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
+_COMMIT = 50_000
+"""New names between two commits of the table that numbers them."""
+_SORTED = 1_000_000
+"""Facts that are sorted at once, some 200 MB."""
+
+_ROW = np.dtype(
+    [("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2"), ("norm", "<f4")]
+)
+"""A fact on its way; the length of its vector is 1 until it is known."""
+
+
+class BuildReport(BaseModel):
+    """What a build did."""
+
+    path: str
+    facts: int
+    concepts: int
+    relations: dict[str, int]
+    merged: int
+    seconds: float
+    bytes: int
+
+
+def build_graph(
+    facts: Iterable[Fact],
+    target: Path,
+    *,
+    name: str,
+    embedder: StaticEmbedder,
+    on_step: Callable[[str, int, int], None] | None = None,
+) -> BuildReport:
+    """Build a graph file; the old one, if any, stays in place until the new one is whole.
+
+    Args:
+        facts: the facts; duplicates are merged, keeping the heaviest weight.
+        target: where the graph goes.
+        name: the graph's name, carried by its facts.
+        embedder: makes the vectors that facts are ranked by.
+        on_step: called with a step's name, what is done of it and its total.
+
+    Raises:
+        GraphError: no facts, a file that cannot be written, a full disk; or as the facts' reader raises.
+    """
+    begun = time.monotonic()
+    with replacing(target) as folder, closing(Collector(folder, target)) as collector:
+        collector.collect(facts)
+        if not collector.concepts:
+            raise GraphError("no facts to build a graph from", mend="check the file and --language")
+        with writing(target):
+            build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
+            build.write()
+        relations, counts = list(collector.relations), build.relation_counts
+        return BuildReport(
+            path=str(target),
+            facts=build.meta.facts,
+            concepts=build.meta.concepts,
+            relations={relations[place]: int(counts[place]) for place in np.argsort(-counts, kind="stable")},
+            merged=collector.rows - build.meta.facts,
+            seconds=time.monotonic() - begun,
+            bytes=(folder / "graph").stat().st_size,
+        )
+
+
+# --- from facts to numbers
+
+
+class Collector:
+    """Facts as they stream in, as rows of numbers in a file; each concept's name once.
+
+    Args:
+        folder: for its files.
+        target: what is built of them, for messages.
+    """
+
+    def __init__(self, folder: Path, target: object) -> None:
+        self._folder, self._target = folder, target
+        self.relations = Numbered((), "relations", MAX_RELATIONS)
+        self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
+        self.concepts = 0
+        self.rows = 0
+        with writing(target), ExitStack() as stack:
+            path = str(self._folder / "names.lmdb")
+            self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
+            stack.callback(self.env.close)
+            self._ids = self.env.open_db(b"ids")
+            self._names: IO[bytes] = stack.enter_context((self._folder / "names").open("wb"))
+            self._facts: IO[bytes] = stack.enter_context((self._folder / "facts").open("wb"))
+            self._stack = stack.pop_all()
+
+    def close(self) -> None:
+        """Close its files."""
+        with suppress(OSError):  # what could not be written was told before
+            self._stack.close()
+
+    def collect(self, facts: Iterable[Fact]) -> None:
+        """Take facts in; raises GraphError for a blank concept, too many relations or provenances, a full disk."""
+        stream = iter(facts)
+        transaction, begun = self.env.begin(write=True), 0
+        known: dict[str, int] = {}
+        # Reading has failures of its own, so it stands outside of `writing`.
+        while batch := list(itertools.islice(stream, _BATCH)):
+            with writing(self._target):
+                if len(known) > _REMEMBERED:
+                    known.clear()
+                names = [name for fact in batch for name in (fact.head, fact.tail)]
+                for name in names:
+                    if name not in known:
+                        known[name] = self._concept(name, transaction)
+                rows = np.ones(len(batch), _ROW)
+                rows["head"], rows["tail"] = np.array([known[name] for name in names]).reshape(-1, 2).T
+                rows["weight"] = [fact.weight for fact in batch]
+                rows["relation"] = [self.relations[fact.relation] for fact in batch]
+                rows["provenance"] = [self.provenances[fact.provenance] for fact in batch]
+                self._facts.write(rows.tobytes())
+                self.rows += len(rows)
+                if self.concepts - begun > _COMMIT:
+                    transaction.commit()
+                    transaction, begun = self.env.begin(write=True), self.concepts
+        with writing(self._target):
+            transaction.commit()
+            self._names.flush()
+            self._facts.flush()
+
+    def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
+        key = text_key(form_of(name))
+        raw = transaction.get(key, db=self._ids)
+        if raw is not None:
+            return int.from_bytes(raw, "big")
+        number, self.concepts = self.concepts, self.concepts + 1
+        transaction.put(key, id_key(number), db=self._ids)
+        written = name.encode()
+        self._names.write(len(written).to_bytes(4, "little") + written)
+        return number
+
+    def names(self) -> Iterator[list[str]]:
+        """The concepts' names in batches, in the order of their numbers."""
+        with (self._folder / "names").open("rb") as file:
+            names = (file.read(int.from_bytes(size, "little")).decode() for size in iter(lambda: file.read(4), b""))
+            while batch := list(itertools.islice(names, _BATCH)):
+                yield batch
+
+    def facts(self) -> NDArray[np.void]:
+        """The rows, in the file's own memory."""
+        return np.memmap(self._folder / "facts", _ROW, "r") if self.rows else np.empty(0, _ROW)
+
+    def ids(self) -> Iterator[tuple[bytes, bytes]]:
+        """Keys of all normal forms, in order, and the concepts' numbers."""
+        with self.env.begin() as transaction, transaction.cursor(self._ids) as cursor:
+            yield from cursor
+
+
+def form_of(name: str) -> str:
+    """The normal form of a concept; raises GraphError for a blank one."""
+    form = normalise(name)
+    if not form:
+        raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+    return form
+
+
+class Numbered(dict[str, int]):
+    """Numbers of names; a new name gets the next one.
+
+    Args:
+        names: those that have numbers already.
+        kind: what they are, for messages.
+        limit: how many there may be; one more raises GraphError.
+    """
+
+    def __init__(self, names: Iterable[str], kind: str, limit: int) -> None:
+        super().__init__((name, number) for number, name in enumerate(names))
+        self._kind, self._limit = kind, limit
+
+    def __missing__(self, name: str) -> int:
+        """Number a new name."""
+        if len(self) >= self._limit:
+            mend = "is it the right file, and its columns?"
+            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", mend=mend)
+        return self.setdefault(name, len(self))
+
+
+def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
+    """Each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
+    # The heaviest first within a fact, so that the first of each run is the one to keep.
+    order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
+    rows = rows[order]
+    new = np.ones(len(rows), np.bool_)
+    new[1:] = False
+    for field in ("head", "relation", "tail"):
+        new[1:] |= rows[field][1:] != rows[field][:-1]
+    return rows[new]
+
+
+# --- from numbers to tables
+
+
+class _Build:
+    """Writes the tables of a graph to the file `graph` of a folder."""
+
+    def __init__(self, folder: Path, collector: Collector, name: str, embedder: StaticEmbedder, on_step: Step) -> None:
+        self._folder, self._collector, self._step = folder, collector, on_step
+        relations = list(collector.relations)
+        self.relation_counts = np.zeros(len(relations), np.intp)
+        self.meta = GraphMeta(
+            name=name,
+            languages=[],
+            concepts=collector.concepts,
+            facts=0,
+            relations=relations,
+            provenances=list(collector.provenances),
+            embedder=embedder.name,
+            embedder_fingerprint=embedder.fingerprint,
+            dimension=embedder.dimension,
+        )
+        self._relations = relation_sums(relations, embedder)
+        self._hashes = np.empty(collector.concepts, np.uint64)
+        self._numbers = PartNumbers(embedder)
+        self._made, self._ends = array("I"), array("Q", [0])
+
+    def write(self) -> None:
+        """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
+        path = str(self._folder / "graph")
+        with lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False) as self._env:
+            self._append(IDS, self._collector.ids())
+            self._append(CONCEPTS, self._concepts())
+            self._append(KEYS, self._keys())
+            first, block = self._numbers.block()
+            self._append(PARTS, [(id_key(first), block)])
+            self._write_facts(self._concept_matrix(block))
+            self._append(META, [(b"meta", self.meta.model_dump_json().encode())])
+            self._append(META, [(b"relations", self._relations.tobytes())])
+            self._env.sync(True)
+
+    def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
+        """Append to a table in order of its keys, some at a time."""
+        stream = iter(items)
+        while batch := list(itertools.islice(stream, 16 * _BATCH)):
+            with self._env.begin(write=True) as transaction, transaction.cursor() as cursor:
+                cursor.putmulti([(table + key, value) for key, value in batch], append=True)
+
+    def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
+        """The table of concepts; their parts and stem keys are kept for what follows."""
+        languages: set[str] = set()
+        at = 0
+        self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
+        for names in self._collector.names():
+            self._hashes[at : at + len(names)] = name_hashes(names)
+            languages.update("zh" if is_chinese(name) else "en" for name in names)
+            self._keep_keys(names, at)
+            parts = self._numbers(names)
+            self._made.frombytes(b"".join(parts))
+            for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
+                self._ends.append(self._ends[-1] + len(own) // 4)
+                yield id_key(number), packed_concept(name, own)
+            at += len(names)
+            self._step("embedding concepts", at, self.meta.concepts)
+        self.meta.languages = sorted(languages)
+
+    def _keep_keys(self, names: Sequence[str], first: int) -> None:
+        keys = ((text_key(key), number, name) for number, name in enumerate(names, first) if (key := concept_key(name)))
+        kept = sorted((key, id_key(number)) for key, number, name in keys if key != text_key(normalise(name)))
+        with self._collector.env.begin(write=True) as transaction, transaction.cursor(self._keyed) as cursor:
+            cursor.putmulti(kept)
+
+    def _keys(self) -> Iterator[tuple[bytes, bytes]]:
+        with self._collector.env.begin() as transaction, transaction.cursor(self._keyed) as cursor:
+            for key, found in itertools.groupby(cursor, lambda item: item[0]):
+                yield key, np.array([int.from_bytes(number, "big") for _, number in found], "<u4").tobytes()
+
+    # --- facts
+
+    def _write_facts(self, sums: Callable[[NDArray[Any]], NDArray[np.float32]]) -> None:
+        path, kinds, total = self._folder / "merged", name_hashes(self.meta.relations), 0
+        with path.open("wb") as file:
+            for some in self._of_ranges(self._collector.facts(), "head"):
+                facts = merged_rows(some)
+                total += fact_hashes(facts, self._hashes, kinds)
+                facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
+                self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
+                self._append(OUT, self._sides(facts, "head", "tail"))
+                file.write(facts.tobytes())
+                self.meta.facts += len(facts)
+        self.meta.fingerprint = fingerprint_of(total)
+        self._step("writing facts", 1, 2)
+        for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
+            self._append(IN, self._sides(rows, "tail", "head"))
+        self._step("writing facts", 2, 2)
+
+    def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
+        """The rows of one range of concepts after the other, some `_SORTED` at a time, in the order that they have."""
+        ends = np.ascontiguousarray(rows[own])
+        done = np.cumsum(np.bincount(ends, minlength=self.meta.concepts))
+        firsts = np.flatnonzero(np.diff(done // _SORTED, prepend=-1)).tolist()
+        for first, last in itertools.pairwise([*firsts, self.meta.concepts]):
+            yield rows[(ends >= first) & (ends < last)]
+
+    def _sides(self, facts: NDArray[np.void], own: str, other: str) -> Iterator[tuple[bytes, bytes]]:
+        """One of the two tables of facts, of a range of concepts."""
+        facts = facts[np.lexsort((facts[other], facts["relation"], -facts["weight"], facts[own]))]
+        records = np.zeros(len(facts), EDGE)
+        records["other"] = facts[other]
+        for field in ("relation", "provenance", "weight", "norm"):
+            records[field] = facts[field]
+        ends = np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        made = np.frombuffer(self._made, np.uint32)
+        first, last = ends[facts[other]], ends[facts[other] + np.uint32(1)]
+        counts = last - first
+        records["parts"] = counts
+        stops = np.cumsum(counts)
+        places = np.repeat(first - (stops - counts), counts) + np.arange(int(stops[-1]) if len(stops) else 0)
+        parts = made[places]
+        owners, starts = np.unique(facts[own], return_index=True)
+        bounds = np.append(starts, len(facts))
+        part_bounds = np.append(0, stops)[bounds].tolist()
+        for place, number in enumerate(owners.tolist()):
+            begin, end = bounds[place], bounds[place + 1]
+            yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
+
+    def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
+        """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
+        made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
+        parts, weights, _ = unpacked_parts(block, self.meta.dimension)
+        shape = (self.meta.concepts, self.meta.dimension)
+        rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
+        scales = np.empty(self.meta.concepts, np.float32)
+        for start in range(0, self.meta.concepts, _CHUNK):
+            some = ends[start : start + _CHUNK + 1]
+            sums = summed_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
+            part = slice(start, start + _CHUNK)
+            scales[part] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
+            sums /= scales[part][:, None]
+            np.rint(sums, out=sums)
+            rows[part] = sums
+
+        def sums_of(concepts: NDArray[Any]) -> NDArray[np.float32]:
+            found: NDArray[np.float32] = rows[concepts].astype(np.float32)
+            found *= scales[concepts][:, None]
+            return found
+
+        return sums_of
+
+
+# --- fingerprints
+
+
+def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
+    """(n,): a hash of each name, the same in every process."""
+    return np.frombuffer(b"".join(hashlib.blake2b(name.encode(), digest_size=8).digest() for name in names), "<u8")
+
+
+def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations: NDArray[np.uint64]) -> int:
+    """The sum of a hash of each fact's names and weight: it knows no order, and a fact is taken out by subtraction."""
+    mixed = _mix(concepts[facts["head"]])
+    weights = facts["weight"].copy().view("<u4").astype(np.uint64)
+    for values in (relations[facts["relation"]], concepts[facts["tail"]], weights):
+        mixed = _mix(mixed ^ (values + np.uint64(0x9E3779B97F4A7C15)))
+    return int(mixed.sum(dtype=np.uint64))
+
+
+def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
+    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))
+
+
+def fingerprint_of(total: int) -> str:
+    """A graph's fingerprint from the sum of its facts' hashes."""
+    return f"{total & ((1 << 64) - 1):016x}"
+
+
+# --- taking a file's place
+
+
+@contextmanager
+def writing(target: object) -> Iterator[None]:
+    """Failures to write, as GraphErrors; apart from the reading of facts, which has reasons of its own."""
+    try:
+        yield
+    except (OSError, lmdb.Error) as error:
+        raise GraphError(f"cannot write {target}: {error}", mend="is the disk full or the folder read-only?") from error
+
+
+@contextmanager
+def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
+    """A temporary folder beside the target whose file `made` takes its place if the body ends well.
+
+    It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
+    other builds know it for one that is still being written. Whoever changes the old graph is waited for.
+    """
+    with writing(target):
+        if target.exists() and not target.is_file():
+            what = "folder" if target.is_dir() else "device"
+            raise GraphError(f"cannot write {target}: it is a {what}", mend="name a file")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        _remove_leftovers(target)
+        folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+        folder.mkdir()
+    try:
+        with folder_lock(folder, exclusive=True, wait=False):
+            yield folder
+        with _unchanging(target), writing(target), folder_lock(target.parent, exclusive=True):
+            # The lock file of the old graph names the old one's states: readers of the new one need another.
+            target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
+            os.replace(folder / made, target)  # noqa: PTH105 - atomic on purpose
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _unchanging(target: Path) -> Iterator[None]:
+    """Nobody changes the old file in the body, where it is a graph."""
+    with ExitStack() as stack:
+        with suppress(GraphError, lmdb.ReadonlyError):
+            file = stack.enter_context(closing(open_file(target)))
+            stack.enter_context(file.env.begin(write=True))
+        yield
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove what builds that were killed left behind; a build that still runs keeps its files."""
+    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
+        with suppress(OSError), folder_lock(path, exclusive=True, wait=False):
+            shutil.rmtree(path, ignore_errors=True)

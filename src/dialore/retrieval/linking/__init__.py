@@ -1,0 +1,1 @@
+"""Linking: from phrases and texts, English and Chinese, to concepts of a graph."""

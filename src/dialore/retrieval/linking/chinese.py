@@ -1,0 +1,182 @@
+"""Chinese phrases to concepts: by form, without measure words and particles, in either script, by what is inside."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from dialore.retrieval.linking.english import How, Match, Reading
+from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
+
+if TYPE_CHECKING:
+    from dialore.retrieval.graph.store import FactStore
+
+# --- simplified and traditional characters
+
+Script = Literal["t2s", "s2t"]
+
+
+@functools.lru_cache(maxsize=2)
+def _converter(script: Script) -> Any:  # noqa: ANN401 - the library is untyped
+    """OpenCC's conversion, its dictionaries loaded."""
+    from opencc import OpenCC
+
+    return OpenCC(script)
+
+
+@functools.lru_cache(maxsize=65536)
+def _changes(character: str, script: Script) -> bool:
+    return bool(_converter(script).convert(character) != character)
+
+
+@functools.lru_cache(maxsize=16384)
+def _converted(text: str, script: Script) -> str:
+    # A phrase costs twenty times what a look at its characters does, and most are in the wanted script already.
+    if not any(_changes(character, script) for character in text):
+        return text
+    return str(_converter(script).convert(text))
+
+
+def simplified(text: str) -> str:
+    """Chinese in simplified characters: 不同種類 becomes 不同种类."""
+    return _converted(text, "t2s")
+
+
+def traditional(text: str) -> str:
+    """Chinese in traditional characters, words taken whole: 头发 becomes 頭髮 and 发现 發現."""
+    return _converted(text, "s2t")
+
+
+# --- the reader
+
+_LONGEST = 8
+"""Characters of the longest concept that is looked for inside a phrase."""
+_REMEMBERED = 200_000
+_SAMPLE = 256
+"""Concepts that tell which script a graph is in."""
+_NOT = frozenset("不没别未无非")
+_NOT_WORD = re.compile(rf"[^\w{HAN}]+")
+
+
+@functools.lru_cache(maxsize=1)
+def _counted() -> re.Pattern[str]:
+    """Aspect particles and what counts a thing: 了一场 in 看了一场电影, 一本 in 一本书."""
+    measures = "|".join(sorted(measure_words(), key=len, reverse=True))
+    number = r"(?:[一二两三四五六七八九十百千几半每这那哪某\d]+)"
+    return re.compile(
+        rf"(?<=[{HAN}])[了过着]?{number}(?:{measures})|(?<=[{HAN}])[了过着](?:个|点儿?|些)?|^{number}(?:{measures})"
+    )
+
+
+class _Text(NamedTuple):
+    """A text without spaces and punctuation between its words, and the places where it may be cut."""
+
+    characters: str
+    cuts: frozenset[int]
+    stops: frozenset[int]
+    """Places of characters in function words."""
+
+
+@functools.lru_cache(maxsize=16384)
+def _cut(text: str) -> _Text:
+    characters, cuts = "", {0}
+    stops: set[int] = set()
+    for word in words(text, "zh"):
+        if is_stop_word(word, "zh"):
+            stops.update(range(len(characters), len(characters) + len(word)))
+        characters += word
+        cuts.add(len(characters))
+    return _Text(characters, frozenset(cuts), frozenset(stops))
+
+
+class ChineseReader:
+    """Reads Chinese phrases as a graph's concepts.
+
+    Args:
+        store: the graph.
+    """
+
+    def __init__(self, store: FactStore) -> None:
+        self._store = store
+        self._find = functools.lru_cache(_REMEMBERED)(store.find)
+
+    @functools.cached_property
+    def _in_traditional(self) -> bool:
+        """Whether the graph has concepts in traditional characters, by a sample."""
+        count = self._store.meta.concepts
+        sample = (self._store.concept(number) for number in range(0, count, max(1, count // _SAMPLE)))
+        return sum(simplified(name) != name for name in sample) * 20 > min(count, _SAMPLE)
+
+    def _scripts(self, form: str) -> list[str]:
+        """The phrase as it is, in simplified characters, and in traditional ones where the graph has them."""
+        others = [traditional(form)] if self._in_traditional else []
+        return list(dict.fromkeys([form, simplified(form), *others]))
+
+    def whole(self, form: str) -> tuple[int, How] | None:
+        """The concept that a normalised phrase is: as it is, in the other script, cut elsewhere, or not counted."""
+        scripts = self._scripts(form)
+        for number, name in enumerate(scripts):
+            concept = self._find(name)
+            if concept is not None:
+                return concept, "variant" if number else "exact"
+        for name in scripts:
+            for other in self._barer(_NOT_WORD.sub("", name)):
+                concept = self._find(other) if other and other != name else None
+                if concept is not None:
+                    return concept, "lemma"
+        return None
+
+    def _barer(self, joined: str) -> Iterator[str]:
+        """A phrase without what counts the thing, and with the shorter word for not."""
+        yield joined
+        bare = _counted().sub("", joined)
+        # 一家人 is a word, not a person that is counted; 一本书 is a book.
+        if len(bare) > 1 or len(_cut(joined).cuts) > 2:
+            yield bare
+        yield bare.replace("没有", "没")
+
+    def read(self, form: str) -> Reading:
+        """The longest concepts inside a normalised text, in the script that covers most of it."""
+        # Particles are dropped where that hides nothing: 吃了饭 is 吃饭, but 了解 stays.
+        names = (name for script in self._scripts(form) for name in (_counted().sub("", script), script) if name)
+        readings = [self._inside(_cut(name)) for name in dict.fromkeys(names)]
+        return max(readings, key=lambda reading: reading.covered)
+
+    def weighty(self, reading: Reading) -> Reading:
+        """The reading without words that say little beside the others: 方法 of 饺子的制作方法."""
+        light = light_words("zh")
+        kept = [match for match in reading.matches if match.phrase not in light]
+        return Reading(tuple(kept), reading.size) if kept else reading
+
+    def _inside(self, text: _Text) -> Reading:
+        """Concepts of two characters and more, those that begin and end at a cut first, then those that do one."""
+        free = [True] * len(text.characters)
+        matches = []
+        for start, end in _spans(text):
+            if all(free[start:end]):
+                phrase = text.characters[start:end]
+                concept = self._find(phrase)
+                if concept is not None:
+                    left = [place for place in range(len(free)) if not start <= place < end]
+                    whole = text.stops.issuperset(left) and _NOT.isdisjoint(text.characters[place] for place in left)
+                    matches.append(Match(start, end, concept, "lemma" if whole and left else "exact", phrase, whole))
+                    free[start:end] = [False] * (end - start)
+        return Reading(tuple(sorted(matches)), len(free) - len(text.stops) or len(free))
+
+
+@functools.lru_cache(maxsize=16384)
+def _spans(text: _Text) -> tuple[tuple[int, int], ...]:
+    """Where concepts may stand: never only in function words nor with a part of one."""
+    characters, cuts, stops = text
+    spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
+    for size in range(min(_LONGEST, len(characters)), 1, -1):
+        for start in range(len(characters) - size + 1):
+            end = start + size
+            if stops.issuperset(range(start, end)) or not is_chinese(characters[start:end]):
+                continue
+            uncut = [place for place in (start, end) if place not in cuts]
+            if len(uncut) < 2 and stops.isdisjoint(uncut):
+                spans[len(uncut)].append((start, end))
+    return (*spans[0], *spans[1])

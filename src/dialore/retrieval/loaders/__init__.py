@@ -1,0 +1,1 @@
+"""Loaders: the text of files of every kind that is read, as sections of blocks."""

@@ -1,0 +1,206 @@
+"""Files and folders as they are named: which are read, and what was read of them before it is written anywhere."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from dialore.errors import InputError, as_path
+from dialore.retrieval.chunking import Section, Unreadable
+from dialore.retrieval.documents.store import Document
+from dialore.retrieval.loaders.reader import Reader, section_of
+from dialore.retrieval.loaders.reading import format_of
+from dialore.text import shown_path
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dialore.retrieval.loaders.reading import FileFormat
+
+    Step = Callable[[str, int, int | None], None]
+
+READERS = 2
+"""Rises when files are read in another way: then they are read again though they have not changed."""
+
+
+@dataclass
+class Found:
+    """Files by absolute path, each with its format, and what is told of the others that are there.
+
+    Attributes:
+        folders: those that were named.
+        skipped: those whose names do not say how to read them.
+        rejects: what cannot be opened, a sentence each.
+        notices: what else was passed over, likewise.
+    """
+
+    files: dict[Path, FileFormat] = field(default_factory=dict)
+    folders: list[Path] = field(default_factory=list)
+    skipped: list[str] = field(default_factory=list)
+    rejects: list[str] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
+
+
+def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> Found:
+    """The files that are named, and those in the folders and below.
+
+    In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
+    is named itself is read whatever it is called, as text where its name says nothing. `file_format` says how all of
+    them are read, whatever their names.
+
+    Raises:
+        InputError: there is nothing of that name.
+    """
+    found = Found()
+    paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
+    for path in paths:
+        if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
+            raise InputError(f"no such file or folder: {shown_path(path)}", mend="check the name")
+    for path in paths:
+        is_folder = path.is_dir()
+        if is_folder:
+            found.folders.append(Path(shown_path(path.resolve())))
+        for each in _below(path.resolve(), found) if is_folder else [path.resolve()]:
+            known = format_of(each) or (None if is_folder else "text")
+            if known is None:
+                found.skipped.append(shown_path(each))
+            elif why := _unfit(each):
+                (found.notices if is_folder else found.rejects).append(f"{shown_path(each)}: {why}")
+            else:
+                found.files.setdefault(each, file_format or known)
+    return found
+
+
+def _below(folder: Path, found: Found) -> Iterator[Path]:
+    def reject(error: OSError) -> None:
+        found.rejects.append(f"{shown_path(Path(error.filename))}: {error.strerror}")
+
+    for where, folders, names in os.walk(folder, onerror=reject):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        for link in (Path(where, name) for name in folders):
+            if link.is_symlink():
+                found.notices.append(f"{shown_path(link)}: a link to a folder is not followed")
+        yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
+
+
+def _unfit(path: Path) -> str:
+    """Why something that is named like a file is none; empty where it is one."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        return "a link to nothing" if path.is_symlink() else error.strerror or "it cannot be opened"
+    return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"
+
+
+@dataclass(frozen=True)
+class ReadFile:
+    """A file that was read, and where its sections begin and end among those of all."""
+
+    document: Document
+    begin: int
+    end: int
+
+
+class ReadFiles:
+    """Files that were read and are not written yet.
+
+    Their sections wait in an unnamed file, so that neither an index is locked nor memory is filled while files are
+    read.
+
+    Args:
+        named: files, and folders whose files are read.
+        file_format: how all of them are read, whatever their names.
+        reader: what reads them; None: one of its own.
+        folder: where their sections wait; None: with the system's temporary files.
+        is_known: told a document whose hash is of its bytes; whether it need not be read again.
+        on_step: told what is done, how much of it and of how much.
+
+    Attributes:
+        files: those that were read.
+        found: what is told of the others.
+        unchanged: names of those that need not be read again.
+
+    Raises:
+        InputError: there is nothing of a name, or what was read finds no room.
+    """
+
+    def __init__(
+        self,
+        named: str | Path | Sequence[str | Path],
+        file_format: FileFormat | None = None,
+        *,
+        reader: Reader | None = None,
+        folder: Path | None = None,
+        is_known: Callable[[Document], bool] = lambda _: False,
+        on_step: Step | None = None,
+    ) -> None:
+        self.found = find_files(named, file_format)
+        self.files: list[ReadFile] = []
+        self.unchanged: list[str] = []
+        with ExitStack() as stack:
+            reader = reader or stack.enter_context(Reader())
+            try:
+                self._sections = stack.enter_context(tempfile.TemporaryFile(dir=folder))
+                for done, (path, known_format) in enumerate(self.found.files.items()):
+                    if on_step is not None:
+                        on_step(f"reading {shown_path(Path(path.name))}", done, len(self.found.files))
+                    self._read(path, known_format, reader, is_known)
+                self._sections.flush()
+            except OSError as error:
+                raise InputError(f"what was read cannot be kept: {error.strerror}", mend="make room") from error
+            self._open = stack.pop_all()
+        if on_step is not None:
+            on_step("reading", len(self.found.files), len(self.found.files))
+
+    def __enter__(self) -> ReadFiles:
+        """The files."""
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        """Let go of what was read."""
+        self._open.close()
+
+    def sections(self, file: ReadFile) -> Iterator[Section]:
+        """The sections of a file."""
+        self._sections.seek(file.begin)
+        while self._sections.tell() < file.end:
+            yield section_of(self._sections.readline().decode())
+
+    def _read(self, path: Path, file_format: FileFormat, reader: Reader, is_known: Callable[[Document], bool]) -> None:
+        begin, name = self._sections.tell(), shown_path(path)
+        try:
+            document = _document(path, name, file_format, ocr=reader.ocr)
+            if is_known(document):
+                self.unchanged.append(name)
+                return
+            for kind, text in reader.read(path, file_format):
+                if kind == "section":
+                    self._sections.write(text.encode() + b"\n")
+                else:
+                    told = self.found.rejects if kind == "reject" else self.found.notices
+                    told.append(f"{name}, {text}" if text.startswith(("line", "page")) else f"{name}: {text}")
+        except Unreadable as error:
+            self.found.rejects.append(f"{name}: {error}")
+            self._sections.seek(begin)
+            self._sections.truncate()
+        else:
+            self.files.append(ReadFile(document, begin, self._sections.tell()))
+
+
+def _document(path: Path, name: str, *manner: object, ocr: bool) -> Document:
+    """A file as a document; its hash is of its bytes and of the manner in which it is read."""
+    key = hashlib.sha256(repr((READERS, *manner, ocr)).encode()).digest()
+    try:
+        status = path.stat()
+        with path.open("rb") as file:
+            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=key)).hexdigest()
+    except OSError as error:
+        raise Unreadable(error.strerror or str(error)) from error
+    return Document(name=name, hash=digest, bytes=status.st_size, modified=status.st_mtime_ns)

@@ -1,0 +1,248 @@
+"""HTML and EPUB as sections: all that a person sees, in its order, what is marked as the main content first."""
+
+from __future__ import annotations
+
+import functools
+import posixpath
+import re
+import zipfile
+from collections.abc import Iterator
+from io import BytesIO
+from typing import Any
+from urllib.parse import unquote
+
+from dialore.encodings import decode, is_binary
+from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced
+from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.loaders.markup import TAG
+
+
+def _set(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_UNSEEN = _set(
+    "annotation annotation-xml audio canvas datalist head iframe nav noscript rp script style template video"
+)
+"""Menus, what no browser shows, and what it shows only where it can show nothing better."""
+_BLOCKS = _set(
+    "address article aside blockquote body button caption center dd details dialog dir div dl dt fieldset figcaption "
+    "figure footer form h1 h2 h3 h4 h5 h6 header hgroup hr legend li main menu ol optgroup option p pre search section "
+    "select summary table tbody td textarea tfoot th thead tr ul"
+)
+_HEADINGS = _set("h1 h2 h3 h4 h5 h6")
+_CELLS = _set("td th")
+_LAYOUT = f"boolean(.//table | .//{' | .//'.join(sorted(_HEADINGS))})"
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_PERMALINK = "¶\uf0c1 "
+_LANGUAGE = re.compile(r"\b(?:language|lang|highlight|highlight-source|sourceCode)[- ](\w[\w+#-]*)")
+_SELF_CLOSED = re.compile(
+    r"<((?!(?:area|base|br|col|embed|hr|img|input|link|meta|param|source|track|wbr)\b)[\w-]++)([^<>]*)/>"
+)
+
+
+def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -> Iterator[Section]:
+    """The sections of a page, at the canonical address that it names itself; below `title` where one is given."""
+    tree = _parsed(data, notice, charset)
+    if tree is None:
+        return
+    own = " ".join(tree.xpath("string(//title[not(ancestor::svg)])").split())
+    title = " > ".join(dict.fromkeys(name for name in (title, own) if name))
+    said = tree.xpath("//link[@rel='canonical']/@href | //meta[@property='og:url']/@content")
+    url = next((address for address in said if address.startswith(("http://", "https://"))), "")
+    main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
+    for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
+        yield from by_headings(_named_once(blocks, title), title, url)
+
+
+def _parsed(data: bytes, notice: Reject, charset: str) -> Any:  # noqa: ANN401 - lxml ships no types
+    with library("HTML page", "lxml"):
+        from lxml import etree
+
+        text, _, note = decode(data, charset)
+        if note:
+            notice("", note)
+        if "<?xml" in text[:200] or "/xhtml" in text[:1000].lower():
+            text = _SELF_CLOSED.sub(r"<\1\2></\1>", text)
+        parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+        text = text.replace("\0", "")
+        tree = etree.fromstring(text.encode("utf-8", "replace"), parser) if text.strip() else None
+        if any(error.level_name == "FATAL" for error in parser.error_log):
+            notice("", f"it is read as plain text: {parser.error_log.last_error.message.strip()}")
+            tree = etree.fromstring(TAG.sub(" ", text).encode("utf-8", "replace") or b" ", parser)
+    return tree
+
+
+def _named_once(blocks: Iterator[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
+    """The blocks, a first heading that is said in the title as the title itself."""
+    first = True
+    for level, paragraph in blocks:
+        yield level, Paragraph(title) if first and level == 1 and paragraph.text in title else paragraph
+        first = first and not level
+
+
+def _blocks(root: Any, passed_over: Any = None) -> Iterator[tuple[int, Paragraph]]:  # noqa: ANN401
+    """The headings and paragraphs of an element, but for another inside it."""
+    from lxml import etree
+
+    page = _Page()
+    walk = etree.iterwalk(root, events=("start", "end"))
+    for event, element in walk:
+        if event == "start":
+            if element is passed_over or page.begin(element):
+                walk.skip_subtree()
+        else:
+            page.end(element)
+            if element is not root:
+                page.parts.append(element.tail or "")
+        yield from page.taken()
+    page.flush()
+    yield from page.taken()
+
+
+class _Page:
+    """What was read of a page so far: the words of the block at hand, and the blocks before it."""
+
+    def __init__(self) -> None:
+        self.parts: list[str] = []
+        self._blocks: list[tuple[int, Paragraph]] = []
+        self._heading = False
+        self._cells: list[str] = []  # of the row at hand, and the blocks of its cell
+        self._cell: list[str] | None = None
+        self._layouts: list[bool] = []  # of each table around, whether it only puts blocks beside each other
+        self._terms: list[list[str]] = []  # of each list of definitions around, the terms to be defined
+        self._defined, self._prefix = False, ""
+        self._reading: tuple[int, list[str]] = 0, []  # of ruby: where one begins, and those of the word
+
+    def taken(self) -> list[tuple[int, Paragraph]]:
+        """The blocks that are finished, once."""
+        blocks, self._blocks = self._blocks, []
+        return blocks
+
+    def flush(self, level: int = 0) -> None:
+        """End a block; inside a heading, a word."""
+        if self._heading and not level:
+            self.parts.append(" ")
+            return
+        text, self.parts = " ".join("".join(self.parts).split()), []
+        if not text:
+            return
+        text, self._prefix = self._prefix + text, ""
+        if self._cell is not None:
+            self._cell.append(text)
+        else:
+            self._blocks.append((level, Paragraph(text.rstrip(_PERMALINK) if level else text)))
+
+    def begin(self, element: Any) -> bool:  # noqa: ANN401
+        """Take in an element's start; whether what is inside is passed over."""
+        tag, get = element.tag, element.get
+        if tag in _UNSEEN or get("hidden") not in {None, "until-found"} or get("role") == "navigation":
+            return True
+        if _HIDDEN.search(get("style") or ""):
+            return True
+        if tag in _BLOCKS:
+            self.flush()
+        if tag == "pre" and self._cell is None and not self._heading:
+            return self._code(element)
+        if tag in _HEADINGS:
+            self._heading = True
+        elif tag in {"img", "area"} or (tag == "input" and get("type") != "hidden"):
+            self.parts.append(f" {get('alt') or get('value') or get('placeholder') or ''} ")
+        elif tag == "br" or (tag == "sup" and element.find(".//a") is not None):
+            self.parts.append(" ")
+        elif tag == "rt":
+            self._reading = len(self.parts), self._reading[1]
+        else:
+            self._begin_list_or_table(tag, element)
+        self.parts.append(element.text or "")
+        return False
+
+    def _begin_list_or_table(self, tag: str, element: Any) -> None:  # noqa: ANN401
+        if tag == "table":
+            self._layouts.append(self._cell is None and bool(element.xpath(_LAYOUT)))
+        elif tag == "tr":
+            self._cells = []
+        elif tag in _CELLS and self._layouts and not self._layouts[-1] and self._cell is None:
+            self._cell = []
+        elif tag == "dl":
+            self._terms.append([])
+        elif tag == "dd" and self._terms and self._terms[-1]:
+            self._prefix = f"{', '.join(self._terms[-1])}: "
+
+    def _code(self, element: Any) -> bool:  # noqa: ANN401
+        for line_end in element.iter("br"):
+            line_end.tail = f"\n{line_end.tail or ''}"
+        text = element.xpath("string()").expandtabs()
+        above = [element, *element.iterancestors("div")][:3] + list(element.iter("code"))
+        said = _LANGUAGE.search(" ".join(each.get("class") or "" for each in above))
+        if text.strip():
+            self._blocks.append((0, fenced(text, said[1] if said else "")))
+        return True
+
+    def end(self, element: Any) -> None:  # noqa: ANN401
+        """Take in an element's end."""
+        tag = element.tag
+        if tag in _HEADINGS and self._heading:
+            self._heading = False
+            self.flush(int(tag[1]))
+        elif tag == "dt" and self._terms:
+            text, self.parts = " ".join("".join(self.parts).split()), []
+            self._terms[-1] = [*([] if self._defined else self._terms[-1]), *([text] if text else [])]
+            self._defined = False
+        elif tag == "rt":
+            start, readings = self._reading
+            readings += self.parts[start:]
+            del self.parts[start:]
+        elif tag == "ruby" and self._reading[1]:
+            self.parts.append(f" ({''.join(self._reading[1])}) ")
+            self._reading = 0, []
+        elif tag in _BLOCKS:
+            self.flush()
+            self._end_list_or_table(tag)
+
+    def _end_list_or_table(self, tag: str) -> None:
+        if tag in _CELLS and self._cell is not None:
+            self._cells.append(" ".join(self._cell))
+            self._cell = None
+        elif tag in {"tr", "table"}:  # a table may have cells in no row
+            self.parts, self._cells = [row(self._cells)], []
+            self.flush()
+            del self._layouts[-1 if tag == "table" else len(self._layouts) :]
+        elif tag == "dd":
+            self._defined, self._prefix = not self._prefix, ""
+        elif tag == "dl" and self._terms:
+            terms = self._terms.pop()
+            self.parts = [] if self._defined else [", ".join(terms)]
+            self.flush()
+            self._defined = False
+
+
+# --- EPUB
+
+
+def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
+    """The sections of a book, in the order of its spine."""
+    with library("EPUB file", "lxml"):
+        from lxml import etree
+
+        parser = etree.XMLParser(resolve_entities=False, no_network=True, recover=True)
+        book = zipfile.ZipFile(BytesIO(data))
+        package = etree.fromstring(book.read("META-INF/container.xml"), parser).xpath("string(//@full-path)")
+        tree = etree.fromstring(book.read(package), parser)
+        title = " ".join(tree.xpath("string(//*[local-name()='title'])").split())
+        files = {item.get("id"): item.get("href") for item in tree.xpath("//*[local-name()='item']")}
+        chapters = [files.get(item.get("idref")) or "" for item in tree.xpath("//*[local-name()='itemref']")]
+    for chapter in chapters:
+        name = posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(chapter)))
+        try:
+            with library("EPUB file", "lxml"):
+                page = book.read(name)
+            if is_binary(page):
+                raise Unreadable("it is encrypted, or no text")  # noqa: TRY301
+            yield from read_html(page, functools.partial(_tell, notice, name), title)
+        except Unreadable as error:
+            notice(name, error)
+
+
+def _tell(notice: Reject, chapter: str, _where: object, why: object) -> None:
+    notice(chapter, why)

@@ -1,0 +1,190 @@
+"""Packages of Office Open XML, which Word, PowerPoint and Excel write: their parts, and what all say alike.
+
+Names are compared without their namespaces, which the strict form of the standard spells differently.
+"""
+
+from __future__ import annotations
+
+import io
+import posixpath
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from typing import IO, TYPE_CHECKING, Any
+
+from dialore.errors import first_line
+from dialore.retrieval.chunking import Paragraph, Unreadable
+from dialore.retrieval.loaders.blocks import Reject, row
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+Block = tuple[int, Paragraph]
+_BINARY_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "remove_comments": True, "remove_pis": True}
+
+
+class Package:
+    """The parts of a file; `notice` is told of those that cannot be read."""
+
+    def __init__(self, data: bytes, notice: Reject) -> None:
+        if data.startswith(_BINARY_OFFICE):
+            raise Unreadable("it is encrypted, or of an Office before 2007: save it without a password as a new one")
+        self._archive = zipfile.ZipFile(io.BytesIO(data))
+        # Some writers part folders by backslashes; names of parts know no case.
+        self._names = {name.replace("\\", "/").lower(): name for name in self._archive.namelist()}
+        self.notice = notice
+        self._related: dict[str, list[tuple[str, str, str]]] = {}
+        self.main = next(iter(self.related("", "officeDocument").values()), "")
+        document = self.root(self.main)
+        if document is None:
+            raise Unreadable("its main part is missing or damaged")
+        self.document: Element = document
+
+    def has(self, part: str) -> bool:
+        """Whether there is a part."""
+        return part.lower() in self._names
+
+    def root(self, part: str) -> Element | None:
+        """The root of a part's XML; None where there is none, or it is damaged."""
+        from lxml import etree
+
+        with self._open(part) as file:
+            if file is not None:
+                return etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot()
+        return None
+
+    def rows(self, part: str) -> Iterator[Element]:
+        """The rows of a worksheet as far as it is whole, each gone when the next is asked for."""
+        from lxml import etree
+
+        with self._open(part) as file:
+            for _, element in etree.iterparse(file, tag="{*}row", **_OPTIONS) if file is not None else ():
+                yield element
+                element.clear()
+                while element.getprevious() is not None:
+                    del element.getparent()[0]
+
+    @contextmanager
+    def _open(self, part: str) -> Iterator[IO[bytes] | None]:
+        """A part's bytes, None where there is none; what is damaged ends the reading of it, and is told."""
+        from lxml.etree import XMLSyntaxError
+
+        try:
+            with self._archive.open(self._names[part.lower()]) if self.has(part) else nullcontext() as file:
+                yield file
+        except (XMLSyntaxError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError) as error:
+            self.notice(part, f"it is damaged: {first_line(error)}")
+
+    def related(self, part: str, kind: str) -> dict[str, str]:
+        """The parts of a kind that a part names, each by its id; of the package where the part is empty."""
+        if part not in self._related:
+            self._related[part] = list(self._relations(part))
+        return {identifier: target for identifier, its, target in self._related[part] if its == kind}
+
+    def _relations(self, part: str) -> Iterator[tuple[str, str, str]]:
+        folder, name = posixpath.split(part)
+        relations = self.root(posixpath.join(folder, "_rels", f"{name}.rels"))
+        for relation in relations if relations is not None else ():
+            if relation.get("TargetMode") != "External":
+                target = posixpath.join("/", folder, (relation.get("Target") or "").replace("\\", "/"))
+                kind = (relation.get("Type") or "").rpartition("/")[2]
+                yield relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")
+
+    def roots(self, part: str, kind: str) -> Iterator[tuple[str, Element]]:
+        """Yield the parts of a kind that a part names and that can be read, each with its root."""
+        for target in self.related(part, kind).values():
+            if (root := self.root(target)) is not None:
+                yield target, root
+
+    def title(self) -> str:
+        """The title among its properties."""
+        return next((root.findtext("{*}title") or "" for _, root in self.roots("", "core-properties")), "").strip()
+
+    def drawn(self, part: str, element: Element) -> list[str]:
+        """The texts of the chart or diagram that an element of a drawing stands for."""
+        kind, key = ("chart", "id") if local(element) == "chart" else ("diagramData", "dm")
+        wanted = attribute(element, key)
+        for identifier, target in (self.related(part, kind) | self.related(part, f"{kind}Ex")).items():
+            root = self.root(target) if identifier == wanted else None
+            if root is not None:
+                return _chart(root) if kind == "chart" else texts_of(root)
+        return []
+
+
+def local(element: Element) -> str:
+    """An element's name without its namespace."""
+    return str(element.tag).rpartition("}")[2]
+
+
+def attribute(element: Element, name: str, default: str = "") -> str:
+    """An attribute by its name without a namespace."""
+    return next((str(value) for key, value in element.items() if key.rpartition("}")[2] == name), default)
+
+
+def alternative(element: Element) -> list[Element]:
+    """Of alternatives that say the same in newer and older ways, the first that says something, in a list."""
+    seen = ("{*}t", "{*}chart", "{*}relIds")
+    return [choice for choice in element if next(choice.iter(*seen), None) is not None][:1]
+
+
+# --- DrawingML: PowerPoint's text, and that of diagrams and charts
+
+_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
+"""What stands before an argument of an equation."""
+
+
+def inline(element: Element) -> str:
+    """The text of a paragraph of a drawing, or of an equation in a line."""
+    parts = []
+    for child in element:
+        name = local(child)
+        if name == "t":
+            parts.append(child.text or "")
+        elif name in {"br", "tab"}:
+            parts.append(" ")
+        elif name == "AlternateContent":
+            parts += [inline(choice) for choice in alternative(child)]
+        elif name in _MARKS:
+            parts.append(_argument(_MARKS[name], inline(child)))
+        elif name == "rad":
+            parts.append(_argument("√", inline(child)))
+        elif name == "d":
+            parts.append(f"({inline(child)})")
+        elif name not in {"pPr", "rPr"} and not attribute(child, "type").lower().startswith("slidenum"):
+            parts.append(inline(child))
+    return "".join(parts)
+
+
+def _argument(mark: str, text: str) -> str:
+    text = text.strip()
+    return mark + (text if text.isalnum() or len(text) == 1 else f"({text})") if text else ""
+
+
+def texts_of(root: Element) -> list[str]:
+    """The paragraphs of a part that is one drawing, without the alternatives for older programs."""
+    old = {paragraph for fallback in root.iter("{*}Fallback") for paragraph in fallback.iter("{*}p")}
+    texts = (inline(paragraph).strip() for paragraph in root.iter("{*}p") if paragraph not in old)
+    return [text for text in texts if text]
+
+
+def _chart(root: Element) -> list[str]:
+    """The titles of a chart, and a row for each of its series: its name, and its values by their categories."""
+    texts = texts_of(root)
+    for series in root.iter("{*}ser"):
+        names, labels, values = (_points(series, *kinds) for kinds in (["tx"], ["cat", "xVal"], ["val", "yVal"]))
+        points = [": ".join(filter(None, (labels.get(at), values.get(at)))) for at in labels | values]
+        texts.append(row([" ".join(names.values()), *points]))
+    # The newer kind of chart has its texts in the points themselves.
+    texts += [(point.text or "").strip() for point in root.iter("{*}pt")]
+    return list(dict.fromkeys(filter(None, texts)))
+
+
+def _points(series: Element, *kinds: str) -> dict[str, str]:
+    """What a series has of a kind, by index; categories of several levels as one text."""
+    found: dict[str, str] = {}
+    for point in (point for kind in kinds for point in series.iterfind(f"{{*}}{kind}//{{*}}pt")):
+        at = point.get("idx") or ""
+        found[at] = " ".join(filter(None, (point.findtext("{*}v"), found.get(at))))
+    return found

@@ -1,0 +1,183 @@
+"""PDF as sections, by PDFium: pages, what is filled into forms, notes; scanned pages by the extra `ocr`."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from dialore.errors import MissingExtraError
+from dialore.retrieval.chunking import Paragraph, Section, Unreadable, joined
+from dialore.retrieval.loaders.blocks import Reject, library
+from dialore.text import SENTENCE_ENDS
+
+_HYPHEN = re.compile(r"(?<=[a-z])(?:\ufffe|[-\u2010\u00ad]\n)(?=[a-z])")
+"""PDFium writes U+FFFE for a hyphen at the end of a line, with the next line after it."""
+_FINISHED = re.compile(rf"[{re.escape(SENTENCE_ENDS)}:：][\"'”’」』)\]）]*$")
+_ACCENT = re.compile("(?<=[A-Za-zı])[´¨ˆ˜ˇ˘˙˚¸]")
+"""An accent beside its letter, as the fonts of TeX have it."""
+_ACCENTS = str.maketrans("´¨ˆ˜ˇ˘˙˚¸", "\u0301\u0308\u0302\u0303\u030c\u0306\u0307\u030a\u0327")
+_FEW, _SHIFTED = 100, 0.25
+"""Letters that tell, and the part of vowels below which they are no text: English has 0.4."""
+_NOTES = {1, 9, 10, 11, 12}
+"""PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
+_BESIDE = _NOTES | {2, 16}
+"""With links and the windows of notes: what shows no text of its own."""
+_XFA = {2, 3}
+_NEXT_TO_NONE, _LARGE = 20, 0.2
+"""Letters of a page, and the part of it that a picture takes."""
+_SHARPNESS = 2.0
+"""Dots for each point of a scanned page: more read no better on real pages, and take longer."""
+
+
+def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Section]:
+    """The one section of a PDF; `reject` is told of pages whose text is not to be had, and of what is not read."""
+    with library("PDF", "pypdfium2"):
+        document = _opened(data)
+        if document.get_formtype() in _XFA:
+            reject("", "it is an XFA form: what such a form holds beside its pages is not read")
+        if attached := document.count_attachments():
+            reject("", f"files that are attached to it are not read: {attached}")
+        pages = [_page(document, number) for number in range(len(document))]
+        pictured = [number for number, page in enumerate(pages) if page.is_picture]
+        if ocr:
+            for number in pictured:
+                text = f"{pages[number].text}\n\n{_recognised(document[number])}".strip()
+                pages[number] = _Page(text, is_picture=False)
+        title = document.get_metadata_value("Title")
+    paragraphs = list(_across_pages([page.text for page in pages]))
+    scanned = _listed(number for number in pictured if pages[number].is_picture)
+    why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
+    if not paragraphs:
+        raise Unreadable(f"it has no text: {scanned}: {why}" if scanned else "it has no text")
+    if scanned:
+        reject(scanned, why)
+    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page.text)):
+        reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
+    yield Section(paragraphs, " ".join(title.split()))
+
+
+class _Page(NamedTuple):
+    """The text of a page, and whether it is a picture with next to no text."""
+
+    text: str
+    is_picture: bool
+
+
+def _opened(data: bytes) -> Any:  # noqa: ANN401 - pypdfium2 has no types
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error):
+            raise Unreadable("it is encrypted with a password") from error
+        raise
+    document.init_forms()
+    return document
+
+
+def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
+    import pypdfium2.raw as pdfium
+
+    page = document[number]
+    kinds, notes = _annotations(page)
+    if kinds - _BESIDE and pdfium.FPDFPage_Flatten(page, pdfium.FLAT_NORMALDISPLAY) == pdfium.FLATTEN_SUCCESS:
+        page.close()
+        page = document[number]  # with what is filled in among the rest
+    text = page.get_textpage().get_text_range(errors="replace").replace("\r\n", "\n")
+    text = _HYPHEN.sub("", text).replace("\ufffe", "-\n")
+    text = unicodedata.normalize("NFC", _ACCENT.sub(lambda found: found[0].translate(_ACCENTS), text))
+    return _Page("\n\n".join([text, *notes]).strip(), _is_picture(page, text))
+
+
+def _is_picture(page: Any, text: str) -> bool:  # noqa: ANN401
+    """Whether a page of next to no text shows a large picture, or one without any shows anything."""
+    import pypdfium2.raw as pdfium
+
+    if sum(map(str.isalnum, text)) >= _NEXT_TO_NONE:
+        return False
+    for shape in page.get_objects(max_depth=3):
+        left, bottom, right, top = shape.get_bounds()
+        is_large = (right - left) * (top - bottom) > _LARGE * page.get_width() * page.get_height()
+        if is_large if shape.type == pdfium.FPDF_PAGEOBJ_IMAGE else not text.strip():
+            return True
+    return False
+
+
+def _annotations(page: Any) -> tuple[set[int], list[str]]:  # noqa: ANN401
+    """The kinds of a page's annotations, and the texts of notes."""
+    import pypdfium2.raw as pdfium
+
+    kinds, notes = set(), []
+    for place in range(pdfium.FPDFPage_GetAnnotCount(page)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, place)
+        kind = pdfium.FPDFAnnot_GetSubtype(annotation)
+        kinds.add(kind)
+        if kind in _NOTES:
+            size = pdfium.FPDFAnnot_GetStringValue(annotation, b"Contents", None, 0)
+            buffer = ctypes.create_string_buffer(size)
+            pdfium.FPDFAnnot_GetStringValue(
+                annotation, b"Contents", ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort)), size
+            )
+            notes.append(buffer.raw[: size - 2].decode("utf-16-le", "replace"))
+        pdfium.FPDFPage_CloseAnnot(annotation)
+    return kinds, [note for note in notes if note.strip()]
+
+
+def _is_no_text(text: str) -> bool:
+    """Whether most of a text is of no alphabet, or of Latin letters with hardly a vowel: a font's own numbers."""
+    letters = [letter for letter in text if not letter.isspace()]
+    strange = sum(unicodedata.category(letter) in {"Co", "Cn", "Cc"} or letter == "\ufffd" for letter in letters)
+    if strange > 0.2 * len(letters):
+        return True
+    latin = [letter for letter in text.lower() if "a" <= letter <= "z"]
+    return len(latin) > max(_FEW, len(letters) / 2) and sum(map(latin.count, "aeiouy")) < _SHIFTED * len(latin)
+
+
+@functools.cache
+def _engine() -> Any:  # noqa: ANN401 - as it is
+    try:
+        from rapidocr import RapidOCR
+    except ImportError as error:
+        raise MissingExtraError("reading scanned pages", "ocr") from error
+    return RapidOCR()
+
+
+def _recognised(page: Any) -> str:  # noqa: ANN401
+    """The text of a page's picture; raises MissingExtraError without the extra `ocr`."""
+    found = _engine()(page.render(scale=_SHARPNESS).to_numpy())
+    return "\n".join(found.txts or ())
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """Pages, counted from 0, as one writes them: `page 3`, `pages 1-4, 9`; empty where there are none."""
+    runs: list[list[int]] = []
+    for number in (each + 1 for each in numbers):
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1][1:] = [number]
+        else:
+            runs.append([number])
+    told = ", ".join("-".join(map(str, run)) for run in runs)
+    return f"{'page' if told.isdecimal() else 'pages'} {told}" if told else ""
+
+
+def _across_pages(pages: list[str]) -> Iterator[Paragraph]:
+    """The paragraphs of all pages, with one that runs on over the end of its page as one."""
+    held: Paragraph | None = None
+    for number, page in enumerate(pages, start=1):
+        for text in page.split("\n\n"):
+            lines = joined([line.strip() for line in text.splitlines()])
+            if not lines:
+                continue
+            if held is not None and held.page < number and not _FINISHED.search(held.text):
+                held = Paragraph(joined([held.text, lines]), held.page)
+                continue
+            if held is not None:
+                yield held
+            held = Paragraph(lines, number)
+    if held is not None:
+        yield held

@@ -1,0 +1,93 @@
+"""Presentations as sections: the shapes of each slide in their order, also in groups; tables, charts and diagrams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from dialore.retrieval.chunking import Paragraph, Section
+from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.loaders.ooxml import Block, Package, alternative, inline, local, texts_of
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_TITLES = {"title", "ctrTitle"}
+_REPEATED = {"hdr", "ftr", "dt", "sldNum"}
+_UNTITLED = "PowerPoint Presentation"
+
+
+def read_pptx(data: bytes, notice: Reject) -> Iterator[Section]:
+    """A presentation by its slides, whose numbers are pages; notes and comments after each, footers once at the end."""
+    with library("presentation", "lxml"):
+        package = Package(data, notice)
+        reader = _Presentation(package)
+        blocks = list(reader.blocks())
+        title = package.title()
+    yield from by_headings(blocks, "" if title == _UNTITLED else title)
+
+
+class _Presentation:
+    """A presentation that is being read."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._repeated: dict[str, None] = {}
+        self._layouts: set[str] = set()
+
+    def blocks(self) -> Iterator[Block]:
+        """All of it; what stands on many slides comes once, at the end."""
+        slides = self._package.related(self._package.main, "slide")
+        for number, listed in enumerate(self._package.document.iterfind("{*}sldIdLst/{*}sldId"), start=1):
+            # The relation's id has a namespace, the slide's own has none.
+            part = next((slides[value] for key, value in listed.items() if key != "id" and value in slides), "")
+            if self._package.root(part) is None:
+                self._package.notice(f"slide {number}", "it is missing or damaged")
+            for level, text in self._slide(part):
+                yield level, Paragraph(text, number)
+        yield 1, Paragraph("")
+        yield from ((0, Paragraph(text)) for text in self._repeated)
+
+    def _slide(self, part: str) -> Iterator[tuple[int, str]]:
+        shapes = list(self._shapes(part))
+        yield 1, " ".join(text for kind, text in shapes if kind in _TITLES)
+        for notes in self._package.related(part, "notesSlide").values():
+            shapes += self._shapes(notes)
+        yield from ((0, text) for kind, text in shapes if kind not in _TITLES | _REPEATED)
+        yield from ((0, f"Comment: {text}") for text in self._comments(part))
+        self._repeated.update(dict.fromkeys(text for kind, text in shapes if kind in _REPEATED))
+        for layout in self._package.related(part, "slideLayout").values():
+            for design in {layout, *self._package.related(layout, "slideMaster").values()} - self._layouts:
+                self._layouts.add(design)
+                self._repeated.update(dict.fromkeys(text for kind, text in self._shapes(design) if kind is None))
+
+    def _comments(self, part: str) -> Iterator[str]:
+        for _, root in self._package.roots(part, "comments"):
+            texts = [" ".join((text.text or "").split()) for text in root.iter("{*}text")]
+            yield from filter(None, texts + texts_of(root))
+
+    def _shapes(self, part: str) -> Iterator[tuple[str | None, str]]:
+        """The paragraphs and rows of a part's shapes, each with what its shape holds the place of, if anything."""
+        root = self._package.root(part)
+        tree = root.find("{*}cSld/{*}spTree") if root is not None else None
+        for kind, text in self._texts(part, tree, None) if tree is not None else ():
+            if text.strip():
+                yield kind, " ".join(text.split())
+
+    def _texts(self, part: str, element: Element, kind: str | None) -> Iterator[tuple[str | None, str]]:
+        for child in element:
+            name = local(child)
+            if name in {"sp", "graphicFrame"}:
+                place = child.find("*/{*}nvPr/{*}ph")
+                yield from self._texts(part, child, place.get("type", "obj") if place is not None else None)
+            elif name == "p":
+                yield kind, inline(child)
+            elif name == "tr":
+                cells = [cell for cell in child.iterfind("{*}tc") if not cell.get("hMerge") and not cell.get("vMerge")]
+                yield kind, row(" ".join(texts_of(cell)) for cell in cells)
+            elif name in {"chart", "relIds"}:
+                yield from ((kind, text) for text in self._package.drawn(part, child))
+            elif name == "AlternateContent":
+                yield from (text for choice in alternative(child) for text in self._texts(part, choice, kind))
+            else:
+                yield from self._texts(part, child, kind)

@@ -1,0 +1,230 @@
+"""A process that reads files: one that never ends, or that takes all memory, ends with it and with nothing else.
+
+The process is begun when the first file is to be read, and serves for those that follow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from multiprocessing.spawn import get_executable
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, NamedTuple
+
+from dialore.errors import DialoreError, InputError
+from dialore.retrieval.chunking import Paragraph, Section, Unreadable
+from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
+from dialore.text import storable
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from dialore.retrieval.loaders.blocks import Reject
+
+SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
+READY = b"ready\n"
+_START = """
+import json, sys
+sys.path[:], limits = json.loads(sys.argv[1])
+from dialore.retrieval.loaders.reader import serve
+serve(*limits)
+"""
+
+
+class Message(NamedTuple):
+    """What a reader says of a file: a `section` (as JSON), or what it rejects or notices, `where: why`."""
+
+    kind: str
+    text: str
+
+
+class Reader:
+    """Reads files in a process of its own, one after the other; for use by one thread at a time.
+
+    Args:
+        seconds: that a file may take; for formats of lines, one of them.
+        memory: bytes that the process may have, where the system can limit that.
+        characters: of text that a file may have, but one of lines.
+        ocr: whether scanned pages are read by the extra `ocr`.
+    """
+
+    def __init__(
+        self, *, seconds: float = SECONDS, memory: int = MEMORY, characters: int = CHARACTERS, ocr: bool = False
+    ) -> None:
+        self.seconds, self.memory, self.characters, self.ocr = seconds, memory, characters, ocr
+        self._process: subprocess.Popen[bytes] | None = None
+        self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+
+    def __enter__(self) -> Reader:
+        """The reader."""
+        return self
+
+    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        """End its process."""
+        self.close()
+
+    def close(self) -> None:
+        """End the process, whatever it is at; another one is begun for the next file."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            with suppress(OSError):  # what was not written yet
+                process.communicate()
+
+    def read(self, path: Path, file_format: FileFormat) -> Iterator[Message]:
+        """What is in a file.
+
+        Raises:
+            Unreadable: it cannot be read, or not within the limits.
+        """
+        process = self._begun()
+        try:
+            assert process.stdin is not None
+            with suppress(OSError):  # it has ended, and so do its messages
+                process.stdin.write(json.dumps([str(path), file_format]).encode() + b"\n")
+                process.stdin.flush()
+            yield from self._messages_of(process, file_format)
+        except Unreadable:
+            raise
+        except BaseException:
+            self.close()  # it may be in the middle of the file
+            raise
+
+    def _begun(self) -> subprocess.Popen[bytes]:
+        if self._process is not None and self._process.poll() is not None:
+            self.close()
+        if self._process is None:
+            limits = self.seconds, self.memory, self.characters, self.ocr
+            self._process = subprocess.Popen(  # noqa: S603 - this Python
+                [get_executable() or sys.executable, "-P", "-c", _START, json.dumps([sys.path, limits])],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+                # Threads of a numerical library reserve memory for each processor.
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONUTF8": "1"},
+            )
+            self._messages = queue.SimpleQueue()
+            stdout, self._process.stdout = self._process.stdout, None
+            threading.Thread(target=_pass_on, args=(stdout, self._messages), daemon=True).start()
+            if self._messages.get() != READY:
+                raise InputError("the process that reads files ends as it begins", mend="is this Python whole?")
+        return self._process
+
+    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[Message]:
+        until = time.monotonic() + self.seconds
+        while True:
+            try:
+                line = self._messages.get(timeout=max(0.0, until - time.monotonic()))
+            except queue.Empty:
+                self.close()
+                raise Unreadable(f"reading it takes longer than {self.seconds:g} seconds") from None
+            kind, _, text = line.decode().rstrip("\n").partition(" ")
+            if kind in {"end", "failed"}:
+                if kind == "failed":
+                    self.close()
+                if text:
+                    raise Unreadable(text)
+                return
+            if not kind:
+                self.close()
+                why = "it is damaged, or needs too much memory"
+                raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
+            yield Message(kind, text)
+            if file_format in BY_LINE:
+                until = time.monotonic() + self.seconds
+
+
+def section_of(text: str) -> Section:
+    """A section from the text of its message."""
+    paragraphs, title, url, extra = json.loads(text)
+    return Section([Paragraph(*each) for each in paragraphs], title, url, extra)
+
+
+def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
+    with stream:
+        for line in stream:
+            messages.put(line)
+    messages.put(b"")
+
+
+# --- in the process
+
+
+def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
+    """Read the files that standard input names, until it ends: with whoever wrote to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _limit_memory(memory)
+    out = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what libraries print is no message
+    wanted: queue.SimpleQueue[tuple[str, FileFormat]] = queue.SimpleQueue()
+    threading.Thread(target=_await_files, args=(wanted,), daemon=True).start()
+
+    def say(kind: str, text: str) -> None:
+        out.write(f"{kind} {storable(text)}\n".encode())
+
+    out.write(READY)
+    out.flush()
+    while True:
+        path, file_format = wanted.get()
+        _limit_time(seconds)
+        try:
+            characters_left = sys.maxsize if file_format in BY_LINE else characters
+            kind, why = "end", _say_sections(Path(path), file_format, say, seconds, characters_left, ocr=ocr)
+        except (Unreadable, DialoreError) as error:
+            kind, why = "end", str(error)
+        except OSError as error:
+            kind, why = "end", error.strerror or str(error)
+        except MemoryError:
+            kind, why = "failed", f"reading it takes more than {memory:,} bytes of memory"
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a file brings about, the others are read
+            kind, why = "end", f"{type(error).__name__}: {error}"[:300]
+        say(kind, " ".join(why.split()))
+        out.flush()
+        _limit_time(0)
+
+
+def _say_sections(
+    path: Path, file_format: FileFormat, say: Callable[[str, str], None], seconds: float, most: int, *, ocr: bool
+) -> str:
+    """Say what is in a file; returns why it cannot be read, or nothing."""
+
+    def told(kind: str) -> Reject:
+        return lambda where, why: say(kind, " ".join(f"{where}: {why}".removeprefix(": ").split()))
+
+    characters = 0
+    for section in read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr):
+        _limit_time(seconds)
+        text = json.dumps([section.paragraphs, section.title, section.url, section.extra], ensure_ascii=False)
+        if any(not paragraph.text.isspace() and paragraph.text for paragraph in section.paragraphs):
+            characters += len(text)
+            if characters > most:
+                return f"it has more than {most:,} characters of text"
+            say("section", text)
+    return "" if characters else "no text in it"
+
+
+def _await_files(wanted: queue.SimpleQueue[tuple[str, FileFormat]]) -> None:
+    for line in sys.stdin.buffer:
+        wanted.put(json.loads(line))
+    os._exit(0)  # at once, whatever is being read
+
+
+def _limit_memory(memory: int) -> None:
+    with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+
+def _limit_time(seconds: float) -> None:
+    """End the process where nobody else does: who began it has ended, and a library lets no thread go on."""
+    if hasattr(signal, "setitimer"):
+        signal.setitimer(signal.ITIMER_REAL, seconds and 2 * seconds + 5)

@@ -1,0 +1,182 @@
+"""Word documents as sections: their XML in its own order, so that whatever holds text is met."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from dialore.retrieval.chunking import Paragraph, Section
+from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, local
+
+if TYPE_CHECKING:
+    from lxml.etree import _Element as Element
+
+_UNSEEN = {"del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr", "tblPr", "trPr", "tcPr", "instrText", "delText"}
+_CHARACTERS = {"tab": " ", "ptab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
+_NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes", "commentReference": "comments"}
+_HANGING = {"txbxContent", "chart", "relIds", *_NOTES}
+_HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
+
+
+def read_docx(data: bytes, notice: Reject) -> Iterator[Section]:
+    """A Word document by its headings; notes and comments after their paragraphs, headers and footers at the end."""
+    with library("Word document", "lxml"):
+        package = Package(data, notice)
+        blocks = list(_Word(package).blocks())
+        title = package.title()
+    yield from by_headings(blocks, title)
+
+
+class _Word:
+    """A document that is being read."""
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._part = package.main
+        self._initial = ""
+        """The large first letter of the next paragraph, which is a paragraph of its own."""
+        self._levels = self._levels_of_styles()
+        self._notes = {(kind, attribute(note, "id")): note for kind in _NOTES.values() for note in self._parts(kind)}
+
+    def blocks(self) -> Iterator[Block]:
+        """All of it."""
+        yield from self._blocks(self._package.document)
+        if self._initial:
+            yield 0, Paragraph(self._initial)
+        yield from (block for kind, key in list(self._notes) for block in self._note(kind, key))
+        ends = [each for kind in ("header", "footer") for each in self._parts(kind)]
+        found = dict.fromkeys(paragraph.text for each in ends for _, paragraph in self._block(each))
+        if found:
+            yield 1, Paragraph("")
+            yield from ((0, Paragraph(text)) for text in found)
+
+    def _parts(self, kind: str) -> Iterator[Element]:
+        for part, root in self._package.roots(self._package.main, kind):
+            self._part = part
+            yield from root
+        self._part = self._package.main
+
+    def _levels_of_styles(self) -> dict[str, int]:
+        """The level of each style that is a heading's, by name, outline or the style that it is based on."""
+        styles = {attribute(style, "styleId"): style for style in self._parts("styles") if local(style) == "style"}
+        levels = {}
+        for identifier in styles:
+            style, tried = styles.get(identifier), set()
+            while style is not None and style not in tried:
+                tried.add(style)
+                level = _level_of_style(style)
+                if level is not None:
+                    levels[identifier] = level
+                    break
+                based = style.find("{*}basedOn")
+                style = styles.get(attribute(based, "val")) if based is not None else None
+        return levels
+
+    def _blocks(self, parent: Iterable[Element]) -> Iterator[Block]:
+        for element in parent:
+            yield from self._block(element)
+
+    def _block(self, element: Element) -> Iterator[Block]:
+        name = local(element)
+        if name == "p":
+            yield from self._paragraph(element)
+        elif name == "tr":
+            yield from self._row(element)
+        elif name == "altChunk":
+            self._package.notice("an embedded document", "it is not read: save the document anew in Word")
+        elif name == "AlternateContent":
+            yield from self._blocks(alternative(element))
+        elif name not in _UNSEEN:
+            yield from self._blocks(element)
+
+    def _paragraph(self, element: Element) -> Iterator[Block]:
+        """A paragraph, and after it what hangs on it: text boxes, charts, notes."""
+        hanging: list[Block] = []
+        text = self._initial + " ".join(self._inline(element, hanging).split())
+        self._initial = ""
+        frame = element.find("{*}pPr/{*}framePr")
+        if frame is not None and attribute(frame, "dropCap") in {"drop", "margin"}:
+            self._initial = text
+        elif text:
+            yield self._level(element), Paragraph(text)
+        yield from hanging
+
+    def _level(self, element: Element) -> int:
+        outline, style = element.find("{*}pPr/{*}outlineLvl"), element.find("{*}pPr/{*}pStyle")
+        if outline is not None:
+            return _outline(outline)
+        return self._levels.get(attribute(style, "val"), 0) if style is not None else 0
+
+    def _row(self, element: Element) -> Iterator[Block]:
+        """A row: one paragraph, but where a single cell holds all, e.g. of a page's layout; inner tables after it."""
+        cells = [list(self._blocks(cell)) for cell in _cells(element)]
+        full = [cell for cell in cells if cell]
+        if len(full) == 1:
+            yield from full[0]
+        elif full:
+            yield 0, Paragraph(row(" ".join(paragraph.text for _, paragraph in cell) for cell in full))
+
+    def _inline(self, element: Element, hanging: list[Block]) -> str:
+        """The text of a paragraph or a part of it; what does not stand in its lines goes to `hanging`."""
+        parts = []
+        for child in element:
+            name = local(child)
+            if name in _CHARACTERS:
+                parts.append(_CHARACTERS[name])
+            elif name == "t":
+                parts.append(child.text or "")
+            elif name in {"oMath", "oMathPara"}:
+                parts.append(inline(child))
+            elif name == "rt":  # how a word of Chinese characters is spoken, which stands before it in the file
+                hanging.append((0, Paragraph(self._inline(child, hanging))))
+            elif name == "AlternateContent":
+                parts += [self._inline(choice, hanging) for choice in alternative(child)]
+            elif name in _HANGING:
+                hanging += self._hanging(child, name)
+            elif name not in _UNSEEN:
+                parts.append(self._inline(child, hanging))
+        return "".join(parts)
+
+    def _hanging(self, element: Element, name: str) -> Iterator[Block]:
+        """The blocks of a text box, a chart or diagram, a note."""
+        if name == "txbxContent":
+            yield from self._blocks(element)
+        elif name in _NOTES:
+            yield from self._note(_NOTES[name], attribute(element, "id"))
+        else:
+            yield from ((0, Paragraph(text)) for text in self._package.drawn(self._part, element))
+
+    def _note(self, kind: str, key: str) -> Iterator[Block]:
+        """A note or comment, where it is first met."""
+        note = self._notes.pop((kind, key), None)
+        if note is None or "eparator" in attribute(note, "type"):
+            return
+        for _, paragraph in self._blocks(note):
+            yield 0, Paragraph(f"Comment: {paragraph.text}") if kind == "comments" else paragraph
+
+
+def _cells(element: Element) -> Iterator[Element]:
+    """The cells of a row, those in content controls and changes too."""
+    for child in element:
+        if local(child) == "tc":
+            yield child
+        elif local(child) not in _UNSEEN:
+            yield from _cells(child)
+
+
+def _level_of_style(style: Element) -> int | None:
+    name = style.find("{*}name")
+    said = attribute(name, "val") if name is not None else ""
+    heading = _HEADING.fullmatch(said)
+    if said.lower() == "title" or heading:
+        return int(heading[1]) + 1 if heading else 1
+    outline = style.find("{*}pPr/{*}outlineLvl")
+    return _outline(outline) if outline is not None else None
+
+
+def _outline(element: Element) -> int:
+    """The level of an outline's 0 to 8; 9 is the text."""
+    level = attribute(element, "val")
+    return int(level) + 2 if level.isdigit() and int(level) < 9 else 0

@@ -1,0 +1,365 @@
+"""Documents as a source of knowledge: passages by BM25, by vectors, or by both fused; one index or several."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+import itertools
+import logging
+from collections import Counter
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from dialore import __version__
+from dialore.cache import cache_folder
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.retrieval.bm25 import split_terms
+from dialore.retrieval.documents.indexing import add_documents, build_documents
+from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.store import id_number
+from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.retrieval.loaders.reading import format_of
+from dialore.retrieval.spelling import correct
+from dialore.sources.base import Findings, listed, ranked_by
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dialore.dialogue import Dialogue
+    from dialore.retrieval.documents.opening import Store
+    from dialore.retrieval.documents.store import Document, Passage, Settings, Transaction
+    from dialore.retrieval.embedding import Embedder
+    from dialore.sources.base import KnowledgeSource
+
+log = logging.getLogger(__name__)
+
+Retriever = Literal["fused", "bm25", "dense"]
+RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
+_SPELLED = 200_000
+"""Passages up to which the terms of an index are read for a misspelt word; among more that takes too long."""
+_AROUND = 200
+_DEPTH = 100
+"""How many of each ranking are fused, at least."""
+_POOL = "pool:"
+
+
+class DocumentIndex:
+    """An index that `dialore documents build` or `build_documents` made, open for questions.
+
+    Many threads and processes may ask while one changes it; each question is answered from the newest state.
+
+    Args:
+        path: its file, or `postgresql://user@host/database#name`.
+        name: its name; None for the one that it was built with.
+        retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
+        embedder: the one that made its vectors; None loads it.
+        addresses: endpoints that the user's settings name: an index alone does not decide where queries are sent.
+
+    Raises:
+        InputError: no index, damaged, of another version, its embedder is another one now or at an address that no
+            setting names, or `dense` without vectors.
+        UnknownNameError: no retriever is called that.
+        MissingExtraError: PostgreSQL without the extra `postgres`.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        name: str | None = None,
+        retriever: Retriever = "fused",
+        embedder: Embedder | None = None,
+        addresses: Sequence[str | None] = (),
+    ) -> None:
+        self.path = path
+        self.retriever = _checked(retriever)
+        self._given, self._addresses = embedder, addresses
+        self._store: Store | None = open_store(path)
+        self._owner = True
+        with self._store.read() as transaction:
+            settings = transaction.settings()
+        self.name = name or settings.name
+        self._use(settings)
+        if retriever == "dense" and self._embedder is None:
+            raise InputError(
+                f"{shown(path)} has no vectors", mend="build it with --embedder, or take the retriever bm25"
+            )
+
+    def _use(self, settings: Settings) -> None:
+        self._settings = settings
+        self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
+
+    def _opened(self) -> Store:
+        if self._store is None:
+            raise SourceError(f"the document index {shown(self.path)} is closed", mend="open it again")
+        return self._store
+
+    def close(self) -> None:
+        """Let go of the files; a second time does nothing."""
+        if self._store is not None and self._owner:
+            self._store.close()
+        self._store = None
+
+    def __enter__(self) -> DocumentIndex:
+        """The index."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+    # --- what is in it
+
+    def __len__(self) -> int:
+        with self._opened().read() as transaction:
+            return transaction.state().passages
+
+    def documents(self) -> list[Document]:
+        """The documents that have passages, in the order in which they came."""
+        with self._opened().read() as transaction:
+            return list(transaction.documents().values())
+
+    def passages(self) -> Iterator[Knowledge]:
+        """Every passage of one state of the index, in order."""
+        with self._opened().read() as transaction:
+            for passage in transaction.passages():
+                yield self._knowledge(passage, 0.0)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return self.passages()
+
+    def page(self, piece: Knowledge) -> list[Knowledge]:
+        """The page that a passage stands on: those around it with its url, or without any with its file and title.
+
+        They lie together in the index; it is looked for two hundred to each side.
+        """
+        with self._opened().read() as transaction:
+            numbers = [each.number for each in transaction.passages([id_number(piece.id)], "id")][:1]
+            near = [place for number in numbers for place in range(number - _AROUND, number + _AROUND + 1)]
+            around = [self._knowledge(each, 0.0) for each in transaction.passages(near)]
+        return [each for each in around if each.page_key == piece.page_key]
+
+    @property
+    def fingerprint(self) -> str:
+        """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
+        with self._opened().read() as transaction:
+            settings = transaction.settings()
+            parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, K)
+        return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
+
+    def stats(self) -> dict[str, Any]:
+        """Counts, sizes and settings."""
+        with self._opened().read() as transaction:
+            settings, documents = transaction.settings(), transaction.documents()
+            passages = transaction.state().passages
+        return {
+            "name": settings.name,
+            "path": shown(self.path),
+            "passages": passages,
+            "documents": len(documents),
+            "bytes": self._opened().size(),
+            **settings.model_dump(exclude={"layout", "name", "embedder_fingerprint"}),
+        }
+
+    # --- questions
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`: passages, the best first, equal texts once.
+
+        `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
+        dialogue's language: an index may hold several, and each text is split by its own script.
+        """
+        return Findings(await asyncio.to_thread(self.find, query, top))
+
+    def by(self, retriever: str) -> DocumentIndex:
+        """This index, ranked by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
+        other = copy.copy(self)
+        other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
+        return other
+
+    def find(self, query: str, top: int = 10) -> list[Knowledge]:
+        """The `top` passages for a query, the best first, equal texts once.
+
+        Raises:
+            SourceError: the index is closed or damaged, or its embedder cannot be asked.
+        """
+        try:
+            with self._opened().read() as transaction:
+                if (settings := transaction.settings()) != self._settings:
+                    self._use(settings)
+                return self._find(transaction, query, top) if top > 0 else []
+        except InputError as error:
+            raise SourceError(error.message, mend=error.mend) from error
+
+    def _find(self, transaction: Transaction, query: str, top: int) -> list[Knowledge]:
+        depth = max(_DEPTH, 2 * top)
+        while True:
+            ranked = self._rank(transaction, query, depth)
+            found = self._distinct(transaction, ranked, top)
+            if len(found) == top or len(ranked) < depth:
+                return found
+            depth *= 4  # many of them were the same text
+
+    def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
+        """Return numbers and scores of passages, the best first; misspelt words count as the index's nearest terms."""
+        if transaction.state().passages <= _SPELLED:
+            query = correct(query, transaction.vocabulary)
+        by_terms, near = [], []
+        if self.retriever != "dense" or self._embedder is None:
+            by_terms = transaction.by_terms(Counter(split_terms(query)), depth)
+        if self.retriever == "bm25" or self._embedder is None:
+            return by_terms
+        try:
+            [vector] = self._embedder.encode([query])
+        except DialoreError as error:
+            raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
+        if vector.any():
+            near = transaction.by_vector(vector, depth)
+        if self.retriever == "dense":
+            return near
+        return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)])
+
+    def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
+        found: dict[str, Knowledge] = {}
+        for start in range(0, len(ranked), 2 * top):
+            part = ranked[start : start + 2 * top]
+            passages = {each.number: each for each in transaction.passages([number for number, _ in part])}
+            for number, score in part:
+                knowledge = self._knowledge(passages[number], round(score, 6))
+                found.setdefault(knowledge.text, knowledge)
+                if len(found) == top:
+                    return list(found.values())
+        return list(found.values())
+
+    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+        piece = passage.piece
+        own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
+        given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
+        return Knowledge(
+            id=f"passage:{passage.id:012x}",
+            kind="passage",
+            text=piece.text,
+            source="documents",
+            score=score,
+            detail=PassageDetail(**own, **given, index=self.name),
+        )
+
+
+class SeveralDocuments:
+    """Sources of passages asked at once, their rankings fused by reciprocal ranks; each passage keeps its index's name.
+
+    One that cannot be asked is noted, and the others give what they have; only where none can be asked is it an error.
+
+    Args:
+        sources: at least one.
+        name: the name of them all; None joins theirs.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None) -> None:
+        self.sources = tuple(sources)
+        self.name = name or "+".join(source.name for source in sources)
+
+    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+        """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
+
+        The notes name each index that could not be asked.
+
+        Raises:
+            SourceError: none of them can be asked.
+        """
+        asked = (source.search(query, dialogue, top, within) for source in self.sources)
+        found: list[Findings] = []
+        failed: list[SourceError] = []
+        notes: list[str] = []
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for source, answer in zip(self.sources, answers, strict=True):
+            if isinstance(answer, SourceError):
+                failed.append(answer)
+                notes.append(f"{source.name} could not be asked, the others were: {answer}")
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                found.append(Findings.of(answer))
+                notes += found[-1].notes
+        if not found:
+            raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), mend=failed[0].mend)
+        by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
+        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
+        knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
+        return Findings(knowledge, notes=notes)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`; raises InputError where one of them cannot be listed."""
+        return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
+
+    def by(self, retriever: str) -> SeveralDocuments:
+        """These sources, ranked by another retriever where they can be; see `ranked_by`."""
+        return SeveralDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
+
+    def close(self) -> None:
+        """Close them all."""
+        for source in self.sources:
+            source.close()
+
+
+def _checked(retriever: str) -> Retriever:
+    if retriever not in RETRIEVERS:
+        raise UnknownNameError("retriever", retriever, RETRIEVERS)
+    return retriever
+
+
+# --- opening
+
+
+def open_documents(
+    paths: Sequence[Path | str], *, retriever: Retriever = "fused", embedder: str | None = None
+) -> KnowledgeSource:
+    """Open documents as one source: indices (files or addresses), and plain files and folders, which are read first.
+
+    What is named twice is opened once. `embedder` is the spec that the user's settings name: an index whose vectors an
+    endpoint made asks it at that address.
+
+    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
+
+    Raises:
+        InputError: none is named, or as `DocumentIndex` and `build_documents` do.
+    """
+    if not paths:
+        raise InputError("no document index is named", mend="give --documents PATH")
+    if str(paths[0]).startswith(_POOL):
+        from dialore.sources.pool import PoolSource
+
+        return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
+    with ExitStack() as failed:
+        distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
+        opened = [
+            failed.enter_context(DocumentIndex(_index_of(path), retriever=retriever, addresses=[embedder]))
+            for path in distinct
+        ]
+        failed.pop_all()
+    return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
+
+
+def _index_of(path: Path | str) -> Path | str:
+    """The index of a plain file or folder, made or brought up to date; any other path is an index itself."""
+    plain = Path(path)
+    if "://" in str(path) or not (plain.is_dir() or (plain.is_file() and format_of(plain))):
+        return path
+    name = hashlib.sha256(f"{__version__} {plain.resolve()}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
+    index = cache_folder() / "documents" / f"{name}.idx"
+    if index.exists():
+        report = add_documents(index, [plain], prune=True)
+    else:
+        index.parent.mkdir(parents=True, exist_ok=True)
+        report = build_documents(index, [plain], name=plain.resolve().stem)
+    for sentence in (*report.rejects, *report.notices):
+        log.warning("%s", sentence)
+    return index

@@ -1,1 +1,0 @@
-"""Documents as a source of knowledge: an index of passages in a file or a database."""

@@ -1,0 +1,339 @@
+"""Commonsense graphs as sources of knowledge: demands in, ranked facts out (DCRAG, Section 3.3); one or several."""
+
+from __future__ import annotations
+
+import itertools
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.errors import InputError
+from dialore.knowledge import Fact, Knowledge
+from dialore.retrieval.graph.fact_ranking import Question, Ranker, Ranking
+from dialore.retrieval.graph.relations import verbalise
+from dialore.retrieval.graph.store import GraphStore, open_store
+from dialore.retrieval.linking.linker import Link, Linker, best_links
+from dialore.text import normalise
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from pathlib import Path
+    from typing import Literal
+
+    from dialore.dialogue import Dialogue
+    from dialore.response import Demands
+    from dialore.retrieval.embedding import Embedder
+    from dialore.retrieval.graph.store import FactStore
+    from dialore.text import Language
+
+    SetName = Literal["", "foreseen", "unforeseen"]
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """One state of a graph, with what links phrases to its concepts and ranks its facts."""
+
+    store: FactStore
+    linker: Linker
+    ranker: Ranker
+
+    def concept(self, link: Link) -> int | None:
+        """The concept of a link, which may have been made in another state: where the graph was built anew, by name."""
+        here = link.concept < self.store.meta.concepts and self.store.concept(link.concept) == link.name
+        return link.concept if here else self.store.find(link.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Retrieval:
+    """What the graph holds for a dialogue's demands.
+
+    Attributes:
+        foreseen: facts between a query and a topic, best first.
+        unforeseen: facts of a query or a topic that are not foreseen, best first.
+        links: how the demands were linked to concepts.
+        unlinked: demands that no concept was found for.
+        foreseen_found: how many foreseen facts there were before the cut.
+        unforeseen_found: the same of the unforeseen.
+    """
+
+    foreseen: list[Knowledge] = field(default_factory=list)
+    unforeseen: list[Knowledge] = field(default_factory=list)
+    links: list[Link] = field(default_factory=list)
+    unlinked: list[str] = field(default_factory=list)
+    foreseen_found: int = 0
+    unforeseen_found: int = 0
+
+
+class Graph:
+    """A commonsense graph: links phrases, retrieves facts and ranks them.
+
+    A question sees one state of the graph: the newest when it was asked, whichever process has changed the graph.
+
+    Args:
+        store: the facts.
+        embedder: ranks them. Where it made the graph's vectors they are used as they are.
+        ranking: the settings, or the name of some: `default`, or `paper` for DCRAG's own.
+
+    Raises:
+        UnknownNameError: no ranking is called that.
+    """
+
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
+        self.embedder = embedder
+        self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
+        self._last = self._view(store)
+
+    @property
+    def store(self) -> FactStore:
+        """The facts, as they were when a question was last asked."""
+        return self._last.store
+
+    @property
+    def name(self) -> str:
+        """The graph's name."""
+        return self.store.meta.name
+
+    @property
+    def linker(self) -> Linker:
+        """What links phrases to concepts of the graph as it is now."""
+        return self._newest().linker
+
+    def close(self) -> None:
+        """Close the store."""
+        self.store.close()
+
+    def _view(self, store: FactStore) -> _View:
+        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking))
+
+    def _newest(self) -> _View:
+        """The view of the graph's newest state: the last one where nothing has changed, which takes microseconds."""
+        view = self._last
+        if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
+            view = self._last = self._view(store)
+        return view
+
+    # --- retrieval
+
+    def retrieve(self, demands: Demands, dialogue: Dialogue, top: int = 50) -> Retrieval:
+        """Foreseen and unforeseen facts (DCRAG, Section 3.3).
+
+        Foreseen: the head is a query and the tail a topic, or the reverse. Unforeseen: head or tail is either, less
+        the foreseen. Each set is ranked (see `Ranking`) and cut to the top.
+
+        Args:
+            demands: queries and topics.
+            dialogue: whose history facts are ranked by.
+            top: facts to keep of each set.
+        """
+        view, language = self._newest(), dialogue.language
+        phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
+        links = {phrase: view.linker.link(phrase) for phrase in phrases}
+        query_links = best_links(links[phrase] for phrase in demands.queries)
+        topic_links = best_links(links[phrase] for phrase in demands.topics)
+        queries = [link.concept for link in query_links]
+        topics = [link.concept for link in topic_links]
+        question = Question.of(dialogue, phrases, self.ranking)
+        scored = view.ranker.ask([*queries, *topics], question)
+        foreseen = scored.edges.between(queries, topics)
+        between = np.flatnonzero(foreseen)
+        first = _known(view.ranker.best(scored, between, top), language, "foreseen")
+        second = _known(view.ranker.best(scored, np.flatnonzero(~foreseen), top), language, "unforeseen")
+        return Retrieval(
+            foreseen=first,
+            unforeseen=second,
+            links=best_links([query_links, topic_links]),
+            unlinked=[phrase for phrase, found in links.items() if not found],
+            foreseen_found=len(between),
+            unforeseen_found=scored.edges.total - len(between),
+        )
+
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Facts whose head or tail is a linked query, ranked alike: what DCRAG's RAG baselines do (Section 4.1.2).
+
+        Returns:
+            The best facts, and how many there were before the cut.
+        """
+        view, language = self._newest(), dialogue.language
+        question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
+        concepts = [concept for concept in map(view.concept, links) if concept is not None]
+        scored = view.ranker.ask(concepts, question)
+        best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
+        return _known(best, language, ""), scored.edges.total
+
+    def link(self, phrases: Sequence[str]) -> list[Link]:
+        """The concepts that phrases name, each once, by its best link."""
+        return best_links(map(self.linker.link, phrases))
+
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Every concept that texts mention, in order of mention."""
+        return self.linker.mentions(texts)
+
+    @property
+    def facts_count(self) -> int:
+        """How many facts there are."""
+        return self._newest().store.meta.facts
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact."""
+        return self._newest().store.facts()
+
+    def facts_of(self, name: str) -> list[Fact]:
+        """Every fact of one concept, the heaviest first; empty where the graph does not have it."""
+        store = self._newest().store
+        concept = store.find(name)
+        if concept is None:
+            return []
+        edges = store.edges_of([concept])
+        return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
+
+
+def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: SetName) -> list[Knowledge]:
+    return [Knowledge.of_fact(fact, verbalise(fact, language), round(score, 4), set_name) for fact, score in best]
+
+
+# --- several graphs
+
+
+class Graphs:
+    """Several graphs that methods ask as they ask one.
+
+    Ranks are comparable because all graphs rank by the same embedder and settings; each counts how crowded a concept
+    is by its own facts. A fact that several graphs have is offered once, the heaviest of them. A link's number is that
+    of the first graph that has its concept.
+
+    Args:
+        graphs: the graphs; they are closed with this.
+
+    Raises:
+        InputError: none, two of one name, or graphs that rank differently.
+    """
+
+    def __init__(self, graphs: Sequence[Graph]) -> None:
+        if not graphs:
+            raise InputError("no graphs", mend="name one or more")
+        names = [graph.name for graph in graphs]
+        for name in names:
+            if names.count(name) > 1:
+                raise InputError(f"two graphs are called {name!r}", mend="build one of them with another --name")
+        first = graphs[0]
+        for other in graphs[1:]:
+            if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
+                raise InputError(f"{first.name} and {other.name} rank differently", mend="give both one embedder")
+        self.graphs = tuple(graphs)
+
+    @property
+    def name(self) -> str:
+        """The graphs' names, joined by "+"."""
+        return "+".join(graph.name for graph in self.graphs)
+
+    def close(self) -> None:
+        """Close all of them."""
+        for graph in self.graphs:
+            graph.close()
+
+    def retrieve(self, demands: Demands, dialogue: Dialogue, top: int = 50) -> Retrieval:
+        """Foreseen and unforeseen facts of all graphs by one rank; as `Graph.retrieve`.
+
+        What is foreseen in one graph is not offered as unforeseen by another. The numbers found count a fact in each
+        graph that has it.
+        """
+        found = [graph.retrieve(demands, dialogue, top) for graph in self.graphs]
+        foreseen = self._merged([each.foreseen for each in found], top, frozenset())
+        known = frozenset(item.id for each in found for item in each.foreseen)
+        unlinked = [set(each.unlinked) for each in found]
+        return Retrieval(
+            foreseen=foreseen,
+            unforeseen=self._merged([each.unforeseen for each in found], top, known),
+            links=best_links((each.links for each in found), _name),
+            unlinked=[phrase for phrase in found[0].unlinked if all(phrase in each for each in unlinked)],
+            foreseen_found=sum(each.foreseen_found for each in found),
+            unforeseen_found=sum(each.unforeseen_found for each in found),
+        )
+
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Facts of the linked concepts, found by name in every graph; as `Graph.retrieve_queries`."""
+        lists, count = [], 0
+        for graph in self.graphs:
+            own = [link for each in links for link in graph.link([each.name]) if link.how == "exact"]
+            found, number = graph.retrieve_queries(own, dialogue, top)
+            lists.append(found)
+            count += number
+        return self._merged(lists, top, frozenset()), count
+
+    def link(self, phrases: Sequence[str]) -> list[Link]:
+        """The concepts that phrases name in any graph, each name once, by its best link."""
+        return best_links((graph.link(phrases) for graph in self.graphs), _name)
+
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Every concept of any graph that texts mention, one graph's after the other's, each name once."""
+        return best_links((graph.mentions(texts) for graph in self.graphs), _name)
+
+    @property
+    def facts_count(self) -> int:
+        """How many facts the graphs have, counted in each."""
+        return sum(graph.facts_count for graph in self.graphs)
+
+    def facts(self) -> Iterator[Fact]:
+        """Every fact of every graph, those of the graph that was named last first."""
+        return itertools.chain.from_iterable(graph.facts() for graph in reversed(self.graphs))
+
+    def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
+        """The best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
+        copies: dict[str, list[Knowledge]] = {}
+        for item in (item for found in lists for item in found):
+            if item.id not in known:
+                copies.setdefault(item.id, []).append(item)
+        best = [
+            max(same, key=lambda item: item.fact.weight).model_copy(update={"score": max(item.score for item in same)})
+            for same in copies.values()
+        ]
+        best.sort(key=lambda item: -item.score)
+        return (_folded(best) if self.graphs[0].ranking.fold else best)[:top]
+
+
+def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
+    """Of the facts between two concepts the first."""
+    kept: dict[frozenset[str], Knowledge] = {}
+    for item in items:
+        kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
+    return list(kept.values())
+
+
+def _name(link: Link) -> str:
+    return normalise(link.name)
+
+
+# --- opening
+
+
+def open_graph(
+    graph: Path | str | None = None, ranking: Ranking | str = "default", embedder: Embedder | None = None
+) -> Graph:
+    """A graph from its path or a server's URL; None or "starter" for the starter graph.
+
+    Raises as `open_store` and Graph do.
+    """
+    from dialore.retrieval.embedding import load_embedder
+    from dialore.retrieval.graph.starter import NAME, starter_graph
+
+    store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
+    return Graph(store, embedder or load_embedder(), ranking)
+
+
+def open_graphs(
+    graphs: Sequence[str], ranking: Ranking | str = "default", embedder: str | None = None
+) -> Graph | Graphs:
+    """One graph or several as one; the starter graph where none is named.
+
+    Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
+    """
+    from dialore.retrieval.embedding import load_embedder
+
+    made = load_embedder(embedder) if embedder else None
+    with ExitStack() as stack:
+        opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]
+        found = opened[0] if len(opened) == 1 else Graphs(opened)
+        stack.pop_all()
+        return found

@@ -1,0 +1,54 @@
+"""`dialore train ... --as NAME`: the papers' settings, by what they print and what their releases set."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from dialore.cli.training import TuningOptions
+from dialore.errors import InputError
+from dialore.training.presets import PRESETS
+
+
+def tuning(command, name, **given):
+    return TuningOptions(preset=name, **given).tuning(0, command, epochs=5, batch=32, length=96)
+
+
+def test_safari_s_settings():
+    """Section 5.1: batch size 8, 3 epochs; the release's lora/train.py, lora/train_belle.py and lora_llama.json."""
+    chatglm, belle = (tuning("generator", f"safari-{name}") for name in ("chatglm", "belle"))
+    for one in (chatglm, belle):
+        assert (one.epochs, one.batch * one.accumulation, one.length, one.lora) == (3, 8, 512, True)
+        assert (one.schedule, one.warmup, one.decay, one.alpha) == ("cosine", 1000, 0.1, 32)
+    assert (chatglm.rate, chatglm.rank, chatglm.dropout, chatglm.modules) == (5e-4, 8, 0.1, ("query_key_value",))
+    assert (belle.rate, belle.rank, belle.dropout, len(belle.modules)) == (8e-6, 16, 0.05, 7)
+
+
+@pytest.mark.parametrize("name", ["dpr", "rocketqa"])
+def test_safari_s_retrievers(name):
+    """Appendix C: 5 epochs, 512 tokens; both are dual encoders of (context, piece)."""
+    one = tuning("retriever", name)
+    assert (one.epochs, one.length) == (5, 512)
+    assert (PRESETS[name].whole, PRESETS[name].dot) == (True, True)
+    assert PRESETS["dpr"].base.endswith("bert-base-chinese")
+
+
+def test_what_is_given_wins_and_a_preset_is_of_its_command():
+    assert tuning("generator", "safari-belle", rate=1e-3, epochs=1.0).rate == 1e-3
+    assert tuning("retriever", None).length == 96
+    assert dataclasses.replace(tuning("generator", None), epochs=3, batch=8, length=512).rank == 8
+    with pytest.raises(InputError, match=r"preset.*dpr"):
+        tuning("generator", "dpr")
+
+
+def test_lora_of_modules_that_the_model_lacks_is_refused(tmp_path):
+    pytest.importorskip("peft", reason="the finetune extra is not installed")
+    from dialore.training.finetune import finetune
+    from tests.learned.test_finetune import CARD, DEV, TRAIN
+    from tests.llm.tiny_causal import make_tiny_causal
+
+    make_tiny_causal(tmp_path / "base")
+    chatglm = tuning("generator", "safari-chatglm")
+    with pytest.raises(InputError, match="no query_key_value for LoRA to adapt"):
+        finetune("causal", str(tmp_path / "base"), TRAIN, DEV, tmp_path / "out", CARD, tuning=chatglm)
