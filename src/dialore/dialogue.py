@@ -1,24 +1,18 @@
-"""Utterances and dialogues, and how they are read from JSON and JSONL."""
+"""Utterances and dialogues, and how JSON is one."""
 
 from __future__ import annotations
 
-import codecs
 import difflib
-import functools
-import gzip
 import hashlib
-import json
-import math
-import re
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from dialore.errors import InputError, UnknownNameError, as_path, check_type, first_line
+from dialore.errors import InputError, UnknownNameError, as_path, check_type, describe
+from dialore.files import json_document, json_lines, read_text, storable
 from dialore.text import LANGUAGES, Language, spoken_in
 
 _LONGEST = 1_000_000
@@ -247,41 +241,7 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
         raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
 
 
-def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """Decoded JSON as it can be written again: numbers that JSON does not have, and endless ones, are null.
-
-    Half of a surrogate pair, which escapes can spell and UTF-8 cannot, is the sign of what could not be read. So what
-    nobody reads refuses no file; where such a number is wanted, it is missing, and its reader says so.
-    """
-    if isinstance(data, str):
-        return data if data.isascii() else _HALF.sub("\ufffd", data)
-    if isinstance(data, dict):
-        return {storable(key): storable(value) for key, value in data.items()}
-    if isinstance(data, list):
-        return [storable(value) for value in data]
-    endless = isinstance(data, float) and not math.isfinite(data)
-    return None if endless or (isinstance(data, int) and data.bit_length() > 64) else data
-
-
-_HALF = re.compile("[\ud800-\udfff]")
-
-
 _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
-
-
-def describe(error: ValidationError) -> str:
-    """A validation error as one line: each field's path and what is wrong with it."""
-    problems = []
-    found = error.errors(include_url=False, include_context=False)
-    for problem in found:
-        place = problem["loc"]
-        if problem["type"] == "too_short" and any(each["loc"][:-1][: len(place)] == place for each in found):
-            continue  # it is empty for what is wrong with its parts
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
-        path = " ".join(path.split())
-        said = "it is empty" if problem["type"] == "too_short" else problem["msg"].removeprefix("Value error, ")
-        problems.append(f"field {path}: {said}" if path else said)
-    return "; ".join(problems)
 
 
 def _json_type(data: object) -> str:
@@ -301,7 +261,7 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     """
     if not text.strip():
         raise InputError(f"{name}: the file is empty", mend=_SHAPE)
-    whole = _whole_document(text, name)
+    whole = json_document(text, name)
     if whole == []:
         raise InputError(f"{name}: the list is empty", mend=_SHAPE)
     if isinstance(whole, list):
@@ -309,7 +269,7 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
             (entry, f"{name}, entry {number}") for number, entry in enumerate(whole, start=1)
         )
     else:
-        entries = _lines(text, name) if whole is None else [(whole, name)]
+        entries = json_lines(text, name) if whole is None else [(whole, name)]
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
     seen: dict[str, str] = {}
     for number, (entry, place) in enumerate(entries, start=1):
@@ -326,33 +286,6 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
             yield dialogue
 
 
-_FORMS = "one JSON object a line, or one JSON document"
-
-
-def _whole_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """The text as one JSON document, or None where it is JSONL."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        first, _ = next(_lines(text, name))
-        if ".jsonl" in name or not isinstance(first, InputError):
-            return None
-        place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
-        raise InputError(f"{place}: not valid JSON: {error}", mend=_FORMS) from error
-
-
-def _lines(text: str, name: str) -> Iterator[tuple[object, str]]:
-    # Not splitlines: JSON may hold other line separators, such as U+2028, as they are.
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not line.strip():
-            continue
-        place = f"{name}, line {number}"
-        try:
-            yield json.loads(line), place
-        except (ValueError, RecursionError) as error:
-            yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
-
-
 def read_dialogues(path: str | Path) -> list[Dialogue]:
     """Every dialogue of a JSON or JSONL file, gzipped or not.
 
@@ -366,71 +299,3 @@ def read_dialogues(path: str | Path) -> list[Dialogue]:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InputError(errors[0].message + more, mend=errors[0].mend)
     return [entry for entry in found if isinstance(entry, Dialogue)]
-
-
-@contextmanager
-def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn what goes wrong while the body reads a file into an InputError with the reason.
-
-    Args:
-        path: the file.
-        form: what it should be, as the mend.
-        also: other errors that say that it cannot be read.
-    """
-    try:
-        yield
-    except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}", mend="check the path") from error
-    except IsADirectoryError as error:
-        raise InputError(f"cannot read {path}: it is a folder", mend="name a file in it") from error
-    except UnicodeError as error:
-        raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", mend="save it as UTF-8") from error
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", mend=form) from error
-    except also as error:
-        raise InputError(f"cannot read {path}: {error}", mend=form) from error
-
-
-@functools.cache
-def _yaml_loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """The safe loader, to which a key that stands twice is an error."""
-
-        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-            seen: set[str] = set()
-            for key, _ in node.value:
-                if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
-                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
-                if isinstance(key, yaml.ScalarNode):
-                    seen.add(key.value)
-            return super().construct_mapping(node, deep)
-
-    return Loader
-
-
-def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
-    """What YAML text holds; raises InputError with the line where it is malformed."""
-    import yaml
-
-    try:
-        return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
-    except yaml.MarkedYAMLError as error:
-        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"{place}{line}: not valid YAML: {error.problem}", mend=mend) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not valid YAML: {first_line(error)}", mend=mend) from error
-
-
-def read_text(path: Path) -> str:
-    """The text of a file, gzipped where its name ends in `.gz`, in UTF-8 or, by its mark, UTF-16; raises InputError."""
-    with reading(path):
-        return decoded(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
-
-
-def decoded(data: bytes) -> str:
-    """Text in UTF-8 or, where it begins with that mark, UTF-16; raises UnicodeDecodeError."""
-    return data.decode("utf-16" if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig")

@@ -11,7 +11,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
 """Whether errors are read on the command line: elsewhere what they say of options is said as Python arguments."""
@@ -213,3 +216,18 @@ def is_fatal(error: DialoreError) -> bool:
 def first_line(error: Exception) -> str:
     """Return what a library's error says first; its name where it says nothing."""
     return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def describe(error: ValidationError) -> str:
+    """A validation error as one line: each field's path and what is wrong with it."""
+    problems = []
+    found = error.errors(include_url=False, include_context=False)
+    for problem in found:
+        place = problem["loc"]
+        if problem["type"] == "too_short" and any(each["loc"][:-1][: len(place)] == place for each in found):
+            continue  # it is empty for what is wrong with its parts
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+        path = " ".join(path.split())
+        said = "it is empty" if problem["type"] == "too_short" else problem["msg"].removeprefix("Value error, ")
+        problems.append(f"field {path}: {said}" if path else said)
+    return "; ".join(problems)

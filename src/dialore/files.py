@@ -1,13 +1,145 @@
-"""Files that are written whole or not at all."""
+"""Files: texts, YAML and JSON that are read, files that are written whole or not at all, and the cache folder."""
 
 from __future__ import annotations
 
+import codecs
+import functools
+import gzip
+import json
+import math
 import os
+import re
+import tempfile
+import zlib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from dialore.errors import InputError
+from dialore.errors import InputError, first_line
+
+if TYPE_CHECKING:
+    import yaml
+
+# --- reading
+
+
+@contextmanager
+def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what goes wrong while the body reads a file into an InputError with the reason.
+
+    Args:
+        path: the file.
+        form: what it should be, as the mend.
+        also: other errors that say that it cannot be read.
+    """
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise InputError(f"no such file: {path}", mend="check the path") from error
+    except IsADirectoryError as error:
+        raise InputError(f"cannot read {path}: it is a folder", mend="name a file in it") from error
+    except UnicodeError as error:
+        raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", mend="save it as UTF-8") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InputError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}", mend=form) from error
+    except also as error:
+        raise InputError(f"cannot read {path}: {error}", mend=form) from error
+
+
+@functools.cache
+def _yaml_loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """The safe loader, to which a key that stands twice is an error."""
+
+        def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+            seen: set[str] = set()
+            for key, _ in node.value:
+                if key.value in seen and key.tag != "tag:yaml.org,2002:merge":
+                    raise yaml.constructor.ConstructorError(None, None, f"{key.value!r} stands twice", key.start_mark)
+                if isinstance(key, yaml.ScalarNode):
+                    seen.add(key.value)
+            return super().construct_mapping(node, deep)
+
+    return Loader
+
+
+def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
+    """What YAML text holds; raises InputError with the line where it is malformed."""
+    import yaml
+
+    try:
+        return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
+    except yaml.MarkedYAMLError as error:
+        line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
+        raise InputError(f"{place}{line}: not valid YAML: {error.problem}", mend=mend) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise InputError(f"{place}: not valid YAML: {first_line(error)}", mend=mend) from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file, gzipped where its name ends in `.gz`, in UTF-8 or, by its mark, UTF-16; raises InputError."""
+    with reading(path):
+        return decoded(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+
+
+def decoded(data: bytes) -> str:
+    """Text in UTF-8 or, where it begins with that mark, UTF-16; raises UnicodeDecodeError."""
+    return data.decode("utf-16" if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig")
+
+
+_FORMS = "one JSON object a line, or one JSON document"
+
+
+def json_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """Return what a text holds as one JSON document; None where it is JSONL."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        first, _ = next(json_lines(text, name))
+        if ".jsonl" in name or not isinstance(first, InputError):
+            return None
+        place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
+        raise InputError(f"{place}: not valid JSON: {error}", mend=_FORMS) from error
+
+
+def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
+    """Yield what each line of JSONL holds, or the error of a line that is none, with its place."""
+    # Not splitlines: JSON may hold other line separators, such as U+2028, as they are.
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not line.strip():
+            continue
+        place = f"{name}, line {number}"
+        try:
+            yield json.loads(line), place
+        except (ValueError, RecursionError) as error:
+            yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
+
+
+def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """Decoded JSON as it can be written again: numbers that JSON does not have, and endless ones, are null.
+
+    Half of a surrogate pair, which escapes can spell and UTF-8 cannot, is the sign of what could not be read. So what
+    nobody reads refuses no file; where such a number is wanted, it is missing, and its reader says so.
+    """
+    if isinstance(data, str):
+        return data if data.isascii() else _HALF.sub("\ufffd", data)
+    if isinstance(data, dict):
+        return {storable(key): storable(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [storable(value) for value in data]
+    endless = isinstance(data, float) and not math.isfinite(data)
+    return None if endless or (isinstance(data, int) and data.bit_length() > 64) else data
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+# --- writing
 
 
 @contextmanager
@@ -46,3 +178,22 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
 def unwritable(path: Path, error: OSError) -> InputError:
     """Return the error of a file that cannot be written."""
     return InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder and its permissions")
+
+
+# --- the cache
+
+
+def cache_folder() -> Path:
+    """Return the folder of what can be made or fetched again: `DIALORE_CACHE`, else the user's."""
+    from platformdirs import user_cache_path
+
+    wanted = os.environ.get("DIALORE_CACHE") or user_cache_path("dialore", appauthor=False)
+    shared = Path(tempfile.gettempdir()) / "dialore"
+    for folder in (Path(wanted), shared):
+        with suppress(OSError):
+            folder.mkdir(mode=0o700 if folder == shared else 0o777, parents=True, exist_ok=True)
+            # What somebody else put into everybody's folder is not to be read.
+            own = folder != shared or os.name == "nt" or folder.stat().st_uid == os.getuid()
+            if own and os.access(folder, os.W_OK):
+                return folder
+    return Path(tempfile.mkdtemp(prefix="dialore-"))

@@ -16,8 +16,9 @@ from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dialore.dialogue import Checked, parse_yaml, read_text
+from dialore.dialogue import Checked
 from dialore.errors import InputError, UnknownNameError
+from dialore.files import parse_yaml, read_text
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
 
@@ -219,7 +220,7 @@ class ModelSettings(Strict):
         """The same, with completions kept in the user's cache folder where nothing else is said."""
         if self.no_cache or self.cache is not None:
             return self
-        from dialore.cache import cache_folder
+        from dialore.files import cache_folder
 
         return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
 

@@ -16,8 +16,8 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from dialore.cache import cache_folder
 from dialore.errors import UnknownNameError
+from dialore.files import cache_folder
 
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[Language, ...] = get_args(Language)

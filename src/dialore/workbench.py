@@ -69,7 +69,7 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
         return Rehearsal()
     model = None
     if name is not None or settings.model != LEXICAL:
-        from dialore.cache import cache_folder
+        from dialore.files import cache_folder
         from dialore.llm.connection import connect
 
         model = connect(

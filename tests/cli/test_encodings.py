@@ -8,8 +8,8 @@ import sys
 
 import pytest
 
-from dialore.dialogue import parse_yaml
 from dialore.errors import InputError
+from dialore.files import parse_yaml
 from dialore.settings import at_home
 
 

@@ -129,7 +129,7 @@ class Session:
         """Go on with a dialogue: after the response that was kept with it, or by answering its last turn."""
         from pydantic import TypeAdapter, ValidationError
 
-        from dialore.dialogue import describe
+        from dialore.errors import describe
         from dialore.response import Response
 
         self._about |= {"topic": dialogue.topic, "persona": list(dialogue.persona), **dialogue.extra}

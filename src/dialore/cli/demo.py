@@ -60,9 +60,9 @@ def demo(
     import asyncio
     import webbrowser
 
-    from dialore.cache import cache_folder
     from dialore.cli import shown
     from dialore.evaluation.report.display import render_page
+    from dialore.files import cache_folder
     from dialore.llm.recording import Replay
 
     check_targets(html)

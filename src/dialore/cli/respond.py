@@ -220,7 +220,8 @@ def read_entries(file: str) -> "list[Entry]":
     Raises:
         InputError: the file cannot be read, or holds no dialogue at all.
     """
-    from dialore.dialogue import Dialogue, parse_dialogues, read_text
+    from dialore.dialogue import Dialogue, parse_dialogues
+    from dialore.files import read_text
 
     if file == "-":
         if sys.stdin.isatty():
@@ -244,7 +245,7 @@ def read_entries(file: str) -> "list[Entry]":
 
 
 def _standard_input() -> str:
-    from dialore.dialogue import decoded
+    from dialore.files import decoded
 
     try:
         return decoded(sys.stdin.buffer.read())

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from dialore import dialogue
-from dialore.dialogue import describe, storable
-from dialore.errors import InputError
+from dialore import files
+from dialore.errors import InputError, describe
+from dialore.files import storable
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
 _AT_ONCE, _LARGEST = 1 << 20, 1 << 26
@@ -46,8 +46,8 @@ def archive_of(path: PurePath) -> tuple[Path, str] | None:
 
 
 def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
-    """See `dialogue.reading`; of archives too."""
-    return dialogue.reading(path, form, (zipfile.BadZipFile, tarfile.TarError))
+    """Turn what goes wrong while a file or an archive is read into an InputError; see `dialore.files.reading`."""
+    return files.reading(path, form, (zipfile.BadZipFile, tarfile.TarError))
 
 
 @contextmanager

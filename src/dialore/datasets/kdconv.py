@@ -9,7 +9,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import json_entries, read_entries
-from dialore.dialogue import describe
+from dialore.errors import describe
 
 
 class _Attribute(BaseModel):

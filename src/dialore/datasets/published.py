@@ -16,10 +16,10 @@ from typing import Any
 
 import yaml
 
-from dialore.cache import cache_folder
 from dialore.datasets.files import archive_of, archived, reading
 from dialore.datasets.registry import data_set
 from dialore.errors import InputError, UnknownNameError
+from dialore.files import cache_folder
 
 _CHUNK = 1 << 18
 _SECONDS = 60

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.datasets.base import Gold, gold_text
-from dialore.dialogue import Dialogue, describe, read_dialogues
-from dialore.errors import InputError
+from dialore.dialogue import Dialogue, read_dialogues
+from dialore.errors import InputError, describe
 from dialore.evaluation.statistics import (
     RESAMPLES,
     Interval,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.cache import cache_folder
 from dialore.evaluation.base import Mean
 from dialore.evaluation.handbook import Item, judge, read_passages, recall
 from dialore.evaluation.report.display import longest_chain
@@ -17,6 +16,7 @@ from dialore.evaluation.statistics import bootstrap, wilson
 from dialore.experiments.config import make_config
 from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.store import RunStore
+from dialore.files import cache_folder
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.documents.store import LAYOUT, TERMS, Piece

@@ -14,8 +14,8 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from dialore.datasets import data_set
 from dialore.datasets.base import Gold
 from dialore.datasets.files import Place, json_entries
-from dialore.dialogue import Dialogue, as_name, as_several, describe
-from dialore.errors import InputError
+from dialore.dialogue import Dialogue, as_name, as_several
+from dialore.errors import InputError, describe
 from dialore.evaluation.meta import given_knowledge
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.run import load_dialogues

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, get_type_hints
 
 from pydantic import TypeAdapter, ValidationError
 
-from dialore.dialogue import parse_yaml
 from dialore.errors import InputError, UnknownNameError
+from dialore.files import parse_yaml
 from dialore.methods.base import Method
 from dialore.plugins import find, names_of
 from dialore.prompts.library import add_prompts

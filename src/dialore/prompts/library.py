@@ -15,8 +15,8 @@ import jinja2
 from jinja2.sandbox import SandboxedEnvironment
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from dialore.dialogue import describe, parse_yaml, read_text
-from dialore.errors import InputError, UnknownNameError, first_line
+from dialore.errors import InputError, UnknownNameError, describe, first_line
+from dialore.files import parse_yaml, read_text
 from dialore.llm.model import Message, Request, Role, Sampling, Steering
 from dialore.prompts.history import FENCE, Block, on_one_line
 from dialore.text import LANGUAGES, Language, check_language

@@ -16,7 +16,7 @@ from fastapi import Response as Reply
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator, model_validator
 
-from dialore.dialogue import storable
+from dialore.files import storable
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply

@@ -32,8 +32,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
-from dialore.dialogue import Dialogue, describe, parse_yaml, read_text
-from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.dialogue import Dialogue
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError, describe
+from dialore.files import parse_yaml, read_text
 from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import Findings, KnowledgeSource, listed

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore import __version__
-from dialore.cache import cache_folder
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
+from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.indexing import add_documents, build_documents

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
-from dialore.dialogue import describe, read_text
-from dialore.errors import InputError, SourceError
+from dialore.errors import InputError, SourceError, describe
+from dialore.files import read_text
 from dialore.knowledge import Knowledge, Passage
 from dialore.sources.base import Findings
 from dialore.sources.persona import PersonaSource

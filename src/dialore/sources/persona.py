@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated
 import numpy as np
 from pydantic import StringConstraints, TypeAdapter, ValidationError
 
-from dialore.dialogue import parse_yaml, read_text
 from dialore.errors import InputError, SourceError
+from dialore.files import parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.learned import open_ranker
 from dialore.learned.model import PREFIX

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, split_dialogues
-from dialore.dialogue import read_text
 from dialore.errors import InputError
+from dialore.files import read_text
 from dialore.methods.few_shot import topic_of
 from dialore.methods.msdp import prompted
 from dialore.methods.safari import assembled, each_once, gold_knowledge, gold_plan, mend_plan

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.datasets.files import read_entries
-from dialore.dialogue import read_text
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.human.sheets import (
     CONTROL,
@@ -27,6 +26,7 @@ from dialore.evaluation.human.sheets import (
     criteria_set,
     key_of,
 )
+from dialore.files import read_text
 
 _SHOWN = 5
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}

@@ -17,8 +17,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dialore.dialogue import reading
 from dialore.errors import GraphError, InputError
+from dialore.files import reading
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.relations import RELATIONS, canonical
 from dialore.retrieval.graph.writing import replacing, writing

@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.cache import cache_folder
+from dialore.files import cache_folder
 from dialore.retrieval.graph.facts import read_facts
 from dialore.retrieval.graph.store import FORMAT
 from dialore.retrieval.graph.writing import build_graph
