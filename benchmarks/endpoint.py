@@ -26,7 +26,7 @@ from aiohttp import web
 from benchmarks.measure import ROOT
 from dialore.errors import InputError
 from dialore.llm.connection import connect
-from dialore.llm.rehearsal import plausible_answer
+from dialore.llm.fake import plausible_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +43,7 @@ def endpoint() -> Iterator[str]:
         try:
             url = process.stdout.readline().strip() if process.stdout else ""
             if not url:
-                raise InputError("the benchmark's endpoint did not start", mend="is a local port free?")
+                raise InputError("the benchmark's endpoint did not start", hint="is a local port free?")
             yield url
         finally:
             if process.stdin:
@@ -58,7 +58,7 @@ def connected(name: str, url: str, concurrency: int = 64) -> LanguageModel:
     """Connect to the endpoint's model of that name; raises InputError where it cannot be reached."""
     model = connect(name, url, concurrency=concurrency)
     if model is None:
-        raise InputError("the benchmark's endpoint cannot be reached", mend="is a proxy in the way?")
+        raise InputError("the benchmark's endpoint cannot be reached", hint="is a proxy in the way?")
     return model
 
 

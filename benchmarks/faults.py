@@ -136,8 +136,8 @@ def _counted(seen: Sequence[Seen]) -> dict[str, Any]:
     }
 
 
-def _begun(client: Client, target: Target, count: int, within: float = 0.0) -> "list[asyncio.Task[Seen]]":
-    return [asyncio.create_task(client.stream(target, place * within / count)) for place in range(count)]
+def _begun(client: Client, target: Target, count: int, scope: float = 0.0) -> "list[asyncio.Task[Seen]]":
+    return [asyncio.create_task(client.stream(target, place * scope / count)) for place in range(count)]
 
 
 async def _down_before(client: Client, target: Target, endpoint: _Endpoint, count: int) -> dict[str, Any]:

@@ -24,11 +24,11 @@ from benchmarks.measure import peak_memory, percentile, report, show, tell
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.report.display import longest_chain
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.methods.registry import method_class, method_names, method_sources
 from dialore.response import Response
+from dialore.session import create_agent
 from dialore.sources.graph import Graph, open_graph
-from dialore.workbench import create_agent
 
 _WARM_UP = 2
 _IMPORTS = 5
@@ -67,7 +67,7 @@ async def _cost(
 ) -> dict[str, Any]:
     taken = method_sources(method_class(name))
     given = {key: source for key, source in sources.items() if key in taken}
-    model = Rehearsal() if name in _STEERED else connected(f"wait-{latency}", url)
+    model = FakeModel() if name in _STEERED else connected(f"wait-{latency}", url)
     before: list[Response] = []
     responses: list[Response] = []
     seconds: list[float] = []
@@ -108,7 +108,7 @@ def _show(figures: dict[str, Any]) -> None:
 def good(response: Response) -> Response:
     """The response, if it is one; raises InputError where it failed."""
     if response.status == "failed":
-        raise InputError(f"a response of the benchmark failed: {response.error}", mend="report this")
+        raise InputError(f"a response of the benchmark failed: {response.error}", hint="report this")
     return response
 
 

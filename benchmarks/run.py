@@ -22,17 +22,17 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config
 from dialore.experiments.run import Progress, run_experiment
-from dialore.llm.dialect import Dialect
-from dialore.llm.model import Completion, LanguageModel, OnText, Request
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.capabilities import ServerCapabilities
+from dialore.llm.fake import FakeModel
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.structured import output_schema
 from dialore.methods.demands import ThoughtQueries
-from dialore.methods.stages import ModelResponder, StageCall
+from dialore.methods.stages import LLMRunner, StageCall
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
+from dialore.session import create_agent
 from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
-from dialore.workbench import create_agent
 
 _BATCHES = 4
 """Batches of the gather-per-batch loop: its share of the ideal does not depend on how many there are."""
@@ -174,7 +174,7 @@ async def _by_run(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str
 
         def on_progress(ended: Progress) -> None:
             if ended.failures:
-                raise InputError(f"a response of the benchmark failed: {ended.failures[0]}", mend="report this")
+                raise InputError(f"a response of the benchmark failed: {ended.failures[0]}", hint="report this")
             clock.count()
 
         def make(settings: ModelSettings, name: str | None) -> LanguageModel:
@@ -195,11 +195,11 @@ class _Starting:
     def name(self) -> str:
         return self._model.name
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         if self._is_first:
             self._is_first = False
             self._clock.start()
-        return await self._model.complete(request, on_text)
+        return await self._model.complete(request, on_token)
 
     async def close(self) -> None:
         await self._model.close()
@@ -255,14 +255,14 @@ async def _by_bare_calls(plan: Plan, dialogues: Sequence[Dialogue], url: str, na
 async def _bodies(url: str, dialogues: Sequence[Dialogue]) -> list[dict[str, Any]]:
     """The request bodies of one stage, a dialogue each."""
     model = connected("wait-0", url)
-    responder = ModelResponder(model, PromptLibrary())
+    responder = LLMRunner(model, PromptLibrary())
     bodies = []
     for dialogue in dialogues:
         call = StageCall("dcrag/query-production", dialogue, ThoughtQueries, {"thoughts": True}, "")
         step = StageTrace(stage="bench")
         await responder.answer(call, step)
         given = {"messages": step.messages, "output_schema": output_schema(ThoughtQueries)}
-        bodies.append(Dialect().body(model.name, Request.model_validate(given), stream=False))
+        bodies.append(ServerCapabilities().body(model.name, Request.model_validate(given), stream=False))
     await model.close()
     return bodies
 
@@ -290,11 +290,11 @@ def rehearsed(method: str, dialogues: str, connections: str) -> dict[str, Any]:
             write_dialogues(here / "dialogues.jsonl", made_up(graph, min(size, _DIFFERENT)), size)
         config = run_config(here / "dialogues.jsonl", method, int(connections))
         begun, cpu = time.perf_counter(), time.process_time()
-        ended = asyncio.run(run_experiment(config, here / "run", lambda _config, _name: Rehearsal()))
+        ended = asyncio.run(run_experiment(config, here / "run", lambda _config, _name: FakeModel()))
         if ended.ok != size:
-            raise InputError(f"{ended.failed} responses failed: {ended.failures[:1]}", mend="report this")
+            raise InputError(f"{ended.failed} responses failed: {ended.failures[:1]}", hint="report this")
         ran, cpu = time.perf_counter(), time.process_time() - cpu
-        asyncio.run(run_experiment(config, here / "run", lambda _config, _name: Rehearsal()))
+        asyncio.run(run_experiment(config, here / "run", lambda _config, _name: FakeModel()))
         return {
             "dialogues": size,
             "seconds": round(ran - begun, 2),

@@ -17,10 +17,10 @@ from dialore.evaluation.registry import Context, load_metric, load_metrics, metr
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import NEEDS_MODEL, measure_run
 from dialore.experiments.store import Job, RunStore, System
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.response import Response
+from dialore.session import create_agent
 from dialore.sources.graph import Graph, open_graph
-from dialore.workbench import create_agent
 
 _REHEARSED = 50
 _PLANS: list[list[str]] = [[], ["persona"], ["persona", "documents"]]
@@ -71,7 +71,7 @@ def _fill(store: RunStore, graph: Graph, count: int) -> None:
 
 
 async def _answers(dialogues: Sequence[Dialogue], graph: Graph) -> list[Response]:
-    agent = create_agent("dcrag", model=Rehearsal(), graph=graph)
+    agent = create_agent("dcrag", model=FakeModel(), graph=graph)
     return [await agent.respond(dialogue) for dialogue in dialogues]
 
 

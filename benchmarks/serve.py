@@ -288,7 +288,7 @@ def _started(command: list[str], port: int, ready: str, here: Path) -> Iterator[
             yield process.pid
         except TimeoutError as error:
             said = Path(log.name).read_text(encoding="utf-8").strip().splitlines() or [""]
-            raise InputError(f"a service of the benchmark did not start: {said[-1]}", mend="see above") from error
+            raise InputError(f"a service of the benchmark did not start: {said[-1]}", hint="see above") from error
         finally:
             process.terminate()
 
@@ -340,8 +340,8 @@ async def _load(client: Client, target: Target, arrival: str, plan: dict[str, An
         all_of_them = (client.converse(target, plan["thinking"], until, draw) for _ in range(count))
         seen = [each for several in await asyncio.gather(*all_of_them) for each in several]
     else:
-        within = plan["seconds"] if arrival == "evenly" else 0.0
-        seen = await asyncio.gather(*(client.stream(target, place * within / count) for place in range(count)))
+        scope = plan["seconds"] if arrival == "evenly" else 0.0
+        seen = await asyncio.gather(*(client.stream(target, place * scope / count) for place in range(count)))
     wall, cpu = time.perf_counter() - begun, target.cpu() - cpu
     good = [each for each in seen if each.is_whole]
     chains = [await client.chain(target, each.trace) for each in good]

@@ -43,7 +43,7 @@ class Row:
         """A field's text; raises InputError where it is missing or blank."""
         value = self.fields.get(name)
         if not isinstance(value, str) or not value.strip():
-            raise InputError(f"{self.place}: field {name}: no text", mend=_PUBLISHED)
+            raise InputError(f"{self.place}: field {name}: no text", hint=_PUBLISHED)
         return value.strip()
 
     def number(self, name: str, low: float, high: float) -> float | None:
@@ -54,7 +54,7 @@ class Row:
         try:
             number = float(value)  # type: ignore[arg-type]
         except (TypeError, ValueError):
-            raise InputError(f"{self.place}: field {name}: {value!r} is no number", mend=_PUBLISHED) from None
+            raise InputError(f"{self.place}: field {name}: {value!r} is no number", hint=_PUBLISHED) from None
         # Means of few raters are printed with few digits.
         return number if low - 1e-3 <= number <= high + 1e-3 and not math.isnan(number) else None
 
@@ -64,7 +64,7 @@ class Row:
             return None
         value = self.text(name)
         if value not in known:
-            raise InputError(f"{self.place}: field {name}: {value!r} is none of {', '.join(known)}", mend=_PUBLISHED)
+            raise InputError(f"{self.place}: field {name}: {value!r} is none of {', '.join(known)}", hint=_PUBLISHED)
         return known[value]
 
 
@@ -99,7 +99,7 @@ def usr(path: Path) -> Iterator[Line]:
         except ValueError as error:
             raise InputError(f"{path.name}: not valid JSON: {error}") from error
     if not isinstance(entries, list) or not all(isinstance(entry, dict) for entry in entries):
-        raise InputError(f"{path.name}: expected a list of objects", mend=_PUBLISHED)
+        raise InputError(f"{path.name}: expected a list of objects", hint=_PUBLISHED)
     truths = {entry.get("dialog_history"): entry.get("response") for entry in entries if entry.get("model") == _TRUTH}
     for number, entry in enumerate(entries, start=1):
         row = Row(f"{path.name}, entry {number}", entry)
@@ -152,7 +152,7 @@ def alexa(path: Path) -> Iterator[Line]:
             if found is not None and found[2].strip():
                 turns.append({"speaker": found[1], "text": found[2]})
         if not turns:
-            raise InputError(f"{row.place}: field context: no turn", mend=_PUBLISHED)
+            raise InputError(f"{row.place}: field context: no turn", hint=_PUBLISHED)
         yield {
             "turns": turns,
             "response": row.text("response"),
@@ -228,7 +228,7 @@ def convert(name: str, path: Path, out: Path) -> int:
             whole[kind] = {key: value for key, value in whole.get(kind, {}).items() if value is not None}
         lines.append(json.dumps({key: value for key, value in whole.items() if value}, ensure_ascii=False) + "\n")
     if not lines:
-        raise InputError(f"{path}: no judgement in it", mend=_PUBLISHED)
+        raise InputError(f"{path}: no judgement in it", hint=_PUBLISHED)
     out.write_text("".join(lines), encoding="utf-8")
     return len(lines)
 

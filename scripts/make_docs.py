@@ -30,7 +30,7 @@ from dialore.errors import InputError
 from dialore.evaluation.human.sheets import criteria_sets
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.experiments.config import DatasetConfig, RunConfig, SystemConfig
-from dialore.llm.model import Completion, OnText, Request, Wrapper
+from dialore.llm.model import Completion, OnToken, Request, Wrapper
 from dialore.llm.recording import Replay
 from dialore.methods.registry import (
     create_method,
@@ -299,8 +299,8 @@ async def trace_steps() -> dict[str, list[Row]]:
     replay = Replay(demo_folder() / "recordings.jsonl", match="label")
 
     class Slow(Wrapper):
-        async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
-            completion = await replay.complete(request, on_text)
+        async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
+            completion = await replay.complete(request, on_token)
             await asyncio.sleep(0.3)
             return completion
 

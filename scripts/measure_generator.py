@@ -17,7 +17,7 @@ from pathlib import Path
 from dialore.cli.output import progress
 from dialore.datasets import data_set
 from dialore.dialogue import Dialogue
-from dialore.experiments.frames import load_run
+from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
 from dialore.prompts.history import render_history
 from dialore.sources.declared import default_sources

@@ -131,7 +131,7 @@ def _serve(ready: Connection) -> None:
     """Serve plausible answers as an endpoint does, and send its address."""
     from aiohttp import web
 
-    from dialore.llm.rehearsal import plausible_answer
+    from dialore.llm.fake import plausible_answer
 
     async def complete(request: web.Request) -> web.Response:
         body = await request.json()

@@ -35,7 +35,7 @@ from dialore.evaluation.statistics import bootstrap
 from dialore.experiments.store import RunStore
 from dialore.knowledge import Passage
 from dialore.retrieval.fusion import reciprocal_ranks
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -85,7 +85,7 @@ def file_queries(paths: Iterable[Path], turns: Sequence[Dialogue]) -> Queries:
     return {name: [query] for name, query in given.items() if query}
 
 
-async def ranked(shelf: Shelf, queries: Sequence[str], dialogue: Dialogue) -> list[str]:
+async def ranked(shelf: InMemoryPassages, queries: Sequence[str], dialogue: Dialogue) -> list[str]:
     """The ids of the best passages for some queries."""
     found = [await shelf.search(query, dialogue, _DEPTH) for query in queries]
     rankings = [[piece.passage.url for piece in pieces] for pieces in found]
@@ -100,7 +100,7 @@ def figures(ranking: Sequence[str], dialogue: Dialogue) -> tuple[float, float]:
     return recall, gain / sum(1 / math.log2(place + 2) for place in range(min(len(gold), NDCG)))
 
 
-async def measure(shelf: Shelf, asked: Mapping[str, Sequence[str]], turns: Sequence[Dialogue]) -> list[str]:
+async def measure(shelf: InMemoryPassages, asked: Mapping[str, Sequence[str]], turns: Sequence[Dialogue]) -> list[str]:
     """The figures over the turns that were asked for, with their intervals."""
     measured = [turn for turn in turns if turn.id in asked]
     values = [figures(await ranked(shelf, asked[turn.id], turn), turn) for turn in measured]
@@ -134,7 +134,7 @@ async def main() -> None:
     print(f"{len(turns)} turns, {len(passages)} passages\n")
     print(f"| query | retriever | turns | without a query | Recall@{RECALL} | nDCG@{NDCG} |\n|" + "---|" * 6)
     for spec in options.retriever or RETRIEVERS:
-        shelf = Shelf(passages, retriever=spec)
+        shelf = InMemoryPassages(passages, retriever=spec)
         for name, asked in rows.items():
             known = [asked[turn.id] for turn in turns if turn.id in asked]
             cells = await measure(shelf, asked, turns) if known else ["", ""]

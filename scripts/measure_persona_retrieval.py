@@ -38,11 +38,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.evaluation.base import Measure, Sample
+from dialore.evaluation.base import Sample, SampleScore
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import score_of
 from dialore.methods.safari import Safari
-from dialore.methods.stages import Stages
+from dialore.methods.stages import StageContext
 from dialore.sources.declared import DeclaredSource, DeclaredSources
 from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.persona import PersonaDocuments, PersonaSource
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import Score
     from dialore.knowledge import Knowledge
-    from dialore.sources.base import Findings, KnowledgeSource
+    from dialore.sources.base import KnowledgeSource, SearchResult
 
 TARGET = {"persona": 36.80, "both: persona": 48.97, "documents": 11.38, "documents†": 15.06}
 """The row BM25 by the authors' code, on the test split."""
@@ -131,9 +131,9 @@ def declaration(persona: KnowledgeSource, documents: KnowledgeSource) -> Declare
 async def scores(method: Safari, dialogues: Sequence[Dialogue]) -> dict[str, Score]:
     """The metrics of what a method finds; no model is asked."""
     metrics = {column: load_metric(name, Context()) for column, name in COLUMNS.items()}
-    measures: dict[str, list[Measure]] = {column: [] for column in COLUMNS}
+    measures: dict[str, list[SampleScore]] = {column: [] for column in COLUMNS}
     for dialogue in dialogues:
-        grounding = await method.ground(dialogue, Stages(NoResponder(), "safari", dialogue))
+        grounding = await method.ground(dialogue, StageContext(NoResponder(), "safari", dialogue))
         for column, metric in metrics.items():
             measures[column].append(await metric.measure(Sample(dialogue, grounding.response(""))))
     wholes = dict.fromkeys(dialogue.id.partition("@")[0] for dialogue in dialogues)
@@ -152,7 +152,9 @@ class WholeSplit(PersonaDocuments):
                 persona.setdefault(sentence, {}).update(dict.fromkeys(texts))
         super().__init__(PersonaSource(persona, retriever=retriever))
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """As the parent's, for a dialogue without a persona of its own."""
         return await super().search(query, dialogue.model_copy(update={"persona": (), "extra": {}}), top)
 
@@ -162,7 +164,7 @@ class NoResponder:
 
     name = "nobody"
 
-    async def answer(self, call: Any, step: Any, on_text: Any = None) -> Any:  # noqa: ANN401
+    async def answer(self, call: Any, step: Any, on_token: Any = None) -> Any:  # noqa: ANN401
         """Refuse."""
         raise RuntimeError(f"{call.prompt} wants a model")
 

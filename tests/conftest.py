@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from dialore.llm.dialect import forget
+from dialore.llm.capabilities import forget
 from tests.llm.server import FaultyServer
 
 if TYPE_CHECKING:

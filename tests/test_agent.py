@@ -9,9 +9,9 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.session import Session, create_agent
 from dialore.settings import ModelSettings
 from dialore.sources.graph import Graph
-from dialore.workbench import Workbench, create_agent
 from tests.llm.server import say, status
 from tests.methods.conftest import ScriptedModel, small_graph  # noqa: F401 - a fixture
 
@@ -61,7 +61,7 @@ async def test_streaming_gives_pieces_and_then_the_response(model, small_graph):
 
 
 async def test_a_failed_dialogue_is_recorded_with_its_partial_trace(model, small_graph):  # noqa: F811
-    model.answers["cross-revision"] = ModelError("the endpoint answered 500", mend="try again later", retryable=True)
+    model.answers["cross-revision"] = ModelError("the endpoint answered 500", hint="try again later", retryable=True)
     response = await agent_of(model, small_graph).respond(DIALOGUES[0])
     assert response.status == "failed"
     assert response.text == ""
@@ -79,10 +79,10 @@ async def test_an_empty_response_is_a_failure_and_no_empty_string(model, small_g
 
 async def test_one_failure_of_a_batch_loses_nothing(small_graph):  # noqa: F811
     class FailsOnce(ScriptedModel):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             if request.label.startswith("d3/"):
                 raise ModelError("no luck")
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     agent = agent_of(FailsOnce(), small_graph, "vanilla")
     responses = {response.id: response async for response in agent.respond_all(DIALOGUES, concurrency=2)}
@@ -92,9 +92,9 @@ async def test_one_failure_of_a_batch_loses_nothing(small_graph):  # noqa: F811
 
 async def test_a_wrong_key_stops_a_batch_at_once(small_graph):  # noqa: F811
     class Refuses(ScriptedModel):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             self.asked.append(request)
-            raise ModelError("the endpoint refuses the key", mend="set DIALORE_API_KEY", configuration=True)
+            raise ModelError("the endpoint refuses the key", hint="set DIALORE_API_KEY", configuration=True)
 
     model = Refuses()
     with pytest.raises(ModelError, match="refuses the key"):
@@ -185,7 +185,7 @@ async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(fa
 
     faulty_server.by_request = reply
     settings = ModelSettings(model="m", base_url=faulty_server.url, retries=0)
-    async with Workbench() as bench:
+    async with Session() as bench:
         agent = bench.agent("vanilla", bench.models(settings))
         response = await agent.respond(LONG)
         assert (response.status, response.text) == ("ok", "Fine.")
@@ -200,7 +200,7 @@ async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(fa
 async def test_a_window_that_is_given_is_kept_to_before_anything_is_asked(faulty_server):
     faulty_server.say("Fine.")
     settings = ModelSettings(model="m", base_url=faulty_server.url, window=330)
-    async with Workbench() as bench:
+    async with Session() as bench:
         response = await bench.agent("vanilla", bench.models(settings)).respond(LONG)
         assert response.text == "Fine."
         assert any("oldest turns are left out" in note for traced in response.trace for note in traced.notes)

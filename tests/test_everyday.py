@@ -42,7 +42,7 @@ def test_they_are_read_whole_where_no_path_is_said():
 
 def test_another_set_without_a_path_says_what_to_do(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path))
-    for name, mend in (
+    for name, hint in (
         ("jsonl", "which file of jsonl is not said (name its file)"),
         (
             "personachat",
@@ -52,7 +52,7 @@ def test_another_set_without_a_path_says_what_to_do(tmp_path, capsys, monkeypatc
         with pytest.raises(SystemExit) as left:
             main(["data", "stats", name])
         assert left.value.code == 2
-        assert mend in capsys.readouterr().err
+        assert hint in capsys.readouterr().err
 
 
 def readme():

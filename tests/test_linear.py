@@ -19,8 +19,8 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge
 from dialore.methods.citations import read_citations
 from dialore.methods.cleaning import as_data, clean_response
+from dialore.methods.memory_extraction import is_harmless, sentences_of_himself
 from dialore.methods.msdp import read_facts
-from dialore.methods.remembering import is_harmless, sentences_of_himself
 from dialore.sources.web.redaction import redact
 
 SOURCE = Path(dialore.__file__).parent

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from dialore.datasets import data_set, data_set_names
 from dialore.dialogue import Dialogue, parse_dialogues, read_dialogues
 from dialore.errors import InputError, ModelError
-from dialore.llm.dialect import Dialect
+from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.endpoint import Reader
 from dialore.llm.http import HttpClient, _retry_after, error_detail, load_json, one_line
 from dialore.response import Response
@@ -176,7 +176,7 @@ ANSWERS = st.builds(
 @given(ANSWERS | shaped("choices", "usage", "model", "error") | JSON, st.sampled_from(["message", "delta"]))
 def test_any_answer_of_an_endpoint_is_a_completion_or_a_model_error(payload, part):
     http = SimpleNamespace(where="http://h/v1", key="a-secret-key")
-    reader = Reader(ask(), http, Dialect())
+    reader = Reader(ask(), http, ServerCapabilities())
     try:
         reader.take(load_json(json.dumps(payload), "h"), part)
         completion = reader.completion()

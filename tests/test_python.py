@@ -16,12 +16,12 @@ from dialore import (
     Agent,
     Dialogue,
     DialoreError,
+    InMemoryPassages,
     Passage,
     Response,
+    Session,
     Settings,
-    Shelf,
     Utterance,
-    Workbench,
     connect,
     create_agent,
     load_run,
@@ -29,7 +29,7 @@ from dialore import (
     run_experiment,
 )
 from dialore.errors import ON_COMMAND_LINE, InputError
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.methods.baselines import Vanilla
 from dialore.methods.edit import Edit
 from dialore.settings import ModelSettings
@@ -40,7 +40,7 @@ MESSAGES = [
     {"role": "assistant", "content": "Hello."},
     {"role": "user", "content": [{"type": "text", "text": "I have a cold."}]},
 ]
-CAFE = Shelf(["We open at nine.", "A flat white is two shots of espresso with milk."])
+CAFE = InMemoryPassages(["We open at nine.", "A flat white is two shots of espresso with milk."])
 
 
 def agent(method="vanilla", **parts):
@@ -78,7 +78,7 @@ MISTAKES = {
     "a number as model": (lambda: create_agent(model=42), r'model="gpt-4o".*connect\('),
     "another client as model": (lambda: create_agent(model=object()), r'model="gpt-4o".*connect\('),
     "a function as model": (lambda: create_agent(model=connect), r'model="gpt-4o".*connect\('),
-    "a class as model": (lambda: create_agent(model=Rehearsal), r'model="gpt-4o".*connect\('),
+    "a class as model": (lambda: create_agent(model=FakeModel), r'model="gpt-4o".*connect\('),
     "a mapping as model": (lambda: create_agent(model={"model": "gpt-4o"}), r'model="gpt-4o".*connect\('),
     "a model without an endpoint": (lambda: create_agent(model="gpt-4o"), r"connect\(base_url=\.\.\.\)"),
     "a number as stage's model": (lambda: agent(stage_models={"response": 3}), r'model="gpt-4o"'),
@@ -87,10 +87,13 @@ MISTAKES = {
     "no such graph": (lambda: agent("dcrag", graph="nope.graph"), "no such graph: nope.graph"),
     "text as sources": (lambda: agent("edit", sources="handbook"), "give a mapping: sources="),
     "a source's name": (lambda: agent("edit", sources={"docs": "handbook"}), "did you mean documents"),
-    "a number as source": (lambda: agent("edit", sources={"documents": 42}), r"Shelf\(texts\)"),
-    "a class as source": (lambda: agent("edit", sources={"documents": Shelf}), r"Shelf\(texts\)"),
-    "nothing as source": (lambda: agent("edit", sources={"documents": []}), r"Shelf\(texts\)"),
-    "a persona as documents": (lambda: agent("edit", sources={"documents": {"I sail.": []}}), r"Shelf\(texts\)"),
+    "a number as source": (lambda: agent("edit", sources={"documents": 42}), r"InMemoryPassages\(texts\)"),
+    "a class as source": (lambda: agent("edit", sources={"documents": InMemoryPassages}), r"InMemoryPassages\(texts\)"),
+    "nothing as source": (lambda: agent("edit", sources={"documents": []}), r"InMemoryPassages\(texts\)"),
+    "a persona as documents": (
+        lambda: agent("edit", sources={"documents": {"I sail.": []}}),
+        r"InMemoryPassages\(texts\)",
+    ),
     "a source that is no graph": (lambda: agent("dcrag", graph=CAFE), "give a path, or an open source"),
     "text as index": (lambda: agent("edit", sources={"documents": ["We open at nine."]}), "no such document index"),
     "an unread source": (lambda: agent(sources={"documents": CAFE}), r'no use for sources=\{"documents": \.\.\.\}'),
@@ -129,12 +132,12 @@ MISTAKES = {
     "none at a time": (lambda: answer_all(["Hi!"], concurrency=0), "concurrency=8"),
     "words at a time": (lambda: answer_all(["Hi!"], concurrency="8"), "concurrency=8"),
     "a number to stream": (lambda: list(agent().stream_sync(4)), r"Dialogue\(\["),
-    "text as shelf": (lambda: Shelf("We open at nine."), r"Shelf\(\["),
-    "numbers on a shelf": (lambda: Shelf([42]), r"Shelf\(\["),
-    "a number as passage": (lambda: Shelf([Passage(42)]), r"Shelf\(\["),
-    "nothing as shelf": (lambda: Shelf(None), r"Shelf\(\["),
-    "a shelf's kind": (lambda: Shelf(["We open."], kind="docs"), "did you mean documents"),
-    "a shelf's retriever": (lambda: Shelf(["We open."], retriever="bm"), "did you mean bm25"),
+    "text as shelf": (lambda: InMemoryPassages("We open at nine."), r"InMemoryPassages\(\["),
+    "numbers on a shelf": (lambda: InMemoryPassages([42]), r"InMemoryPassages\(\["),
+    "a number as passage": (lambda: InMemoryPassages([Passage(42)]), r"InMemoryPassages\(\["),
+    "nothing as shelf": (lambda: InMemoryPassages(None), r"InMemoryPassages\(\["),
+    "a shelf's kind": (lambda: InMemoryPassages(["We open."], kind="docs"), "did you mean documents"),
+    "a shelf's retriever": (lambda: InMemoryPassages(["We open."], retriever="bm"), "did you mean bm25"),
     "a number to connect": (lambda: connect(42), "model=...: "),
     "an address without http": (lambda: connect("m", base_url="localhost:8000"), "give a full URL"),
     "a number as address": (lambda: connect("m", base_url=8000), r"connect\(base_url=\.\.\.\): "),
@@ -150,8 +153,8 @@ MISTAKES = {
     "a word as time": (lambda: connect("m", timeout="soon"), r"connect\(timeout=\.\.\.\): "),
     "an unknown setting": (lambda: connect("m", temprature=1), "model.temprature"),
     "retries below none": (lambda: connect("m", retries=-1), "retries=...: "),
-    "sources of a workbench": (lambda: Workbench("handbook"), "sources: "),
-    "a key of a workbench": (lambda: Workbench({"docs": "handbook"}), "did you mean documents"),
+    "sources of a workbench": (lambda: Session("handbook"), "sources: "),
+    "a key of a workbench": (lambda: Session({"docs": "handbook"}), "did you mean documents"),
     "no such run": (lambda: load_run("nope"), r"no run in nope \(make one with `run_experiment`\)"),
     "a number as run": (lambda: load_run(42), "give a path"),
     "no such experiment": (lambda: run("nope.yaml"), "no such file: nope.yaml"),
@@ -178,7 +181,7 @@ def test_a_mistake_is_one_line_that_speaks_python(name, tmp_path, monkeypatch):
 
 
 def test_the_command_line_names_its_options():
-    error = InputError("no use for --documents", mend="set --base-url, --cite or --stage-model; `dialore x --out a`")
+    error = InputError("no use for --documents", hint="set --base-url, --cite or --stage-model; `dialore x --out a`")
     said = 'no use for sources={"documents": ...} (set connect(base_url=...), cite=True or stage_models=...; '
     assert str(error) == said + "`dialore x --out a`)"
     speaking = ON_COMMAND_LINE.set(True)
@@ -236,8 +239,8 @@ async def test_python_has_the_model_of_the_environment(faulty_server, monkeypatc
     async with create_agent("vanilla") as made:
         assert (await made.respond("Hi!")).by == "theirs"
     async with create_agent("vanilla", model="mine", stage_models={"response-generation": "other"}) as made:
-        assert made.responder.name == "mine"
-        assert made.responder.stages["response-generation"].name == "other"
+        assert made.stage_runner.name == "mine"
+        assert made.stage_runner.stages["response-generation"].name == "other"
     assert faulty_server.requests[0].body["temperature"] == 0.1
 
 
@@ -268,8 +271,8 @@ async def test_the_synchronous_forms_work_inside_a_running_loop(faulty_server):
 
 
 def test_a_stream_may_be_left_and_an_error_passes():
-    class Breaks(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Breaks(FakeModel):
+        async def complete(self, request, on_token=None):
             raise KeyError("a fault of ours")
 
     with agent() as made:
@@ -279,10 +282,10 @@ def test_a_stream_may_be_left_and_an_error_passes():
 
 
 async def test_many_come_in_order_and_say_how_far_they_are(capsys):
-    class Backwards(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Backwards(FakeModel):
+        async def complete(self, request, on_token=None):
             await asyncio.sleep(0.01 * (5 - int(request.label.partition("/")[0])))
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     dialogues = [Dialogue("Hi!", id=str(number)) for number in range(5)]
     told = []

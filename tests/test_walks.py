@@ -16,7 +16,7 @@ import pytest
 from aiohttp.test_utils import TestClient, TestServer
 
 from dialore.cli import main
-from dialore.llm.rehearsal import plausible_answer
+from dialore.llm.fake import plausible_answer
 from tests.llm.server import say
 
 DOCS = Path(__file__).parents[1] / "docs"

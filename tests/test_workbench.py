@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from dialore import Settings, Shelf, Workbench, create_agent
+from dialore import InMemoryPassages, Session, Settings, create_agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.response import Response
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranking
+from dialore.session import Models, open_agents
 from dialore.settings import ModelSettings, SourceSettings, read_settings
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 from dialore.sources.registry import KINDS, SourceKind
-from dialore.workbench import Models, open_agents
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,19 +77,19 @@ def test_a_key_is_neither_shown_nor_kept():
 
 
 async def test_a_source_is_opened_once_and_only_where_it_is_wanted():
-    async with Workbench() as bench:
-        models = Models(Rehearsal())
+    async with Session() as bench:
+        models = Models(FakeModel())
         first, second = bench.agent("dcrag", models), bench.agent("t-rag", models)
         assert first.method.graph is second.method.graph
         # It can do without a graph, and nobody named one.
         assert bench.agent("safari", models).method.graph is None
-    async with Workbench(SourceSettings.model_validate({"graph": "starter"})) as bench:
+    async with Session(SourceSettings.model_validate({"graph": "starter"})) as bench:
         assert bench.agent("safari", models).method.graph is not None
 
 
 def test_one_place_is_taken_where_one_can_be():
     with pytest.raises(InputError, match=r"one sources=\{\"web\": ...\} is taken, not 2"):
-        Workbench(SourceSettings.model_validate({"search": ["brave:", "brave:"]})).source("web")
+        Session(SourceSettings.model_validate({"search": ["brave:", "brave:"]})).source("web")
 
 
 async def test_agents_of_settings():
@@ -101,7 +101,7 @@ async def test_agents_of_settings():
 async def test_an_agent_closes_what_it_was_made_of():
     closed = []
 
-    class Closing(Rehearsal):
+    class Closing(FakeModel):
         async def close(self):
             closed.append(self.name)
 
@@ -118,9 +118,9 @@ class Notes:
     def __init__(self, path: Path) -> None:
         self.name, self.lines, self.is_open = path.name, path.read_text("utf-8").splitlines(), True
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         found = (line for line in self.lines if set(line.lower().split()) & set(query.lower().split()))
-        return Findings(
+        return SearchResult(
             Knowledge(id=f"passage:{line}", kind="passage", text=line, source=self.kind) for line in islice(found, top)
         )
 
@@ -141,8 +141,8 @@ async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch
     )
     settings = read_settings(tmp_path / "agent.yaml")
     assert "--notes" in {name for option in Settings.flagged() for name in option.flag.names}
-    async with Workbench(settings.sources) as bench:
-        agent = bench.agent("safari", Models(Rehearsal()))
+    async with Session(settings.sources) as bench:
+        agent = bench.agent("safari", Models(FakeModel()))
         (declared,) = agent.method.declared.entries
         response = await agent.respond(HELLO)
         assert {(piece.source, piece.text) for piece in response.knowledge} == {
@@ -167,22 +167,22 @@ def connected(model):
 async def test_what_no_method_reads_is_an_error_that_names_those_that_do(methods, sources, cite, words):
     settings = Settings(method=methods, cite=cite, sources=SourceSettings(**sources))
     with pytest.raises(InputError, match=words) as caught:
-        async with open_agents(settings, connected(Rehearsal())):
+        async with open_agents(settings, connected(FakeModel())):
             pass
     assert "methods that have: " in str(caught.value)
     assert "weave" in str(caught.value) or cite
-    assert "vanilla" not in caught.value.mend
+    assert "vanilla" not in caught.value.hint
 
 
 async def test_what_one_of_several_methods_reads_is_none(tmp_path):
     settings = Settings(method=["vanilla", "dcrag"], cite=True, sources=SourceSettings(graph=["starter"]))
-    async with open_agents(settings, connected(Rehearsal())) as agents:
+    async with open_agents(settings, connected(FakeModel())) as agents:
         assert [agent.method.name for agent in agents] == ["vanilla", "dcrag"]
 
 
 def test_in_python_too():
     with pytest.raises(InputError, match=r"dcrag: no use for sources=\{.documents.*weave"):
-        create_agent("dcrag", model=Rehearsal(), sources={"documents": Shelf(["We open at nine."])})
+        create_agent("dcrag", model=FakeModel(), sources={"documents": InMemoryPassages(["We open at nine."])})
 
 
 @pytest.mark.parametrize("kind", ["documents", "persona", "graph", "search", "sources"])
@@ -197,10 +197,10 @@ def test_where_nothing_is_named_it_is_weave_on_the_starter_graph(kind, monkeypat
 
 
 def test_in_python_the_method_is_weave_too():
-    shelf = Shelf(["We open at nine."])
-    with create_agent(model=Rehearsal(), sources={"documents": shelf}) as agent:
+    shelf = InMemoryPassages(["We open at nine."])
+    with create_agent(model=FakeModel(), sources={"documents": shelf}) as agent:
         assert agent.method.name == "weave"
-    with create_agent(model=Rehearsal()) as agent:
+    with create_agent(model=FakeModel()) as agent:
         assert (agent.method.name, agent.method.graph.name) == ("weave", "starter")
     with create_agent(model=None, sources={"documents": shelf}) as agent:
         assert agent.method.name == "lexical"
@@ -217,15 +217,15 @@ async def test_the_embedder_ranks_facts_and_a_rehearsal_asks_no_endpoint(tmp_pat
         given = {"graph": [str(path)], "ranking": {"name": "paper", "history": 1}}
         sources = SourceSettings.model_validate({**given, "embedder": f"endpoint:small@{server.url}"})
         assert sources.ranking == "paper,history=1"
-        async with Workbench(sources) as bench:
-            agent = bench.agent("t-rag", Models(Rehearsal()))
+        async with Session(sources) as bench:
+            agent = bench.agent("t-rag", Models(FakeModel()))
             assert agent.method.graph.ranking == Ranking.named("paper,history=1")
             found = await agent.ground(HELLO)
             assert found.knowledge[0].triple == "(sore throat, IsA, symptom)"
         sent = [text for asked in server.requests for text in asked.body["input"]]
         assert {"(sore throat, IsA, symptom)", "I have a sore throat."} <= set(sent)
         asked = len(server.requests)
-        async with Workbench(sources) as bench:
+        async with Session(sources) as bench:
             models = bench.models(ModelSettings(model="rehearsal"))
             assert (await bench.agent("t-rag", models).respond(HELLO)).knowledge
         assert len(server.requests) == asked

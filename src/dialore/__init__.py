@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue, Utterance, read_dialogues
     from dialore.errors import DialoreError
-    from dialore.experiments.frames import Run, load_run
+    from dialore.experiments.dataframes import Run, load_run
     from dialore.experiments.run import run_experiment
     from dialore.knowledge import Fact, Knowledge, Passage
     from dialore.response import Response
     from dialore.retrieval.documents.indexing import build_documents
+    from dialore.session import Session, connect, create_agent
     from dialore.settings import Settings
-    from dialore.sources.in_memory import Shelf
-    from dialore.workbench import Workbench, connect, create_agent
+    from dialore.sources.in_memory import InMemoryPassages
 
 if "".join(sys.argv[:1]).endswith(("-m", "/dialore")):  # the command: until `main` begins, Ctrl-C just ends it
     import os
@@ -36,14 +36,14 @@ __all__ = [
     "Dialogue",
     "DialoreError",
     "Fact",
+    "InMemoryPassages",
     "Knowledge",
     "Passage",
     "Response",
     "Run",
+    "Session",
     "Settings",
-    "Shelf",
     "Utterance",
-    "Workbench",
     "build_documents",
     "connect",
     "create_agent",
@@ -58,14 +58,14 @@ __getattr__ = lazy_names(
         "dialore.agent": ["Agent"],
         "dialore.dialogue": ["Dialogue", "Utterance", "read_dialogues"],
         "dialore.errors": ["DialoreError"],
-        "dialore.experiments.frames": ["Run", "load_run"],
+        "dialore.experiments.dataframes": ["Run", "load_run"],
         "dialore.experiments.run": ["run_experiment"],
         "dialore.knowledge": ["Fact", "Knowledge", "Passage"],
         "dialore.response": ["Response"],
         "dialore.settings": ["Settings"],
         "dialore.retrieval.documents.indexing": ["build_documents"],
-        "dialore.sources.in_memory": ["Shelf"],
-        "dialore.workbench": ["Workbench", "connect", "create_agent"],
+        "dialore.sources.in_memory": ["InMemoryPassages"],
+        "dialore.session": ["Session", "connect", "create_agent"],
     },
 )
 

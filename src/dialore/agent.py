@@ -1,4 +1,4 @@
-"""An agent answers dialogues: a method, and a responder that does its stages."""
+"""An agent answers dialogues: a method, and a stage runner."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from dialore.dialogue import Dialogue, dialogue_of
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Method, form_of
 from dialore.methods.citations import mark_used
-from dialore.methods.stages import OnStage, Responder, Stages
+from dialore.methods.stages import OnStage, StageContext, StageRunner
 from dialore.parallel import bounded_map, wait_for
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from dialore.dialogue import Given, Messages
-    from dialore.llm.model import OnText
+    from dialore.llm.model import OnToken
 
 
 class Agent:
@@ -28,16 +28,16 @@ class Agent:
 
     Args:
         method: the method.
-        responder: who does its stages.
+        stage_runner: who does its stages.
         cite: whether responses cite their knowledge (`Response.citations`); those of a method with `cites` always do.
 
     Raises:
         UnknownNameError: the method's `prompting` is none.
     """
 
-    def __init__(self, method: Method, responder: Responder, *, cite: bool = False) -> None:
+    def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False) -> None:
         self.method = method
-        self.responder = responder
+        self.stage_runner = stage_runner
         self.cite = cite or getattr(method, "cites", False)
         self._form = form_of(method)
         self.closing: list[object] = []
@@ -46,15 +46,15 @@ class Agent:
     async def respond(
         self,
         dialogue: Given | None = None,
-        on_text: OnText | None = None,
+        on_token: OnToken | None = None,
         on_stage: OnStage | None = None,
         *,
-        on_draft: OnText | None = None,
+        on_draft: OnToken | None = None,
         messages: Messages | None = None,
     ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
-        `on_text` gets the response's text as it is written, `on_stage` the name of each stage that begins, `on_draft`
+        `on_token` gets the response's text as it is written, `on_stage` the name of each stage that begins, `on_draft`
         what is written before it is known whether it is the response.
 
         Raises:
@@ -63,11 +63,11 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         dialogue = dialogue_of(dialogue, messages)
-        stage = Stages(
-            self.responder,
+        stage = StageContext(
+            self.stage_runner,
             self.method.name,
             dialogue,
-            on_text,
+            on_token,
             on_stage,
             on_draft=on_draft,
             cite=self.cite,
@@ -82,7 +82,7 @@ class Agent:
         return response.model_copy(update=self._record(dialogue, stage))
 
     @staticmethod
-    def _settle(response: Response, dialogue: Dialogue, stage: Stages) -> None:
+    def _settle(response: Response, dialogue: Dialogue, stage: StageContext) -> None:
         """Mark what a response cites and draws on; one without text has failed."""
         if not response.text.strip():
             response.status, response.error = "failed", f"dialogue {dialogue.id}: the response came out empty"
@@ -99,17 +99,17 @@ class Agent:
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         dialogue = dialogue_of(dialogue)
-        stage = Stages(self.responder, self.method.name, dialogue, form=self._form)
+        stage = StageContext(self.stage_runner, self.method.name, dialogue, form=self._form)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
             grounding = Grounding(status="failed", error=_error(error))
         return grounding.model_copy(update=self._record(dialogue, stage))
 
-    def _record(self, dialogue: Dialogue, stage: Stages) -> dict[str, object]:
+    def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
         """What a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
-        made = {"id": dialogue.id, "method": self.method.name, "by": self.responder.name}
+        made = {"id": dialogue.id, "method": self.method.name, "by": self.stage_runner.name}
         waited = trace[0].started if trace else 0.0
         return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
 
@@ -118,7 +118,7 @@ class Agent:
         dialogue: Given | None = None,
         on_stage: OnStage | None = None,
         *,
-        on_draft: OnText | None = None,
+        on_draft: OnToken | None = None,
         messages: Messages | None = None,
     ) -> AsyncIterator[str | Response]:
         """The response's text piece by piece, then the whole Response; raises as `respond` does."""
@@ -155,9 +155,9 @@ class Agent:
                 that is not known).
         """
         if isinstance(dialogues, str | Dialogue | Mapping) or not isinstance(dialogues, Iterable):
-            raise InputError(f"many dialogues cannot be {dialogues!r:.80}", mend="give a list: respond_all([dialogue])")
+            raise InputError(f"many dialogues cannot be {dialogues!r:.80}", hint="give a list: respond_all([dialogue])")
         if type(concurrency) is not int or concurrency < 1:
-            raise InputError(f"concurrency cannot be {concurrency!r}", mend="give a number from 1: concurrency=8")
+            raise InputError(f"concurrency cannot be {concurrency!r}", hint="give a number from 1: concurrency=8")
         finished: asyncio.Queue[tuple[int, Response] | None] = asyncio.Queue()
         tell = progress if callable(progress) else _say_progress if progress else lambda _done, _total: None
         total = len(dialogues) if isinstance(dialogues, Sized) else None
@@ -183,10 +183,10 @@ class Agent:
             await asyncio.gather(task, return_exceptions=True)
 
     def respond_sync(
-        self, dialogue: Given | None = None, on_text: OnText | None = None, *, messages: Messages | None = None
+        self, dialogue: Given | None = None, on_token: OnToken | None = None, *, messages: Messages | None = None
     ) -> Response:
         """`respond`, without `await`."""
-        return wait_for(self.respond(dialogue, on_text, messages=messages))
+        return wait_for(self.respond(dialogue, on_token, messages=messages))
 
     def stream_sync(
         self, dialogue: Given | None = None, *, messages: Messages | None = None
@@ -239,7 +239,7 @@ class Agent:
         fields = getattr(self.method, "__dataclass_fields__", {})
         set_to = {name: getattr(self.method, name) for name in fields}
         said = {name: getattr(value, "name", value) for name, value in set_to.items() if value != fields[name].default}
-        return {"method": self.method.name, "model": self.responder.name, **said}
+        return {"method": self.method.name, "model": self.stage_runner.name, **said}
 
 
 def _say_progress(done: int, total: int | None) -> None:

@@ -37,7 +37,7 @@ class Checked(BaseModel):
 
     @classmethod
     def _wrong(cls, error: ValidationError) -> InputError:
-        return InputError(f"{cls.__name__}(...): {describe(error)}", mend=f"its fields: {', '.join(cls.model_fields)}")
+        return InputError(f"{cls.__name__}(...): {describe(error)}", hint=f"its fields: {', '.join(cls.model_fields)}")
 
 
 class Utterance(Checked):
@@ -101,7 +101,7 @@ class Dialogue(BaseModel):
         try:
             super().__init__(**fields)
         except ValidationError as error:
-            raise InputError(f"not a dialogue: {describe(error)}", mend=_CALL) from None
+            raise InputError(f"not a dialogue: {describe(error)}", hint=_CALL) from None
 
     # As pydantic marks its own: what is read from JSON does not pass here, and keeps its own errors.
     __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
@@ -178,7 +178,7 @@ def dialogue_of(given: Given | None = None, messages: Messages | None = None) ->
         return given
     if (given is None) == (messages is None):
         few = "nothing to answer" if given is None else "a dialogue and messages"
-        raise InputError(f"{few} was given", mend=f'respond("I have a cold.") or respond({_MESSAGES})')
+        raise InputError(f"{few} was given", hint=f'respond("I have a cold.") or respond({_MESSAGES})')
     if messages is None:
         check_type("a dialogue", given, (str, Mapping, list, tuple), _CALL)
         return Dialogue(**given) if isinstance(given, Mapping) else Dialogue(given)
@@ -188,13 +188,13 @@ def dialogue_of(given: Given | None = None, messages: Messages | None = None) ->
         check_type(f"message {number}", message, Mapping, _MESSAGES)
         role, content = message.get("role"), message.get("content")
         if role not in _SIDES:
-            mend = 'turns are of "user" and "assistant"; say who answers by Dialogue(turns, persona=[...])'
-            raise InputError(f"message {number} is of role {role!r}", mend=mend)
+            hint = 'turns are of "user" and "assistant"; say who answers by Dialogue(turns, persona=[...])'
+            raise InputError(f"message {number} is of role {role!r}", hint=hint)
         if isinstance(content, list):  # in parts, as OpenAI's endpoints take it
             content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
         turns.append({"speaker": _SIDES[role], "text": content})
     if turns and turns[-1]["speaker"] != "user":
-        raise InputError("the last message is the assistant's", mend="end with the user's message to be answered")
+        raise InputError("the last message is the assistant's", hint="end with the user's message to be answered")
     return Dialogue(turns)
 
 
@@ -234,11 +234,11 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
         InputError: naming the place and every field at fault.
     """
     if not isinstance(data, dict):
-        raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", mend=_SHAPE)
+        raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", hint=_SHAPE)
     try:
         return Dialogue.model_validate({"id": default_id, **storable(data)})
     except ValidationError as error:
-        raise InputError(f"{place}: {describe(error)}", mend=_SHAPE) from error
+        raise InputError(f"{place}: {describe(error)}", hint=_SHAPE) from error
 
 
 _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
@@ -260,10 +260,10 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
         InputError: nothing in the text could be a dialogue (empty, or JSON that is neither).
     """
     if not text.strip():
-        raise InputError(f"{name}: the file is empty", mend=_SHAPE)
+        raise InputError(f"{name}: the file is empty", hint=_SHAPE)
     whole = json_document(text, name)
     if whole == []:
-        raise InputError(f"{name}: the list is empty", mend=_SHAPE)
+        raise InputError(f"{name}: the list is empty", hint=_SHAPE)
     if isinstance(whole, list):
         entries: Iterable[tuple[object, str]] = (
             (entry, f"{name}, entry {number}") for number, entry in enumerate(whole, start=1)
@@ -280,7 +280,7 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
             continue
         if dialogue.id in seen:
             problem = f"{place}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
-            yield InputError(problem, mend="ids must be unique in a file")
+            yield InputError(problem, hint="ids must be unique in a file")
         else:
             seen[dialogue.id] = place
             yield dialogue
@@ -297,5 +297,5 @@ def read_dialogues(path: str | Path) -> list[Dialogue]:
     errors = [entry for entry in found if isinstance(entry, InputError)]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InputError(errors[0].message + more, mend=errors[0].mend)
+        raise InputError(errors[0].message + more, hint=errors[0].hint)
     return [entry for entry in found if isinstance(entry, Dialogue)]

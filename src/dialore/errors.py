@@ -54,10 +54,10 @@ class DialoreError(Exception):
 
     query: str | None = None
 
-    def __init__(self, message: str, *, mend: str = "") -> None:
+    def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        self.mend = mend
+        self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
         """An error travels between processes as it stands, whatever its class is made of."""
@@ -65,7 +65,7 @@ class DialoreError(Exception):
 
     def __str__(self) -> str:
         """The message and its mend in one line."""
-        text = f"{self.message} ({self.mend})" if self.mend else self.message
+        text = f"{self.message} ({self.hint})" if self.hint else self.message
         return text if ON_COMMAND_LINE.get() else _OPTION.sub(_as_argument, text)
 
 
@@ -79,14 +79,14 @@ class UnknownNameError(InputError):
     def __init__(self, kind: str, name: str, known: Iterable[str]) -> None:
         names = sorted(known)
         near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
-        mend = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
-        super().__init__(f"unknown {kind}: {name!r}", mend=mend)
+        hint = f"did you mean {' or '.join(near)}?" if near else f"known: {', '.join(names) or 'none'}"
+        super().__init__(f"unknown {kind}: {name!r}", hint=hint)
 
 
 def check_type(name: str, value: object, kinds: type | tuple[type, ...], form: str) -> None:
     """Raise InputError where an argument is of another type than these; `form` says what fits."""
     if not isinstance(value, kinds) or (isinstance(value, bool) and kinds is not bool):
-        raise InputError(f"{name} cannot be {value!r:.80}", mend=form)
+        raise InputError(f"{name} cannot be {value!r:.80}", hint=form)
 
 
 def as_path(name: str, value: object) -> Path:
@@ -107,7 +107,7 @@ class MissingExtraError(InputError):
     """A feature whose optional dependency is not installed."""
 
     def __init__(self, feature: str, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency", mend=install(extra))
+        super().__init__(f"{feature} needs an optional dependency", hint=install(extra))
 
 
 def install(extra: str) -> str:
@@ -161,14 +161,14 @@ class ModelError(DialoreError):
         self,
         message: str,
         *,
-        mend: str = "",
+        hint: str = "",
         retryable: bool = False,
         retry_after: float | None = None,
         status: int | None = None,
         configuration: bool = False,
         refused: bool = False,
     ) -> None:
-        super().__init__(message, mend=mend)
+        super().__init__(message, hint=hint)
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
@@ -202,7 +202,7 @@ class StageError(DialoreError):
     """
 
     def __init__(self, stage: str, dialogue_id: str, cause: DialoreError) -> None:
-        super().__init__(f"stage {stage} of dialogue {dialogue_id}: {cause.message}", mend=cause.mend)
+        super().__init__(f"stage {stage} of dialogue {dialogue_id}: {cause.message}", hint=cause.hint)
         self.stage = stage
         self.dialogue_id = dialogue_id
         self.cause = cause

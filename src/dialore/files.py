@@ -36,17 +36,17 @@ def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) 
     try:
         yield
     except FileNotFoundError as error:
-        raise InputError(f"no such file: {path}", mend="check the path") from error
+        raise InputError(f"no such file: {path}", hint="check the path") from error
     except IsADirectoryError as error:
-        raise InputError(f"cannot read {path}: it is a folder", mend="name a file in it") from error
+        raise InputError(f"cannot read {path}: it is a folder", hint="name a file in it") from error
     except UnicodeError as error:
-        raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", mend="save it as UTF-8") from error
+        raise InputError(f"{path} is not UTF-8: {getattr(error, 'reason', error)}", hint="save it as UTF-8") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise InputError(f"{path} is cut short or not gzip: {error}", mend="fetch or copy it again") from error
+        raise InputError(f"{path} is cut short or not gzip: {error}", hint="fetch or copy it again") from error
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}", mend=form) from error
+        raise InputError(f"cannot read {path}: {error.strerror or error}", hint=form) from error
     except also as error:
-        raise InputError(f"cannot read {path}: {error}", mend=form) from error
+        raise InputError(f"cannot read {path}: {error}", hint=form) from error
 
 
 @functools.cache
@@ -68,7 +68,7 @@ def _yaml_loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
     return Loader
 
 
-def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
+def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
     """What YAML text holds; raises InputError with the line where it is malformed."""
     import yaml
 
@@ -76,9 +76,9 @@ def parse_yaml(text: str, place: str, mend: str = "") -> Any:  # noqa: ANN401 - 
         return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise InputError(f"{place}{line}: not valid YAML: {error.problem}", mend=mend) from error
+        raise InputError(f"{place}{line}: not valid YAML: {error.problem}", hint=hint) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise InputError(f"{place}: not valid YAML: {first_line(error)}", mend=mend) from error
+        raise InputError(f"{place}: not valid YAML: {first_line(error)}", hint=hint) from error
 
 
 def read_text(path: Path) -> str:
@@ -104,7 +104,7 @@ def json_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON h
         if ".jsonl" in name or not isinstance(first, InputError):
             return None
         place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
-        raise InputError(f"{place}: not valid JSON: {error}", mend=_FORMS) from error
+        raise InputError(f"{place}: not valid JSON: {error}", hint=_FORMS) from error
 
 
 def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
@@ -117,7 +117,7 @@ def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
         try:
             yield json.loads(line), place
         except (ValueError, RecursionError) as error:
-            yield InputError(f"{place}: not valid JSON: {error}", mend=_FORMS), place
+            yield InputError(f"{place}: not valid JSON: {error}", hint=_FORMS), place
 
 
 def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
@@ -177,7 +177,7 @@ def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """Return the error of a file that cannot be written."""
-    return InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder and its permissions")
+    return InputError(f"cannot write {path}: {error.strerror or error}", hint="check the folder and its permissions")
 
 
 # --- the cache

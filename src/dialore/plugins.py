@@ -61,8 +61,8 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
         }
         if len(found) == 1:
             return found.popitem()[1]
-        mend = f"name one: {name}:{min(found)}" if found else f"see `dialore.{group.partition('.')[2]}`"
-        raise InputError(f"{name} has {len(found) or 'no'} {kind}{'s' * (len(found) > 1)}", mend=mend)
+        hint = f"name one: {name}:{min(found)}" if found else f"see `dialore.{group.partition('.')[2]}`"
+        raise InputError(f"{name} has {len(found) or 'no'} {kind}{'s' * (len(found) > 1)}", hint=hint)
     for point in [EntryPoint(name, own[name], group)] if name in own else _added(group, tuple(sys.path)):
         if point.name == name:
             return _guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
@@ -82,7 +82,7 @@ def _module(kind: str, path: Path) -> Any:  # noqa: ANN401
     name = f"file:{path.resolve()}"
     if name not in sys.modules:
         if not path.is_file():
-            raise InputError(f"no such file: {path}", mend=f"name a {kind}, or a Python file that has one")
+            raise InputError(f"no such file: {path}", hint=f"name a {kind}, or a Python file that has one")
         spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type] # the name ends in .py
         sys.modules[name] = module  # dataclasses look their own up
@@ -101,4 +101,4 @@ def _guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
         raise
     except Exception as error:
         said = f"{kind} {name} cannot be loaded: {type(error).__name__}: {first_line(error)}"
-        raise InputError(said, mend=f"mend {where}") from error
+        raise InputError(said, hint=f"mend {where}") from error

@@ -74,12 +74,12 @@ class Strict(Checked):
         """Every field that is an option, those of settings within these too."""
         for name, inner in cls.model_fields.items():
             flag = next((mark for mark in inner.metadata if isinstance(mark, Flag)), None)
-            within = _settings_in(inner.annotation)
+            scope = _settings_in(inner.annotation)
             if flag is not None:
                 least = next((bound.ge for bound in inner.metadata if hasattr(bound, "ge")), None)
                 yield Option(path + name, inner.annotation, flag, inner.description or "", inner.default, least)
-            elif within is not None:
-                yield from within.flagged(f"{path}{name}.")
+            elif scope is not None:
+                yield from scope.flagged(f"{path}{name}.")
 
 
 def _settings_in(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
@@ -91,7 +91,7 @@ def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
     split = {str(text): str(text).partition("=") for text in texts}
     for text, (name, equals, value) in split.items():
         if not (name and equals and value):
-            raise InputError(f"{text!r} is not {form}", mend=f"write {form}")
+            raise InputError(f"{text!r} is not {form}", hint=f"write {form}")
     return {name: value for name, _, value in split.values()}
 
 
@@ -447,7 +447,7 @@ def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
     except ValueError as error:
         raise InputError(f"{file}: not valid TOML: {error}") from error
     if not isinstance(given, dict):
-        raise InputError(f"{file} holds no {what}", mend="it is to hold names and values")
+        raise InputError(f"{file} holds no {what}", hint="it is to hold names and values")
     return {str(name): at_home(value) for name, value in given.items() if value is not None}
 
 

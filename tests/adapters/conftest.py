@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore import Passage, Shelf, create_agent
+from dialore import InMemoryPassages, Passage, create_agent
 from dialore.errors import ModelError
 from tests.server.conftest import Scripted, need
 
@@ -14,7 +14,7 @@ HANDBOOK = "Dogs are welcome on the terrace, and there is always a bowl of water
 @pytest.fixture
 def shelf():
     texts = [Passage(HANDBOOK, "Café > Dogs", "https://cafe.example/dogs"), Passage("We open at nine.", "Café > Hours")]
-    return Shelf(texts)
+    return InMemoryPassages(texts)
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ async def agent(shelf):
 @pytest.fixture
 async def broken():
     class Broken(Scripted):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             raise ModelError("the model fell over", retryable=True)
 
     async with create_agent("dcrag", model=Broken()) as made:

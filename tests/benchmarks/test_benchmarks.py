@@ -17,7 +17,7 @@ from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
 
 from dialore.errors import UnknownNameError
-from dialore.llm.dialect import Dialect
+from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
 from dialore.methods.demands import SelectedFacts, ThoughtRevision
@@ -56,7 +56,7 @@ def bench(capsys):
 
 def asked(model, content):
     request = Request(messages=(Message(role="user", content=content),), output_schema=output_schema(model))
-    return Dialect().body("wait-0", request, stream=False)
+    return ServerCapabilities().body("wait-0", request, stream=False)
 
 
 def test_the_endpoint_answers_in_the_wanted_form():

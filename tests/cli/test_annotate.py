@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
-from dialore.evaluation.base import Measure
+from dialore.evaluation.base import SampleScore
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
-from dialore.workbench import connect_model
+from dialore.session import connect_model
 from tests.experiments.conftest import write_dialogues
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -112,7 +112,7 @@ def test_the_lowest_scores_may_be_what_people_look_at(call, run, tmp_path):
     with RunStore.open(run) as store, store.writing():
         store.set_metric("f1", {"name": "f1", "paper": "", "definition": ""})
         system = next(each.number for each in store.systems() if each.title == "vanilla")
-        values = {place: Measure((value,)) for place, value in enumerate((0.5, 0.1, 0.9, 0.2, 0.7, 0.4))}
+        values = {place: SampleScore((value,)) for place, value in enumerate((0.5, 0.1, 0.9, 0.2, 0.7, 0.4))}
         store.measure({"f1": {Job(place, system, 0): measure for place, measure in values.items()}})
     assert call("annotate", "export", run, *out, "--lowest", "f1").code == 0
     key = json.loads((tmp_path / "sheets.key.json").read_text("utf-8"))

@@ -160,9 +160,9 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
     with pytest.MonkeyPatch.context() as patch:
         complete = LocalModel.complete
 
-        async def kept(self, request, on_text=None):
+        async def kept(self, request, on_token=None):
             asked.append(request)
-            return await complete(self, request, on_text)
+            return await complete(self, request, on_token)
 
         patch.setattr(LocalModel, "complete", kept)
         ran = call("run", "small.yaml", "--search", "corpus:data/woi.index", "--base-url", url, "--model", "capable")

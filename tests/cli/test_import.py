@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dialore.errors import InputError
-from dialore.experiments.outside import _read
+from dialore.experiments.import_responses import _read
 from dialore.experiments.store import RunStore
 
 KEYS = [

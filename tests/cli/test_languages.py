@@ -10,7 +10,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
 from dialore.methods.baselines import Vanilla
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.text import detect_language, spoken_in, words
 from tests.llm.server import say
@@ -119,7 +119,7 @@ async def test_the_response_is_asked_for_in_the_users_language_and_only_then():
     asked = {}
     for text in ("Bonjour, j'ai mal à la gorge.", "Hello, my throat hurts."):
         model = Says(response_generation="Eh bien.")
-        agent = Agent(Vanilla(), ModelResponder(model, PromptLibrary()))
+        agent = Agent(Vanilla(), LLMRunner(model, PromptLibrary()))
         response = await agent.respond(Dialogue(id="d", turns=[text]))
         messages = [message.content for message in model.requests["response-generation"].messages]
         asked[text] = (messages, response.trace[-1].notes)

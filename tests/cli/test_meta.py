@@ -43,7 +43,7 @@ class Engaged:
     def __init__(self):
         self.asked = 0
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         self.asked += 1
         said = re.split(r"Friend-\d+: ", request.messages[1].content)[-1]
         return Completion(text="I'm sorry, I can't rate this." if "12" in said else json.dumps({"score": len(said)}))
@@ -55,7 +55,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.workbench.connect_model", lambda settings, name=None: model)
+        monkeypatch.setattr("dialore.session.connect_model", lambda settings, name=None: model)
         return model
 
     return put

@@ -10,11 +10,11 @@ from typing import ClassVar
 import pytest
 from benchmarks.made_up import made_up, open_world, with_persona
 
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.methods.registry import describe_method, method_class, method_names, method_sources
 from dialore.prompts.library import PromptLibrary
+from dialore.session import create_agent
 from dialore.sources.graph import open_graph
-from dialore.workbench import create_agent
 
 # Other answers than a rehearsal's lead to these.
 RARE = {"check", "write", "model-knowledge", "passage-selection", "grounding-edit", "preference"}
@@ -33,7 +33,7 @@ def asked_by(method, world, options):
 
     async def respond():
         read = graph if "graph" in method_sources(method_class(method)) else None
-        agent = create_agent(method, model=Rehearsal(), graph=read, sources=given, options=options)
+        agent = create_agent(method, model=FakeModel(), graph=read, sources=given, options=options)
         return [await agent.respond(with_persona(dialogue)) for dialogue in made_up(graph, 2)]
 
     responses = asyncio.run(respond())

@@ -16,7 +16,7 @@ from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, Job, RunStore
 from dialore.response import Response
-from dialore.workbench import connect_model
+from dialore.session import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 

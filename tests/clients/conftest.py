@@ -93,7 +93,7 @@ class Keyed:
 @pytest.fixture(scope="package")
 def keyed(world):
     """`keyed.toml`, a file with keys; gives one, and one of few tokens a day."""
-    from dialore.server.guard import new_key
+    from dialore.server.middleware import new_key
 
     (key, mark), (few, other) = new_key(), new_key()
     keys = f'[[server.keys]]\nname = "app"\nsha256 = "{mark}"\nrequests_per_minute = 0\n'

@@ -116,7 +116,7 @@ def test_a_wrong_entry_names_file_line_and_field(tmp_path, entry, wanted):
     with pytest.raises(InputError, match=wanted) as error:
         list(data_set("kbp").read(path))
     assert str(error.value).startswith(f"{path}, line {second}, entry 2")
-    assert "persona_kg" in error.value.mend
+    assert "persona_kg" in error.value.hint
 
 
 def test_a_file_that_is_cut_short(tmp_path):

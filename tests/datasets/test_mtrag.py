@@ -11,7 +11,7 @@ import pytest
 from dialore.datasets import data_set, knowledge_pieces, split_dialogues, stream_histories
 from dialore.errors import InputError
 from dialore.response import Response, StageTrace
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 from tests.data_folder import real_file
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "measure_mtrag_retrieval.py"))
@@ -119,7 +119,7 @@ def test_the_real_file():
 async def test_retrieval_is_measured_by_hits_over_all_relevant_passages(tmp_path):
     turns, passages = SCRIPT["read"](write(tmp_path / "small.json", EVALUATED))
     assert ([turn.id for turn in turns], len(passages)) == (["mtrag-abc@1", "mtrag-xyz@1"], 2)
-    shelf = Shelf(passages, retriever="bm25")
+    shelf = InMemoryPassages(passages, retriever="bm25")
     ranking = await SCRIPT["ranked"](shelf, ["the Tarn mug", "parcels to islands"], turns[0])
     assert sorted(ranking) == ["d1", "d2"]
     figures = SCRIPT["figures"]

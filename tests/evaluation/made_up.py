@@ -9,7 +9,7 @@ import math
 import random
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.base import Measure, Score
+from dialore.evaluation.base import SampleScore, Score
 from dialore.evaluation.report.data import ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
 from dialore.knowledge import Fact, Knowledge
@@ -100,12 +100,14 @@ def made_up(*, shift=0.2, models=("m",), datasets=("daily",), text="Tea is nice.
                         {"id": f"d{number}", "language": "zh" if number == 5 else "en", "turns": ["Hi", "Hello", EVIL]}
                     )
                     measures = {
-                        "f1": Measure((base + gain + 0.01 * draw.random(),)),
-                        "cdp": Measure((float(number % 2),)),
-                        "kf1": Measure(problem="unavailable", reason="the dialogue has no gold knowledge"),
+                        "f1": SampleScore((base + gain + 0.01 * draw.random(),)),
+                        "cdp": SampleScore((float(number % 2),)),
+                        "kf1": SampleScore(problem="unavailable", reason="the dialogue has no gold knowledge"),
                     }
                     if failed:
-                        measures = {x: Measure(problem="unavailable", reason="the response failed") for x in measures}
+                        measures = {
+                            x: SampleScore(problem="unavailable", reason="the response failed") for x in measures
+                        }
                     answers.append(ScoredResponse(dialogue, response, measures))
                 scores = {each: _score(each, answers) for each in ("f1", "cdp", "kf1")}
                 system = SystemScores(name, method, options, model, dataset, "made-up", scores)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from dialore.evaluation.base import Measure, Score
+from dialore.evaluation.base import SampleScore, Score
 from dialore.evaluation.geomean import (
     DCRAG_COMPONENTS,
     RAGAS_ABOUT,
@@ -100,7 +100,7 @@ def measured(draw, shift=0.0, size=60):
 
 def test_its_interval_is_the_jackknifes_and_holds_the_figure():
     measures = measured(np.random.default_rng(1))
-    scores = {name: score_of(combiner(name), [Measure(v) for v in by.values()]) for name, by in measures.items()}
+    scores = {name: score_of(combiner(name), [SampleScore(v) for v in by.values()]) for name, by in measures.items()}
     found = geomean(scores, measures=measures)
     metric = combiner("geomean")
     rows = as_table(list(metric.joined(measures).values()))

@@ -23,7 +23,7 @@ from dialore.experiments.results import RunResults
 from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import RunStore
-from dialore.workbench import connect_model
+from dialore.session import connect_model
 from tests.evaluation.made_up import EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")

@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import Mean, MetricInfo, SampleScore, unavailable
 from dialore.evaluation.meta import (
     Judgement,
     agreements,
@@ -66,7 +66,7 @@ class Found(Mean):
     """A metric whose measures are given."""
 
     def __init__(self, better=True, level="response"):
-        self.about = About("found", "", "", higher_is_better=better, level=level)
+        self.about = MetricInfo("found", "", "", higher_is_better=better, level=level)
 
 
 def judgement(number, context, system="", rating=None, label=None):
@@ -128,7 +128,7 @@ def test_a_threshold_is_never_fitted_to_what_it_is_tried_on():
 def test_agreement_is_positive_whichever_way_is_better(series, better):
     sign = 1 if better else -1
     judgements = [judgement(n, str(n), rating=float(value)) for n, value in enumerate(series[1])]
-    measures = {f"j{n}": Measure((sign * float(value),)) for n, value in enumerate(series[0])}
+    measures = {f"j{n}": SampleScore((sign * float(value),)) for n, value in enumerate(series[0])}
     (found,) = agreements(Found(better), judgements, measures, resamples=100)
     wanted = stats.spearmanr(*series)
     assert found.figures["spearman"].value == pytest.approx(wanted.statistic)
@@ -138,10 +138,10 @@ def test_agreement_is_positive_whichever_way_is_better(series, better):
 
 def test_what_has_no_measure_is_left_out_and_what_does_not_vary_has_no_figure(series):
     judgements = [judgement(n, str(n), rating=float(value)) for n, value in enumerate(series[1])]
-    measures = {f"j{n}": Measure((float(value),)) for n, value in enumerate(series[0])}
+    measures = {f"j{n}": SampleScore((float(value),)) for n, value in enumerate(series[0])}
     half = measures | {f"j{n}": unavailable("no knowledge") for n in range(60)}
     assert agreements(Found(), judgements, half, resamples=50)[0].n == 60
-    flat = dict.fromkeys(measures, Measure((1.0,)))
+    flat = dict.fromkeys(measures, SampleScore((1.0,)))
     (found,) = agreements(Found(), judgements, flat, resamples=50)
     assert found.figures == {}
     assert "does not vary" in found.reason
@@ -154,7 +154,7 @@ def test_systems_are_compared_by_their_figures():
         judgement(n, str(n // 3), system, rating=float(level * 10 + n % 2))
         for n, (level, system) in enumerate((level, f"s{level}") for _ in range(20) for level in range(3))
     ]
-    measures = {one.id: Measure((one.ratings["overall"] ** 2,)) for one in judgements}
+    measures = {one.id: SampleScore((one.ratings["overall"] ** 2,)) for one in judgements}
     responses, systems = agreements(Found(), judgements, measures, resamples=100)
     assert (responses.level, systems.level, systems.n) == ("response", "system", 3)
     assert systems.figures["spearman"].value == pytest.approx(1)
@@ -166,7 +166,7 @@ def test_systems_are_compared_by_their_figures():
 
 def test_labels_have_areas_and_accuracies():
     judgements = [judgement(n, str(n), label=n % 3 == 0) for n in range(90)]
-    measures = {f"j{n}": Measure((float(n % 3 == 0) + n / 1000,)) for n in range(90)}
+    measures = {f"j{n}": SampleScore((float(n % 3 == 0) + n / 1000,)) for n in range(90)}
     (found,) = agreements(Found(), judgements, measures, resamples=50)
     assert (found.figures["auc"].value, found.accuracy, found.majority) == (1.0, 1.0, pytest.approx(2 / 3))
 
@@ -176,7 +176,7 @@ def test_values_that_differ_by_rounding_alone_tie():
     ratings = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
     values = [0.1 + 0.2, 0.3, 0.1 + 0.2, 0.4, 0.5, 0.6]
     told = [judgement(n, f"c{n}", rating=rating) for n, rating in enumerate(ratings)]
-    measures = {one.id: Measure((value,)) for one, value in zip(told, values, strict=True)}
+    measures = {one.id: SampleScore((value,)) for one, value in zip(told, values, strict=True)}
     (found,) = agreements(combiner("f1"), told, measures, resamples=10)
     wanted = stats.spearmanr([0.3, 0.3, 0.3, 0.4, 0.5, 0.6], ratings).statistic
     assert found.figures["spearman"].value == pytest.approx(wanted)

@@ -104,7 +104,7 @@ async def test_without_a_model_or_a_text_it_is_not_available():
 
 
 def test_a_figure_too_large_for_a_number_is_not_available():
-    from dialore.evaluation.base import Measure
+    from dialore.evaluation.base import SampleScore
 
-    score = score_of(Perplexity(None), [Measure((9000.0, 1.0)), Measure((9000.0, 1.0))])
+    score = score_of(Perplexity(None), [SampleScore((9000.0, 1.0)), SampleScore((9000.0, 1.0))])
     assert score.value is None

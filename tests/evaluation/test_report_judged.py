@@ -9,7 +9,7 @@ from contextlib import closing
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.evaluation.judges.asking import Asker
+from dialore.evaluation.judges.asking import JudgeClient
 from dialore.evaluation.judges.comparing import Preference
 from dialore.evaluation.report.build import make_report
 from dialore.evaluation.report.data import Judged
@@ -99,7 +99,7 @@ def folder(tmp_path):
 
 async def test_a_runs_comparisons_are_read_and_those_of_changed_responses_are_not(folder):
     with RunStore.open(folder) as store, store.writing():
-        await compare_systems(store, Asker(Opinionated(lambda a, b: "A")), (0, 1), criteria=["overall"])
+        await compare_systems(store, JudgeClient(Opinionated(lambda a, b: "A")), (0, 1), criteria=["overall"])
         store.prefer("m", "responses", "another hash", [Preference("overall", "a", "gone", ("a", "a"))])
         store.add(Job(2, 1), Response(id="d2", method="m", text="Changed since."))
         (found,) = RunResults([store]).judged()

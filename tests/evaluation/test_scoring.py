@@ -10,7 +10,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
-from dialore.evaluation.base import About, Mean, Measure, unavailable
+from dialore.evaluation.base import Mean, MetricInfo, SampleScore, unavailable
 from dialore.evaluation.overlap import Distinct
 from dialore.evaluation.statistics import bootstrap, paired_bootstrap
 from dialore.experiments.scoring import measure_run, score_of
@@ -43,7 +43,7 @@ class Length(Mean):
 
     @property
     def about(self):
-        return About(self.name, "ours", "Length in characters.", needs=self.needs, scale=0.0)
+        return MetricInfo(self.name, "ours", "Length in characters.", needs=self.needs, scale=0.0)
 
     async def measure(self, sample):
         self.asked.append(sample.dialogue.id)
@@ -56,7 +56,7 @@ class Length(Mean):
                 raise error
             if not sample.dialogue.reference:
                 return unavailable("the dialogue has no reference")
-            return Measure((float(len(sample.response.text)),))
+            return SampleScore((float(len(sample.response.text)),))
         finally:
             self.under_way -= 1
 
@@ -169,7 +169,7 @@ def test_two_systems_distinct_are_compared_by_leaving_out_each_pair():
 
 
 def test_measures_that_combine_into_nothing_are_not_available():
-    score = score_of(Distinct(2), [Measure(()), Measure(())])
+    score = score_of(Distinct(2), [SampleScore(()), SampleScore(())])
     assert (score.value, score.low, score.n) == (None, None, 2)
     assert score.reason
     assert not math.isnan(score.n)
@@ -179,7 +179,7 @@ def test_measures_that_combine_into_nothing_are_not_available():
 def test_repetitions_of_a_dialogue_are_drawn_together(metric):
     draw = np.random.default_rng(7)
     values = draw.integers(40, size=(60, 1)).astype(float)
-    once = [Measure((float(value),)) for value in values[:, 0]]
+    once = [SampleScore((float(value),)) for value in values[:, 0]]
     # Four equal answers to each dialogue tell no more than one does.
     four = [one for one in once for _ in range(4)]
     alone = score_of(metric, once, dialogues=range(60))
@@ -192,5 +192,5 @@ def test_repetitions_of_a_dialogue_are_drawn_together(metric):
 
 
 def test_several_answers_to_one_dialogue_alone_have_no_interval():
-    found = score_of(Length(), [Measure((1.0,)), Measure((3.0,))], dialogues=[0, 0])
+    found = score_of(Length(), [SampleScore((1.0,)), SampleScore((3.0,))], dialogues=[0, 0])
     assert (found.value, found.low, found.n) == (2.0, None, 2)

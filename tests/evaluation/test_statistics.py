@@ -9,19 +9,19 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.evaluation import statistics
-from dialore.evaluation.base import About, Mean
+from dialore.evaluation.base import Mean, MetricInfo
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
 
 class Plain(Mean):
-    about = About("plain", "", "the mean")
+    about = MetricInfo("plain", "", "the mean")
 
 
 class Slow:
     """The same figure, combined anew for each resample."""
 
-    about = About("slow", "", "the mean")
+    about = MetricInfo("slow", "", "the mean")
 
     def combine(self, values):
         return float(values[:, 0].mean())
@@ -30,7 +30,7 @@ class Slow:
 class Ratio:
     """A corpus figure: matches over totals."""
 
-    about = About("ratio", "", "matches over totals")
+    about = MetricInfo("ratio", "", "matches over totals")
 
     def combine(self, values):
         return float(self.of_sums(values.sum(axis=0)))

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from dialore.experiments.config import make_config
-from dialore.llm.rehearsal import plausible_answer
+from dialore.llm.fake import plausible_answer
 from tests.llm import server as replies
 
 TOPICS = ["tea", "rain", "a train ride", "my garden", "an exam", "old films", "a sore throat", "bread"]

@@ -16,7 +16,7 @@ class Oracle:
     def __init__(self, items):
         self.items = items
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         prompt = "\n".join(message.content for message in request.messages)
         item = max(self.items, key=lambda item: (item.turns[-1] in prompt, len(item.turns[-1])))
         facts = ", ".join(forms[0] for forms in item.answer)

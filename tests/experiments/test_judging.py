@@ -8,8 +8,8 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
-from dialore.evaluation.judges.asking import Asker
-from dialore.evaluation.judges.comparing import Together, rate_of
+from dialore.evaluation.judges.asking import JudgeClient
+from dialore.evaluation.judges.comparing import JointJudge, rate_of
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import compare_systems, kept_preferences, measure_jointly, measure_run
 from dialore.experiments.store import Job, RunStore, System
@@ -41,7 +41,7 @@ def filled(folder, mark="d"):
 
 async def outcomes(store, model, pair=(0, 1), criteria=("overall",), **rest):
     with store.writing():
-        found = await compare_systems(store, Asker(model), pair, criteria=criteria, **rest)
+        found = await compare_systems(store, JudgeClient(model), pair, criteria=criteria, **rest)
     return {name: [one.outcome for one in some] for name, some in found.items()}
 
 
@@ -69,7 +69,7 @@ async def test_a_limit_looks_at_the_first_dialogues_alone(store):
 
 async def test_preferences_know_their_conversation_now_and_in_a_report(tmp_path):
     with filled(tmp_path / "run", mark="talk@") as store, store.writing():
-        found = await compare_systems(store, Asker(Opinionated(longer)), (0, 1), criteria=["overall"])
+        found = await compare_systems(store, JudgeClient(Opinionated(longer)), (0, 1), criteria=["overall"])
         kept = next(kept_preferences(store, "run", "data"))
     assert {one.conversation for one in [*found["overall"], *kept.preferences]} == {"talk"}
     assert rate_of(found["overall"]).p == 1.0
@@ -96,13 +96,13 @@ async def test_a_judge_that_fails_is_tried_again_and_a_budget_keeps_what_is_foun
     class Moody(Opinionated):
         error = ModelError("out of order")
 
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             if "Number 1" in request.messages[1].content:
                 raise self.error
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     with store.writing():
-        found = await compare_systems(store, Asker(Moody(longer)), (0, 1), criteria=["overall"])
+        found = await compare_systems(store, JudgeClient(Moody(longer)), (0, 1), criteria=["overall"])
     assert [one.problem for one in found["overall"]] == [None, "failed", None, None, None, None]
     spent = Moody(longer)
     spent.error = BudgetError("spent")
@@ -115,7 +115,7 @@ async def test_a_judge_that_fails_is_tried_again_and_a_budget_keeps_what_is_foun
 
 async def test_a_system_that_the_paper_does_not_score_is_not_in_the_judges_prompt(store):
     """SCG-QP, Table 1: ChatGPT's responses have no score; EDIT, Table 2: nor have its ablations."""
-    metric = Together(Asker(model := ByLength()), "overall")
+    metric = JointJudge(JudgeClient(model := ByLength()), "overall")
     systems = [{"method": "vanilla", "name": name} for name in ("grows", "stays", "fails")]
     systems[2]["unscored"] = [metric.about.name]
     store.keep({"config": {"systems": systems}})
@@ -127,7 +127,7 @@ async def test_a_system_that_the_paper_does_not_score_is_not_in_the_judges_promp
 
 async def test_a_key_that_is_refused_stops_at_once(store):
     class Locked(Opinionated):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             raise ModelError("no such key", configuration=True)
 
     with pytest.raises(ModelError, match="no such key"):
@@ -136,7 +136,7 @@ async def test_a_key_that_is_refused_stops_at_once(store):
 
 async def test_scores_given_together_are_measures_of_the_run_asked_for_once(store):
     async def scores(model, systems, **rest):
-        metric = Together(Asker(model), **rest)
+        metric = JointJudge(JudgeClient(model), **rest)
         with store.writing():
             await measure_jointly(store, metric, systems)
         return {number: [m.values for _, m in store.measures(metric.about.name, number)] for number in systems}
@@ -156,7 +156,7 @@ async def test_scores_given_together_are_measures_of_the_run_asked_for_once(stor
 
 async def test_a_run_is_scored_by_a_joint_metric_like_by_any_other(store):
     with store.writing():
-        await measure_run(store, [Together(Asker(ByLength()))])
+        await measure_run(store, [JointJudge(JudgeClient(ByLength()))])
     assert store.metrics()["together-responses-overall"]["needs"] == ["judge"]
     (found,) = [s for s in RunResults([store]).systems() if s.name == "grows"]
     score = found.scores["together-responses-overall"]

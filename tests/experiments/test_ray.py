@@ -12,8 +12,8 @@ import pytest
 from dialore.errors import ModelError
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.llm.rehearsal import Rehearsal
-from dialore.workbench import connect_model
+from dialore.llm.fake import FakeModel
+from dialore.session import connect_model
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray"),
@@ -42,27 +42,27 @@ def on_ray(config, folder, connect_model, workers=1, **settings):
 
 
 def rehearse(config, name):
-    return Rehearsal()
+    return FakeModel()
 
 
-class Sluggish(Rehearsal):
+class Sluggish(FakeModel):
     """Takes its time, so that dialogues overlap."""
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         await asyncio.sleep(0.02)
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
-class Refusing(Rehearsal):
-    async def complete(self, request, on_text=None):
-        raise ModelError("the key is wrong", mend="set another", configuration=True)
+class Refusing(FakeModel):
+    async def complete(self, request, on_token=None):
+        raise ModelError("the key is wrong", hint="set another", configuration=True)
 
 
-class Moody(Rehearsal):
-    async def complete(self, request, on_text=None):
+class Moody(FakeModel):
+    async def complete(self, request, on_token=None):
         if request.label.startswith("d3/"):
             raise ModelError("out of order")
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
 def contents(folder):

@@ -20,28 +20,28 @@ from dialore.experiments.config import make_config, read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.connection import connect
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
-from dialore.workbench import Workbench, connect_model
+from dialore.session import Session, connect_model
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.llm.models import ask
 from tests.retrieval.graph.graphs import build, facts
 
 
 def rehearse(config, name):
-    return Rehearsal()
+    return FakeModel()
 
 
-class Moody(Rehearsal):
+class Moody(FakeModel):
     """Fails for two dialogues as long as it is broken."""
 
     broken = True
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         if self.broken and request.label.startswith(("d1/", "d4/")):
             raise ModelError("out of order")
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
 def moody(config, name):
@@ -84,7 +84,7 @@ async def test_systems_are_known_by_name_whatever_their_order(config_of, tmp_pat
 
 
 async def test_a_system_may_be_added_to_a_run_of_several_models(config_of, tmp_path):
-    class Named(Rehearsal):
+    class Named(FakeModel):
         def __init__(self, name):
             self.name = name
 
@@ -126,10 +126,10 @@ def overridden(folder, name, language="en"):
 async def test_a_run_is_not_gone_on_with_by_other_prompts_unless_that_is_accepted(config_of, tmp_path):
     asked = []
 
-    class Asked(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Asked(FakeModel):
+        async def complete(self, request, on_token=None):
             asked.append(request.messages[0].content)
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     def run(config, **settings):
         return run_experiment(config, tmp_path / "run", lambda config, name: Asked(), **settings)
@@ -142,8 +142,8 @@ async def test_a_run_is_not_gone_on_with_by_other_prompts_unless_that_is_accepte
     with pytest.raises(InputError) as refused:
         await run(changed)
     assert f"was made with other prompts: {old}, now {new.removeprefix(f'{name}.en ')}" in str(refused.value)
-    assert "--accept-changed-prompts" in refused.value.mend
-    assert "another folder" in refused.value.mend
+    assert "--accept-changed-prompts" in refused.value.hint
+    assert "another folder" in refused.value.hint
     assert asked == []
     with RunStore.open(tmp_path / "run") as store:
         assert (store.facts()["config"]["repetitions"], len(store.done())) == (1, 3)
@@ -185,8 +185,8 @@ async def test_prompts_that_a_run_is_not_asked_by_may_change(config_of, tmp_path
 
 
 async def test_a_run_without_a_good_response_may_be_asked_by_other_prompts(config_of, tmp_path):
-    class Broken(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Broken(FakeModel):
+        async def complete(self, request, on_token=None):
             raise ModelError("out of order")
 
     first = await run_experiment(config_of(2, systems=["vanilla"]), tmp_path / "run", lambda c, n: Broken())
@@ -231,8 +231,8 @@ async def test_an_interrupt_before_the_first_response_leaves_nothing(config_of, 
 
     asked = asyncio.Event()
 
-    class Endless(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Endless(FakeModel):
+        async def complete(self, request, on_token=None):
             asked.set()
             await asyncio.Event().wait()
 
@@ -249,10 +249,10 @@ async def test_an_interrupt_before_the_first_response_leaves_nothing(config_of, 
 async def test_repetitions_ask_for_other_samples(config_of, tmp_path):
     samples = Counter()
 
-    class Counting(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Counting(FakeModel):
+        async def complete(self, request, on_token=None):
             samples[request.sample] += 1
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     config = config_of(2, systems=["vanilla"], repetitions=3)
     await run_experiment(config, tmp_path / "run", lambda config, name: Counting())
@@ -322,16 +322,16 @@ from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.cache import Cached, cache_key
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 
-class Slow(Rehearsal):
-    async def complete(self, request, on_text=None):
+class Slow(FakeModel):
+    async def complete(self, request, on_token=None):
         await asyncio.sleep(random.random() * 0.02)
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 class Paid(Cached):
-    async def complete(self, request, on_text=None):
-        completion = await super().complete(request, on_text)
+    async def complete(self, request, on_token=None):
+        completion = await super().complete(request, on_token)
         if not completion.usage.cached:
             os.write(1, f"paid {cache_key([], request).hex()}\\n".encode())
         return completion
@@ -408,11 +408,11 @@ def test_killed_at_random_moments_a_run_loses_nothing_finished_and_pays_for_noth
 async def test_an_interrupted_run_keeps_what_is_finished(config_of, tmp_path):
     import asyncio
 
-    class Endless(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Endless(FakeModel):
+        async def complete(self, request, on_token=None):
             if request.label.startswith("d5/"):
                 await asyncio.Event().wait()
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     config, five = config_of(6, systems=["vanilla"]), asyncio.Event()
     running = run_experiment(
@@ -440,13 +440,13 @@ def test_a_room_of_the_experiment_file_that_is_empty_takes_what_the_command_line
 async def test_a_budget_lets_what_is_under_way_finish(config_of, tmp_path):
     import asyncio
 
-    class Uneven(Rehearsal):
+    class Uneven(FakeModel):
         paid, spent = 0, asyncio.Event()
 
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             if request.label.startswith("d0/"):
                 await self.spent.wait()
-            completion = await super().complete(request, on_text)
+            completion = await super().complete(request, on_token)
             self.paid += completion.usage.prompt_tokens + completion.usage.completion_tokens
             if self.paid >= 600:
                 self.spent.set()
@@ -462,9 +462,9 @@ async def test_a_budget_lets_what_is_under_way_finish(config_of, tmp_path):
 
 
 async def test_tokens_of_calls_that_the_cache_did_not_answer_are_counted(config_of, tmp_path):
-    class HalfCached(Rehearsal):
-        async def complete(self, request, on_text=None):
-            completion = await super().complete(request, on_text)
+    class HalfCached(FakeModel):
+        async def complete(self, request, on_token=None):
+            completion = await super().complete(request, on_token)
             if "topic" in request.label:
                 usage = completion.usage.model_copy(update={"cached": 1})
                 return completion.model_copy(update={"usage": usage})
@@ -538,7 +538,7 @@ async def test_what_a_run_opened_is_closed_also_where_one_model_cannot_be(config
 
     closed = []
 
-    class Closing(Rehearsal):
+    class Closing(FakeModel):
         def __init__(self, name):
             self.label = name
 
@@ -557,14 +557,14 @@ async def test_what_a_run_opened_is_closed_also_where_one_model_cannot_be(config
 async def test_a_system_has_models_of_its_own_and_each_model_is_opened_once(config_of, tmp_path):
     opened, asked = Counter(), Counter()
 
-    class Named(Rehearsal):
+    class Named(FakeModel):
         def __init__(self, name):
             self.name = name
             opened[name] += 1
 
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             asked[request.label.split("/", 1)[1], self.name] += 1
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     systems = [
         {"method": "edit", "name": "own", "options": {"questions": 1}, "stages": {"question-generation": "t5"}},
@@ -583,17 +583,17 @@ async def test_a_system_has_models_of_its_own_and_each_model_is_opened_once(conf
 async def test_a_models_temperature_stands_in_place_of_the_prompts(config_of, monkeypatch):
     seen = []
 
-    class Hearing(Rehearsal):
-        async def complete(self, request, on_text=None):
+    class Hearing(FakeModel):
+        async def complete(self, request, on_token=None):
             seen.append((request.sampling.temperature, request.sampling.max_tokens, request.sampling.top_p))
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
-    monkeypatch.setattr("dialore.llm.rehearsal.Rehearsal", Hearing)
+    monkeypatch.setattr("dialore.llm.fake.FakeModel", Hearing)
     (settings,) = config_of(models=[{"model": "rehearsal", "temperature": 0.1}]).models
     dialogue = Dialogue(id="d", turns=["Hello."])
     other = settings.model_copy(update={"temperature": None, "top_p": 0.9, "max_tokens": 77})
     for chosen in (settings, settings.model_copy(update={"temperature": None}), other):
-        async with Workbench(connect=connect_model) as bench:
+        async with Session(connect=connect_model) as bench:
             await bench.agent("vanilla", bench.models(chosen)).respond(dialogue)
     assert seen[0] == (0.1, *seen[1][1:])
     assert seen[1][0] == 0.7
@@ -607,7 +607,7 @@ async def test_two_models_of_one_name_are_two_systems(config_of, tmp_path):
     )
     models = [one, other, {**one, "name": "mine", "extra_body": {"top_k": 3}}]
     config = config_of(2, systems=["vanilla"], models=models)
-    ended = await run_experiment(config, tmp_path / "run", lambda settings, name: Rehearsal())
+    ended = await run_experiment(config, tmp_path / "run", lambda settings, name: FakeModel())
     assert ended.ok == 6
     with RunStore.open(tmp_path / "run") as store:
         names = [system.model for system in store.systems()]
@@ -617,7 +617,7 @@ async def test_two_models_of_one_name_are_two_systems(config_of, tmp_path):
         "mine",
     ]
     with pytest.raises(InputError, match="two models of the run are the same"):
-        await run_experiment(config_of(2, models=[one, one]), tmp_path / "twice", lambda *_: Rehearsal())
+        await run_experiment(config_of(2, models=[one, one]), tmp_path / "twice", lambda *_: FakeModel())
 
 
 def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, caplog, faulty_server):

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.evaluation.base import Measure
+from dialore.evaluation.base import SampleScore
 from dialore.experiments.store import FILE, Job, RunStore, System
 from dialore.response import Response, StageTrace
 
@@ -54,8 +54,8 @@ def test_a_failed_response_is_not_done_and_makes_way_for_a_good_one(store):
 
 def test_a_new_response_drops_the_measures_of_the_old_one(store):
     store.add(Job(0, 0), answered())
-    store.measure({"f1": {Job(0, 0): Measure((0.5,))}})
-    assert dict(store.measures("f1", 0)) == {Job(0, 0): Measure((0.5,))}
+    store.measure({"f1": {Job(0, 0): SampleScore((0.5,))}})
+    assert dict(store.measures("f1", 0)) == {Job(0, 0): SampleScore((0.5,))}
     store.add(Job(0, 0), answered("Better"))
     assert dict(store.measures("f1", 0)) == {}
 
@@ -63,7 +63,7 @@ def test_a_new_response_drops_the_measures_of_the_old_one(store):
 def test_a_metric_that_changed_its_meaning_drops_its_measures(store):
     store.add(Job(0, 0), answered())
     store.set_metric("meep", {"identity": "judge A"})
-    store.measure({"meep": {Job(0, 0): Measure((70.0,))}})
+    store.measure({"meep": {Job(0, 0): SampleScore((70.0,))}})
     store.set_metric("meep", {"identity": "judge A"})
     assert len(dict(store.measures("meep", 0))) == 1
     store.set_metric("meep", {"identity": "judge B"})
@@ -73,8 +73,8 @@ def test_a_metric_that_changed_its_meaning_drops_its_measures(store):
 def test_what_failed_to_be_measured_is_measured_again(store):
     for position in range(3):
         store.add(Job(position, 0), answered())
-    store.measure({"meep": {Job(0, 0): Measure((1.0,)), Job(1, 0): Measure(problem="failed", reason="down")}})
-    store.measure({"meep": {Job(2, 0): Measure(problem="refused", reason="will not")}})
+    store.measure({"meep": {Job(0, 0): SampleScore((1.0,)), Job(1, 0): SampleScore(problem="failed", reason="down")}})
+    store.measure({"meep": {Job(2, 0): SampleScore(problem="refused", reason="will not")}})
     assert store.jobs(without_metric="meep") == [Job(1, 0)]
 
 

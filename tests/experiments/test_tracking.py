@@ -9,15 +9,15 @@ import pytest
 
 from dialore.errors import InputError, MissingExtraError, UnknownNameError
 from dialore.experiments import tracking as module
-from dialore.experiments.frames import load_run
+from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 
 
 def rehearse(config, name):
-    return Rehearsal()
+    return FakeModel()
 
 
 class Kept:

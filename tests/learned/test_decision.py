@@ -11,7 +11,7 @@ import pytest
 from dialore.errors import InputError
 from dialore.learned import TrainedDecision
 from dialore.methods.registry import create_method
-from dialore.methods.stages import Stages
+from dialore.methods.stages import StageContext
 
 pytest.importorskip("sklearn")
 
@@ -80,7 +80,7 @@ def test_scg_qp_decides_without_a_call(made, tmp_path):
     held = read_labelled("wizard-of-internet", write(tmp_path / "held.json", pairs(10, 3)))
     for label in (0, 1):
         dialogue = held.dialogues[held.labels.tolist().index(label)]
-        stages = Stages(Nobody(), "scg-qp", dialogue)
+        stages = StageContext(Nobody(), "scg-qp", dialogue)
         grounding = asyncio.run(method.ground(dialogue, stages))
         assert bool(grounding.demands.queries) == bool(label)
         assert stages.trace[0].output["kind"] == ("none", "passive")[label]

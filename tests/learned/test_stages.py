@@ -12,7 +12,7 @@ from dialore.errors import InputError, StageError
 from dialore.llm.connection import connect
 from dialore.llm.distilled import Row, write_lines
 from dialore.methods.dcrag import Dcrag
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.training.finetune import finetune
 from dialore.training.stages import fixed_lines, lacking, query_targets, question_targets, stage_targets
@@ -100,13 +100,13 @@ def model(tmp_path_factory):
 async def test_dcrag_runs_with_a_trained_stage_and_a_model_that_does_the_rest(model, small_graph):  # noqa: F811
     trained, capable = connect(f"trained:{model}"), ScriptedModel()
     dialogue = Dialogue(id="d", turns=["And now I've got a sore throat."])
-    steps = Stages(ModelResponder(capable, PromptLibrary(), {"fact-selection": trained}), "dcrag", dialogue)
+    steps = StageContext(LLMRunner(capable, PromptLibrary(), {"fact-selection": trained}), "dcrag", dialogue)
     response = await Dcrag(small_graph).respond(dialogue, steps)
     assert response.text
     done = {step.stage: (step.by, step.outcome) for step in steps.trace if step.messages}
     assert done["fact-selection-unforeseen"] == (trained.name, "ok")
     assert done["response-generation"] == done["query-production"] == (capable.name, "ok")
-    steps = Stages(ModelResponder(trained, PromptLibrary()), "dcrag", dialogue)
+    steps = StageContext(LLMRunner(trained, PromptLibrary()), "dcrag", dialogue)
     with pytest.raises(StageError, match="was not trained for dcrag"):
         await Dcrag(small_graph).respond(dialogue, steps)
     await trained.close()

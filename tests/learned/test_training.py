@@ -17,7 +17,7 @@ from dialore.learned import TrainedPlanner, TrainedRanker, describe
 from dialore.learned.features import above_others
 from dialore.learned.model import Trees, write_model
 from dialore.methods.safari import Safari
-from dialore.methods.stages import Stages
+from dialore.methods.stages import StageContext
 from dialore.sources.persona import PersonaSource
 from tests.learned.conftest import entries
 
@@ -125,7 +125,7 @@ def test_rows_above_the_best_of_the_others():
 def test_safari_plans_and_ranks_with_trained_parts_without_a_call(small, trained):
     method = Safari(planning=f"trained:{trained / 'planner'}", retriever=f"trained:{trained / 'ranker'}")
     dialogue = next(one for one in histories(small / "dev.json") if len(one.sources) == 2)
-    stages = Stages(SimpleNamespace(name="none"), "safari", dialogue)
+    stages = StageContext(SimpleNamespace(name="none"), "safari", dialogue)
     grounding = asyncio.run(method.ground(dialogue, stages))
     assert grounding.plan == ["persona", "documents"]
     assert [piece.text for piece in grounding.knowledge] == [item["text"] for item in dialogue.knowledge]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dialore.llm.model import Completion, Message, OnText, Request, Usage
+from dialore.llm.model import Completion, Message, OnToken, Request, Usage
 
 if TYPE_CHECKING:
     import asyncio
@@ -24,15 +24,15 @@ class Scripted:
         self.closed = False
         self.gate: asyncio.Event | None = None
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         self.asked.append(request)
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if self.gate is not None:
             await self.gate.wait()
         if isinstance(answer, Exception):
             raise answer
-        if on_text is not None:
-            on_text(answer)
+        if on_token is not None:
+            on_token(answer)
         return Completion(
             text=answer, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5), seconds=1.0
         )

@@ -79,7 +79,7 @@ async def test_messages_become_a_transcript_that_stops_where_the_other_speaks(ba
 
 
 async def test_a_stream_is_passed_on_piece_by_piece(base, faulty_server):
-    base.dialect.unopened = False
+    base.capabilities.unopened = False
     faulty_server.reply(events(" Tea", " is", " old."))
     pieces: list[str] = []
     completion = await base.complete(ASK, pieces.append)

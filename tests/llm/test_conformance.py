@@ -9,7 +9,7 @@ import pytest
 
 from dialore.llm.cache import Cached
 from dialore.llm.endpoint import Endpoint
-from dialore.llm.model import Budget, Budgeted, LanguageModel, Sampled
+from dialore.llm.model import Budget, Budgeted, LanguageModel, SamplingOverride
 from dialore.llm.recording import Recorder, Replay
 from tests.llm.models import Scripted, ask
 from tests.llm.server import say
@@ -30,7 +30,7 @@ def replay(server, folder):
 MODELS = {
     "endpoint": endpoint,
     "replay": replay,
-    "sampled": lambda server, folder: Sampled(Scripted(ANSWER, name="m"), 1),
+    "sampled": lambda server, folder: SamplingOverride(Scripted(ANSWER, name="m"), 1),
     "budgeted": lambda server, folder: Budgeted(Scripted(ANSWER, name="m"), Budget(10_000)),
     "cached": lambda server, folder: Cached(Scripted(ANSWER, name="m"), folder / "cache"),
     "recorder": lambda server, folder: Recorder(Scripted(ANSWER, name="m"), folder / "recording"),

@@ -147,7 +147,7 @@ async def test_a_wrong_key_ends_a_run_however_it_is_said(faulty_server, name, st
     error = await failure(faulty_server, PLAN, streamed=streamed)
     assert error.configuration
     assert not error.retryable
-    assert "--api-key" in error.mend
+    assert "--api-key" in error.hint
     assert len(faulty_server.calls) == 1
 
 
@@ -249,7 +249,7 @@ async def test_how_much_a_model_thinks_may_be_said(faulty_server):
     assert await ask(faulty_server, thinking=600) == "at eight"
     assert len(faulty_server.calls) == 1
     error = await failure(faulty_server, thinking=0)
-    assert "--thinking" in error.mend
+    assert "--thinking" in error.hint
     assert not error.retryable
 
 
@@ -263,7 +263,7 @@ async def test_thoughts_alone_are_said_to_be(faulty_server):
 async def test_thoughts_that_do_not_fit_the_window_are_cut_and_not_the_history(faulty_server):
     await ask(faulty_server)
     model = endpoint(faulty_server)
-    model.dialect.thoughts = 4096
+    model.capabilities.thoughts = 4096
     refusal = status(400, "maximum context length is 1500 tokens, you requested 4196")
     faulty_server.by_request = refusing(lambda body: body["max_tokens"] > 1400, refusal)
     assert (await model.complete(ASK)).text == "at eight"
@@ -279,7 +279,7 @@ async def test_silence_is_not_waited_for_twice(faulty_server):
     error = await failure(faulty_server, timeout=0.2, retries=4)
     assert isinstance(error, ModelTimeoutError)
     assert (error.tries, len(faulty_server.calls)) == (1, 1)
-    assert "--timeout" in error.mend
+    assert "--timeout" in error.hint
 
 
 async def test_a_model_that_is_loaded_is_waited_for(faulty_server, caplog, monkeypatch):
@@ -297,7 +297,7 @@ async def test_answers_are_streamed_inside_until_the_server_is_known_to_be_quick
     for _ in range(2):
         await model.complete(ASK)
     assert ["stream" in asked.body for asked in faulty_server.calls] == [True, False]
-    model.dialect.slowest = 4.0  # of a time-out of 5 s
+    model.capabilities.slowest = 4.0  # of a time-out of 5 s
     await model.complete(ASK)
     assert "stream" in faulty_server.calls[-1].body
     await model.close()

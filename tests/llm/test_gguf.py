@@ -83,7 +83,7 @@ def test_what_is_no_model_is_one_line(tmp_path, name):
         path.write_bytes(data)
     with pytest.raises(InputError, match=words) as caught:
         connect(f"gguf:{path}")
-    assert caught.value.mend
+    assert caught.value.hint
     assert "\n" not in str(caught.value)
 
 
@@ -123,10 +123,10 @@ def test_what_names_no_file_is_not_fetched(name, tmp_path):
 class Brief(Wrapper):
     """A model that is cut off soon: whether a method ends well is not what is tested, and a small model never stops."""
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         limit = min(48, request.sampling.max_tokens)
         brief = {"sampling": request.sampling.model_copy(update={"max_tokens": limit})}
-        return await self._model.complete(request.model_copy(update=brief), on_text)
+        return await self._model.complete(request.model_copy(update=brief), on_token)
 
 
 @ON_WEIGHTS

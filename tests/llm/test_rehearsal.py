@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from dialore.llm.fake import FakeModel, plausible_answer
 from dialore.llm.model import Message, Request
-from dialore.llm.rehearsal import Rehearsal, plausible_answer
 from dialore.llm.structured import complete_structured
 
 
@@ -41,7 +41,7 @@ class Wanted(BaseModel):
 )
 async def test_every_kind_of_schema_is_answered_at_the_first_try(asked):
     request = Request(messages=(Message(role="user", content=asked),))
-    structured = await complete_structured(Rehearsal(), request, Wanted)
+    structured = await complete_structured(FakeModel(), request, Wanted)
     assert structured.outcome == "parsed"
     assert len(structured.completions) == 1
     assert structured.value.topics
@@ -55,7 +55,7 @@ def test_plain_text_speaks_of_the_prompt_and_is_counted():
 
 
 async def test_tokens_are_estimated():
-    completion = await Rehearsal().complete(Request(messages=(Message(role="user", content="word " * 400),)))
+    completion = await FakeModel().complete(Request(messages=(Message(role="user", content="word " * 400),)))
     assert completion.estimated
     assert completion.usage.calls == 1
     assert 300 < completion.usage.prompt_tokens < 700

@@ -173,7 +173,7 @@ async def test_the_schema_goes_with_the_request():
 async def test_the_model_repairs_once():
     model = Scripted("I would say a.", '{"queries": ["a"]}')
     pieces: list[str] = []
-    result = await complete_structured(model, ask("Hi", label="plan"), Plan, on_text=pieces.append)
+    result = await complete_structured(model, ask("Hi", label="plan"), Plan, on_token=pieces.append)
     assert (result.outcome, result.value, len(result.completions)) == ("repaired_by_model", queries("a"), 2)
     repair = model.asked[1]
     assert [message.role for message in repair.messages] == ["user", "assistant", "user"]

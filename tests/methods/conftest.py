@@ -13,7 +13,7 @@ from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Request, Usage
 from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
@@ -70,7 +70,7 @@ class ScriptedModel:
     steps: list[set[str]] = field(default_factory=list)
     _under_way: set[str] = field(default_factory=set)
 
-    async def complete(self, request: Request, on_text=None) -> Completion:
+    async def complete(self, request: Request, on_token=None) -> Completion:
         stage = request.label.removesuffix("/repair").rsplit("/", 1)[-1]
         self.asked.append(request)
         self._under_way.add(stage)
@@ -81,8 +81,8 @@ class ScriptedModel:
         if isinstance(answer, Exception):
             raise answer
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        if on_text is not None:
-            on_text(text)
+        if on_token is not None:
+            on_token(text)
         return Completion(text=text, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5))
 
     async def close(self) -> None:
@@ -120,7 +120,7 @@ def run(small_graph, dialogue, model):
 
     async def go(name: str, **options):
         method = create_method(name, {"graph": small_graph}, options)
-        stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue, form=form_of(method))
+        stages = StageContext(LLMRunner(model, PromptLibrary()), name, dialogue, form=form_of(method))
         return await method.respond(dialogue, stages), stages
 
     return go

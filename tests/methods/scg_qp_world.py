@@ -9,7 +9,7 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class Web:
     name: str = "web"
     kind: str = "web"
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         self.queries.append((query, top))
         if self.error is not None:
             raise self.error
@@ -78,7 +78,7 @@ class Web:
 async def respond(name, model, dialogue, sources, *, cite=False, **options):
     """Run a method: its draft, and its stages."""
     method = create_method(name, sources, options)
-    stages = Stages(ModelResponder(model, PromptLibrary()), name, dialogue, cite=cite, form=form_of(method))
+    stages = StageContext(LLMRunner(model, PromptLibrary()), name, dialogue, cite=cite, form=form_of(method))
     return await method.respond(dialogue, stages), stages
 
 

@@ -15,10 +15,10 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.baselines import Vanilla
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.edit import Edit
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 
 
 def piece(number):
@@ -214,13 +214,13 @@ class Says:
     def __init__(self, **said):
         self.said, self.requests = {name.replace("_", "-"): text for name, text in said.items()}, {}
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         stage = request.label.rsplit("/", 1)[-1]
         self.requests[stage] = request
         text = self.said[re.sub(r"-\d+$", "", stage)]
-        if on_text is not None:
+        if on_token is not None:
             for place in range(0, len(text), 3):
-                on_text(text[place : place + 3])
+                on_token(text[place : place + 3])
                 await asyncio.sleep(0)
         return Completion(text=text, usage=Usage(calls=1))
 
@@ -246,12 +246,14 @@ def case(request):
 
 
 def edit():
-    base = Shelf([Passage("Honey coats the throat. 蜂蜜能润喉。", title="Throats > Honey"), Passage("Sage tea helps.")])
+    base = InMemoryPassages(
+        [Passage("Honey coats the throat. 蜂蜜能润喉。", title="Throats > Honey"), Passage("Sage tea helps.")]
+    )
     return Edit(base, model_answers=False)
 
 
 def agent(model, method, *, cite):
-    return Agent(method, ModelResponder(model, PromptLibrary()), cite=cite)
+    return Agent(method, LLMRunner(model, PromptLibrary()), cite=cite)
 
 
 async def test_a_response_carries_spans_and_its_reader_sees_no_mark(case):
@@ -355,7 +357,9 @@ def test_response_prompts_know_how_to_cite(name, language):
 
 async def test_a_text_that_may_become_the_response_cites_too():
     dialogue = Dialogue(id="d", turns=["It hurts."])
-    stages = Stages(ModelResponder(Says(response_generation="Try tea [2]."), PromptLibrary()), "m", dialogue, cite=True)
+    stages = StageContext(
+        LLMRunner(Says(response_generation="Try tea [2]."), PromptLibrary()), "m", dialogue, cite=True
+    )
     text = await stages.text("t-rag/response-generation", cites=FIVE, facts=FIVE)
     assert text == "Try tea."
     assert [each.knowledge for each in stages.citations(text)] == ["k2"]

@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Usage
 from dialore.methods.baselines import Vanilla
 from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import friend_labels
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
@@ -148,9 +148,9 @@ class Says:
     def __init__(self, pieces):
         self.pieces = pieces
 
-    async def complete(self, request, on_text=None):
-        for piece in self.pieces if on_text is not None else ():
-            on_text(piece)
+    async def complete(self, request, on_token=None):
+        for piece in self.pieces if on_token is not None else ():
+            on_token(piece)
         return Completion(text="".join(self.pieces), usage=Usage(calls=1))
 
     async def close(self):
@@ -167,7 +167,7 @@ class Says:
     ],
 )
 async def test_a_reader_of_the_stream_gets_the_response(turn, pieces, text, cite):
-    agent = Agent(Vanilla(), ModelResponder(Says(pieces), PromptLibrary()), cite=cite)
+    agent = Agent(Vanilla(), LLMRunner(Says(pieces), PromptLibrary()), cite=cite)
     *passed, response = [item async for item in agent.stream(Dialogue(id="d", turns=[turn]))]
     assert isinstance(response, Response)
     assert "".join(passed) == response.text == text

@@ -153,7 +153,7 @@ async def test_an_answer_that_does_not_parse_falls_back_and_is_counted(run, mode
 
 
 async def test_a_failing_stage_names_itself_and_the_dialogue_and_keeps_the_trace(run, model):
-    model.answers[CR] = ModelError("the endpoint answered 500", mend="try again later", status=500)
+    model.answers[CR] = ModelError("the endpoint answered 500", hint="try again later", status=500)
     with pytest.raises(StageError) as caught:
         await run("dcrag")
     assert caught.value.stage == CR

@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 
 AS_PUBLISHED = {"prompting": "paper", "whole_sets": True, "together": False}
@@ -117,7 +117,7 @@ async def test_fewer_steps_where_little_is_needed(run, model, dialogue, small_gr
     model.asked.clear()
     method = create_method("dcrag", {"graph": small_graph}, {**AS_PUBLISHED, "fewer_steps": True})
     talk = dialogue.model_copy(update={"turns": (*dialogue.turns, *Dialogue(id="x", turns=["Bye!", "Bye!"]).turns)})
-    response = await Agent(method, ModelResponder(model, PromptLibrary())).respond(talk)
+    response = await Agent(method, LLMRunner(model, PromptLibrary())).respond(talk)
     assert model.stages == [RG]
     assert response.text == "Try honey for that sore throat!"
     assert "nowledge" not in model.asked[0].messages[0].content
@@ -178,7 +178,7 @@ async def test_every_stage_asks_for_what_the_paper_asks(prompts):
 
 async def test_chinese_dialogues_are_asked_about_in_english_as_the_paper_does(small_graph, model):
     method = create_method("dcrag", {"graph": small_graph}, AS_PUBLISHED)
-    agent = Agent(method, ModelResponder(model, PromptLibrary()))
+    agent = Agent(method, LLMRunner(model, PromptLibrary()))
     await agent.respond(Dialogue(id="z", language="zh", turns=["你好", "我嗓子疼。"]))
     assert {"in Chinese" in request.messages[0].content for request in model.asked} == {True}
     for request in model.asked:  # the sides are called in English too
@@ -227,4 +227,4 @@ async def test_the_thoughts_that_response_generation_is_shown(prompts, prompting
 def test_no_other_prompting_is_taken(small_graph, model):
     method = create_method("dcrag", {"graph": small_graph}, {"prompting": "papre"})
     with pytest.raises(UnknownNameError, match="did you mean paper"):
-        Agent(method, ModelResponder(model, PromptLibrary()))
+        Agent(method, LLMRunner(model, PromptLibrary()))

@@ -16,7 +16,7 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.base import form_of
 from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 
 QUESTIONS = [
@@ -45,7 +45,7 @@ class Asked:
         self.together = {kind: asyncio.Barrier(number) for kind, number in (together or {}).items()}
         self.requests, self.calls, self.under_way = {}, [], set()
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         stage = request.label.removesuffix("/repair").rsplit("/", 1)[-1]
         kind = re.sub(r"-\d+$", "", stage)
         answer = self.answers.get(stage, self.answers[kind])
@@ -75,7 +75,7 @@ class Base:
     def __init__(self, sentences=("Honey coats the throat.", "Sage soothes it."), error=None):
         self.sentences, self.error, self.queries = sentences, error, []
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         self.queries.append((query, top))
         if self.error is not None:
             raise self.error
@@ -107,7 +107,7 @@ def edit(dialogue):
         model = model or Asked()
         options = {"drawn": False, **options}  # the paper's order, but where the order is what is tested
         method = create_method("edit", {"documents": base}, options)
-        stages = Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue, form=form_of(method))
+        stages = StageContext(LLMRunner(model, PromptLibrary()), "edit", dialogue, form=form_of(method))
         response = await method.respond(dialogue, stages)
         return response, stages, model
 
@@ -146,8 +146,8 @@ async def test_three_steps_before_the_response_however_many_questions(edit, ques
 
 async def test_no_question_waits_for_another(edit):
     class SlowForTheFirst(Asked):
-        async def complete(self, request, on_text=None):
-            completion = await super().complete(request, on_text)
+        async def complete(self, request, on_token=None):
+            completion = await super().complete(request, on_token)
             if request.label.endswith("/model-answer-1"):
                 await asyncio.wait_for(self.chosen.wait(), timeout=60)
             if request.label.endswith("/answer-choice-2"):
@@ -246,7 +246,7 @@ async def test_without_a_base_the_trace_says_so(edit):
 
 
 @pytest.mark.parametrize(
-    "base", [Base(error=SourceError("the index is damaged", mend="build it again")), Base(sentences=())]
+    "base", [Base(error=SourceError("the index is damaged", hint="build it again")), Base(sentences=())]
 )
 async def test_a_base_that_is_down_or_empty_leaves_the_models_answers(edit, base):
     response, stages, model = await edit(base=base)
@@ -403,8 +403,8 @@ def test_a_choice_may_be_said_in_words(said):
 
 async def test_the_generator_may_be_another_model(dialogue):
     chat, generator = Asked(), Asked(question_generation="What calms a sore throat? Why do people lose their voice?")
-    responder = ModelResponder(chat, PromptLibrary(), {"question-generation": generator})
-    stages = Stages(responder, "edit", dialogue)
+    responder = LLMRunner(chat, PromptLibrary(), {"question-generation": generator})
+    stages = StageContext(responder, "edit", dialogue)
     response = await create_method("edit", {}, {}).respond(dialogue, stages)
     assert generator.calls == ["question-generation"]
     assert "question-generation" not in chat.calls
@@ -414,7 +414,7 @@ async def test_the_generator_may_be_another_model(dialogue):
 async def test_grounding_stops_before_the_response(dialogue):
     model = Asked()
     grounds = await create_method("edit", {"documents": Base()}, {"questions": 2, "drawn": False}).ground(
-        dialogue, Stages(ModelResponder(model, PromptLibrary()), "edit", dialogue)
+        dialogue, StageContext(LLMRunner(model, PromptLibrary()), "edit", dialogue)
     )
     assert [piece.text for piece in grounds.knowledge] == ["Base on 1", "Base on 2"]
     assert "response-generation" not in model.calls

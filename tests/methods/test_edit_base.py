@@ -11,7 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.edit import Edit
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from tests.methods.test_edit import Asked
@@ -30,7 +30,7 @@ class SentenceBase:
         self.rows, self.embedder = rows, load_embedder()
         self.vectors = self.embedder.encode([row["text"] for row in rows])
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         scores = self.vectors @ self.embedder.encode([query])[0]
         return [
             Knowledge(
@@ -54,7 +54,7 @@ async def test_the_answers_sentences_are_found_as_often_as_before(language):
     rows = [json.loads(line) for line in (HERE / f"edit_base.{language}.jsonl").read_text("utf-8").splitlines()]
     wanted = {question: Passage(row["text"], row["title"]).id for row in rows for question in row.get("answers", [])}
     model = Asked(question_generation="\n".join(wanted))
-    stages = Stages(ModelResponder(model, PromptLibrary()), "edit", Dialogue(id="d", turns=[TURNS[language]]))
+    stages = StageContext(LLMRunner(model, PromptLibrary()), "edit", Dialogue(id="d", turns=[TURNS[language]]))
     grounds = await Edit(SentenceBase(rows), questions=len(wanted), top=3, drawn=False).ground(stages.dialogue, stages)
     found = {piece.detail.question: piece.detail.sentences for piece in grounds.knowledge}
     assert list(found) == list(wanted)

@@ -9,7 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.llm.connection import connect
 from dialore.methods.edit import Edit
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
 from tests.methods.test_edit import Asked
@@ -63,8 +63,8 @@ def generator(tmp_path_factory):
 async def test_a_trained_generator_asks_the_questions_and_the_chat_model_does_the_rest(generator):
     chat, library = Asked(), PromptLibrary()
     local = connect(f"hf:{generator}")
-    responder = ModelResponder(chat, library, {"question-generation": local})
-    stages = Stages(responder, "edit", DIALOGUE)
+    responder = LLMRunner(chat, library, {"question-generation": local})
+    stages = StageContext(responder, "edit", DIALOGUE)
     try:
         response = await Edit(trained=True).respond(DIALOGUE, stages)
     finally:

@@ -11,7 +11,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from tests.methods.test_edit import QUESTIONS, Asked, Base, prompt_of
 
@@ -27,7 +27,7 @@ CHATGPT, EDIT = "ChatGPT (the run's model)", "EDIT (the run's model)"
 async def asked_by(system, language="en", **answers):
     model = Asked(**answers)
     method = create_method(system.method, {"documents": Base()}, system.options)
-    agent = Agent(method, ModelResponder(model, PromptLibrary()))
+    agent = Agent(method, LLMRunner(model, PromptLibrary()))
     response = await agent.respond(Dialogue(id="d", turns=TURNS[language], language=language))
     return {stage: prompt_of(model, stage) for stage in model.requests}, response
 
@@ -100,9 +100,9 @@ def test_the_papers_response_may_be_as_long_as_table_6():
 )
 async def test_questions_may_be_the_response(options, written, response):
     model, sent = Asked(question_generation=written), []
-    agent = Agent(create_method("edit-questions", {}, options), ModelResponder(model, PromptLibrary()))
+    agent = Agent(create_method("edit-questions", {}, options), LLMRunner(model, PromptLibrary()))
     dialogue = Dialogue(id="d", turns=TURNS["en"])
-    found = await agent.respond(dialogue, on_text=sent.append)
+    found = await agent.respond(dialogue, on_token=sent.append)
     assert (found.text, sent, model.calls) == (response, [response], ["question-generation"])
     assert (await agent.ground(dialogue)).knowledge == []
     text = model.requests["question-generation"].continuation

@@ -11,11 +11,11 @@ from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.in_memory import Shelf
-from dialore.workbench import create_agent
+from dialore.session import create_agent
+from dialore.sources.in_memory import InMemoryPassages
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import ANSWERS, DECISION, ENGLISH, TOPIC, Web
 
@@ -27,18 +27,18 @@ class Slow(ScriptedModel):
     slow: tuple[str, ...] = ()
     stopped: list[str] = field(default_factory=list)
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         stage = request.label.rsplit("/", 1)[-1]
         if stage in self.slow:
-            if on_text is not None:
-                on_text("Well, ")
+            if on_token is not None:
+                on_token("Well, ")
             try:
                 await asyncio.sleep(30)
             except asyncio.CancelledError:
                 await asyncio.sleep(0.02)  # a connection takes a moment to close
                 self.stopped.append(stage)
                 raise
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
 # A method, the stage that fails, and the one that is under way beside it.
@@ -60,7 +60,7 @@ async def test_what_is_under_way_beside_a_failure_is_stopped_before_the_response
     model = Slow(slow=(beside,))
     model.answers |= {**ANSWERS, **MORE} if name == "scg-qp" else MORE
     model.answers[failing] = BudgetError("the budget is spent")
-    stages = Stages(ModelResponder(model, PromptLibrary()), name, ENGLISH if name == "scg-qp" else dialogue)
+    stages = StageContext(LLMRunner(model, PromptLibrary()), name, ENGLISH if name == "scg-qp" else dialogue)
     sources = {"web": Web()} if name == "scg-qp" else {"graph": small_graph}
     method = create_method(name.split()[0], sources)
     with pytest.raises(StageError, match="budget is spent"):
@@ -111,14 +111,14 @@ class Refusing:
 def shelf(error):
     from dialore.retrieval.reranking import DenseReranker
 
-    return Shelf([Passage("Honey soothes a sore throat.")], retriever=DenseReranker(Refusing(error)))
+    return InMemoryPassages([Passage("Honey soothes a sore throat.")], retriever=DenseReranker(Refusing(error)))
 
 
 @pytest.mark.parametrize("error", [ModelError("the embedder answered 500", status=500), SourceError("it is down")])
 async def test_a_source_whose_embedder_fails_is_gone_on_without(error):
     dialogue = Dialogue(id="d1", turns=["My throat hurts."])
     agent = create_agent("safari", model=ScriptedModel(), sources={"documents": shelf(error)})
-    agent.responder.model.answers |= {"planning": {"sources": ["LIBRARY"]}, "response-generation": "Oh dear."}
+    agent.stage_runner.model.answers |= {"planning": {"sources": ["LIBRARY"]}, "response-generation": "Oh dear."}
     response = await agent.respond(dialogue)
     assert (response.status, response.text) == ("ok", "Oh dear.")
     traced = next(each for each in response.trace if each.stage == "retrieval-library")
@@ -128,7 +128,7 @@ async def test_a_source_whose_embedder_fails_is_gone_on_without(error):
 
 @pytest.mark.parametrize("error", HOPELESS, ids=lambda error: type(error).__name__)
 async def test_a_source_that_fails_for_every_dialogue_ends_the_run(error):
-    stages = Stages(ModelResponder(ScriptedModel(), PromptLibrary()), "safari", Dialogue(id="d1", turns=["Hi."]))
+    stages = StageContext(LLMRunner(ScriptedModel(), PromptLibrary()), "safari", Dialogue(id="d1", turns=["Hi."]))
     with pytest.raises(StageError) as raised:
         await stages.search("retrieval", shelf(error), "throat", 3)
     assert raised.value.cause is error

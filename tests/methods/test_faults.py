@@ -9,7 +9,7 @@ from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Request
 from dialore.methods.baselines import Vanilla
 from dialore.methods.faults import ECHO, SCRIPT, EchoStream, answer_fault
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 
 QUESTION = "Can I bring my dog on the ferry?"
@@ -79,12 +79,12 @@ class Scripted:
         self.texts = list(texts)
         self.requests: list[Request] = []
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         self.requests.append(request)
         text = self.texts.pop(0)
-        if on_text is not None:
+        if on_token is not None:
             for word in text.split(" "):
-                on_text(f"{word} ")
+                on_token(f"{word} ")
         return Completion(text=text)
 
     async def close(self) -> None:
@@ -95,7 +95,7 @@ class Scripted:
 async def test_an_echo_is_asked_for_once_more(streamed):
     model = Scripted(QUESTION, ANSWER)
     pieces: list[str] = []
-    agent = Agent(Vanilla(), ModelResponder(model, PromptLibrary()))
+    agent = Agent(Vanilla(), LLMRunner(model, PromptLibrary()))
     response = await agent.respond(dialogue(), pieces.append if streamed else None)
     assert (response.status, response.text) == ("ok", ANSWER)
     assert "".join(pieces).strip() == (ANSWER if streamed else "")
@@ -107,7 +107,7 @@ async def test_an_echo_is_asked_for_once_more(streamed):
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_what_is_no_answer_twice_is_a_failed_stage(streamed):
     pieces: list[str] = []
-    agent = Agent(Vanilla(), ModelResponder(Scripted(QUESTION, QUESTION), PromptLibrary()))
+    agent = Agent(Vanilla(), LLMRunner(Scripted(QUESTION, QUESTION), PromptLibrary()))
     response = await agent.respond(dialogue(), pieces.append if streamed else None)
     assert response.status == "failed"
     assert ECHO in response.error
@@ -118,19 +118,19 @@ async def test_what_is_no_answer_twice_is_a_failed_stage(streamed):
 
 async def test_a_script_that_was_shown_is_a_failed_stage_at_once():
     model = Scripted("Yes.\nMe: Great!\nFriend: Enjoy.", ANSWER)
-    response = await Agent(Vanilla(), ModelResponder(model, PromptLibrary())).respond(dialogue(), [].append)
+    response = await Agent(Vanilla(), LLMRunner(model, PromptLibrary())).respond(dialogue(), [].append)
     assert response.status == "failed"
     assert len(model.requests) == 1
 
 
 async def test_a_papers_form_takes_every_answer_as_it_comes():
     model = Scripted(QUESTION, ANSWER)
-    agent = Agent(Vanilla(prompting="paper"), ModelResponder(model, PromptLibrary()))
+    agent = Agent(Vanilla(prompting="paper"), LLMRunner(model, PromptLibrary()))
     assert (await agent.respond(dialogue())).text == QUESTION
 
 
 def test_a_model_is_slow_by_its_latest_calls():
-    responder = ModelResponder(Scripted(ANSWER), PromptLibrary())
+    responder = LLMRunner(Scripted(ANSWER), PromptLibrary())
     assert not responder.is_slow
     responder._spent.append((50, 10.0))
     assert responder.is_slow

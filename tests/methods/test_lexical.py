@@ -11,9 +11,9 @@ from dialore.knowledge import Fact, Knowledge
 from dialore.methods.lexical import HOW_TO_ADD_A_MODEL
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
-from dialore.sources.base import Findings
+from dialore.session import create_agent
+from dialore.sources.base import SearchResult
 from dialore.sources.graph import open_graph
-from dialore.workbench import create_agent
 
 FACTS = [
     ("sore throat", "CausesDesire", "drink warm tea"),
@@ -30,7 +30,7 @@ TURNS = {
 }
 
 
-class Shelf:
+class InMemoryPassages:
     """Two passages of documents; `down` where it cannot be asked."""
 
     name, kind = "documents", "documents"
@@ -38,11 +38,13 @@ class Shelf:
     def __init__(self, *, down: bool = False):
         self.down = down
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         if self.down:
             raise SourceError("the index is damaged")
         texts = ("Ships sail. A sore throat eases with salt water. Rain falls.", "Submarines dive.")
-        return Findings(Knowledge(id=f"p{n}", kind="passage", text=t, source="documents") for n, t in enumerate(texts))
+        return SearchResult(
+            Knowledge(id=f"p{n}", kind="passage", text=t, source="documents") for n, t in enumerate(texts)
+        )
 
     def close(self):
         pass
@@ -86,16 +88,18 @@ async def test_a_fact_that_the_dialogue_says_itself_is_not_quoted(graph):
 
 
 async def test_of_a_passage_the_nearest_sentence_is_quoted(graph):
-    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf()}).respond(dialogue())
+    response = await create_agent("lexical", graph=graph, sources={"documents": InMemoryPassages()}).respond(dialogue())
     kinds = {piece.kind for piece in response.knowledge}
     assert kinds == {"fact", "passage"}
     asked = dialogue(turns=["Does salt water help?"])
-    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf()}).respond(asked)
+    response = await create_agent("lexical", graph=graph, sources={"documents": InMemoryPassages()}).respond(asked)
     assert response.text.endswith(": A sore throat eases with salt water.")
 
 
 async def test_a_source_that_is_down_leaves_the_others(graph):
-    response = await create_agent("lexical", graph=graph, sources={"documents": Shelf(down=True)}).respond(dialogue())
+    response = await create_agent("lexical", graph=graph, sources={"documents": InMemoryPassages(down=True)}).respond(
+        dialogue()
+    )
     assert {piece.kind for piece in response.knowledge} == {"fact"}
     assert response.status == "ok"
 
@@ -122,7 +126,7 @@ async def test_it_stands_in_for_every_method_where_there_is_no_model(graph, meth
 
 
 async def test_a_stage_that_needs_a_model_says_how_to_add_one(graph):
-    agent = Agent(create_agent("t-rag", model="rehearsal", graph=graph).method, create_agent("lexical").responder)
+    agent = Agent(create_agent("t-rag", model="rehearsal", graph=graph).method, create_agent("lexical").stage_runner)
     with pytest.raises(InputError) as raised:
         await agent.respond(dialogue())
-    assert raised.value.mend == HOW_TO_ADD_A_MODEL
+    assert raised.value.hint == HOW_TO_ADD_A_MODEL

@@ -16,7 +16,7 @@ from dialore.knowledge import Fact
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.msdp import read_facts, read_line
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
@@ -57,9 +57,9 @@ def answers(model):
 def talk(base, model, answers):
     """Run a method over the scripted model: its draft and its stages."""
 
-    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_text=None, form="", **options):
+    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_token=None, form="", **options):
         asked = dialogue_of(dialogue) if isinstance(dialogue, str) else dialogue
-        stages = Stages(ModelResponder(model, PromptLibrary()), name, asked, on_text, form=form)
+        stages = StageContext(LLMRunner(model, PromptLibrary()), name, asked, on_token, form=form)
         method = create_method(name, {"samples": samples or base}, options)
         return await method.respond(asked, stages), stages
 
@@ -97,7 +97,7 @@ async def test_the_single_stage_writes_without_knowledge_after_the_same_samples(
 
 async def test_the_knowledge_generator_alone_answers_with_the_knowledge(talk, model):
     pieces: list[str] = []
-    response, _ = await talk("msdp-kg", on_text=pieces.append)
+    response, _ = await talk("msdp-kg", on_token=pieces.append)
     assert model.stages == [KG]
     assert response.text == "".join(pieces) == response.knowledge[0].text == "Pizza comes from Naples."
 
@@ -111,7 +111,7 @@ async def test_the_calls_are_those_that_are_declared(talk, model, name, calls):
 
 async def test_ground_stops_before_the_response(base, model, answers):
     dialogue = dialogue_of("pizza")
-    stages = Stages(ModelResponder(model, PromptLibrary()), "msdp", dialogue)
+    stages = StageContext(LLMRunner(model, PromptLibrary()), "msdp", dialogue)
     grounds = await create_method("msdp", {"samples": base}).ground(dialogue, stages)
     assert model.stages == [KG]
     assert [piece.text for piece in grounds.knowledge] == ["Pizza comes from Naples."]
@@ -234,7 +234,7 @@ async def test_the_query_that_was_searched_stands_in_for_a_topic(talk, model):
 # --- selection
 
 
-def found(stages: Stages, stage: str) -> list[str]:
+def found(stages: StageContext, stage: str) -> list[str]:
     return next(traced for traced in stages.trace if traced.stage == stage).output["found"]
 
 
@@ -313,7 +313,7 @@ def test_the_sentence_in_an_answer(text, line):
 async def test_a_label_that_is_repeated_is_taken_off_for_a_reader_of_the_stream_too(talk, model, method, lead):
     model.answers["response-generation"] = f"{lead}Hi. "
     pieces = []
-    response, _ = await talk(method, on_text=pieces.append)
+    response, _ = await talk(method, on_token=pieces.append)
     assert response.text == "".join(pieces) == "Hi."
 
 
@@ -328,7 +328,7 @@ async def test_knowledge_that_cannot_be_read_is_left_out_and_counted(talk, model
 
 
 async def test_a_stage_that_fails_names_itself(talk, model):
-    model.answers[KG] = ModelError("no", mend="again")
+    model.answers[KG] = ModelError("no", hint="again")
     with pytest.raises(StageError, match=f"stage {KG} of dialogue pizza"):
         await talk("msdp")
 

@@ -13,10 +13,10 @@ from dialore.experiments.config import read_config
 from dialore.knowledge import Knowledge, PassageDetail
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 from tests.methods.sample_fixture import histories
 
 FILES = sorted((Path(__file__).parents[2] / "examples" / "msdp").glob("*.yaml"))
@@ -47,11 +47,11 @@ class Base:
 
     name = "base"
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         self.asked = (query, top)
         text = SAID["en"][0]
         piece = Knowledge(id="p", kind="passage", text=text, source="documents", detail=PassageDetail(title="Tea"))
-        return Findings([piece])
+        return SearchResult([piece])
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def asked(samples, model):
         documents = Base()
         given = {"samples": samples, "documents": documents}
         method = create_method(system.method, given, system.options | options | changes)
-        response = await Agent(method, ModelResponder(model, PromptLibrary())).respond(dialogue)
+        response = await Agent(method, LLMRunner(model, PromptLibrary())).respond(dialogue)
         prompts = dict(zip(model.stages[-len(model.asked) :], model.asked, strict=True))
         for request in prompts.values():
             assert "Gold." not in str(request.messages)  # the title is known, not what it says

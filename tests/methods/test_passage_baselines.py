@@ -8,15 +8,15 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, WindowError
 from dialore.knowledge import Passage
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
+from dialore.session import create_agent
 from dialore.sources.base import Listed, listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, Reranked
-from dialore.sources.documents import SeveralDocuments
-from dialore.sources.in_memory import Shelf
+from dialore.sources.documents import MultiDocuments
+from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
 from dialore.sources.pool import PoolSource
-from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 
 TURNS = ["Do you sell mugs?", "We do, the Lowen and the Tarn.", "And how much is the second one?"]
@@ -43,7 +43,7 @@ async def respond(name, dialogue, asked=None, sources=None, cite=False, **option
     """A method's draft over a scripted model, its stages by name, and the last prompt as sent."""
     asked = asked or model()
     method = create_method(name, sources or {}, options)
-    stages = Stages(ModelResponder(asked, PromptLibrary()), name, dialogue, cite=cite)
+    stages = StageContext(LLMRunner(asked, PromptLibrary()), name, dialogue, cite=cite)
     response = await method.respond(dialogue, stages)
     shown = "\n".join(message.content for message in asked.asked[-1].messages)
     return response, {traced.stage: traced for traced in stages.trace}, shown
@@ -54,8 +54,8 @@ class Failing:
 
     name, kind = "web", "web"
 
-    async def search(self, query, dialogue, top=10, within=()):
-        raise SourceError("the engine is down", mend="start it")
+    async def search(self, query, dialogue, top=10, scope=()):
+        raise SourceError("the engine is down", hint="start it")
 
     def close(self):
         pass
@@ -66,7 +66,7 @@ class Failing:
 
 async def test_rag_searches_by_the_rewritten_turn_and_shows_five_passages():
     asked = model()
-    response, trace, shown = await respond("rag", talk(), asked, {"documents": Shelf(MUGS)})
+    response, trace, shown = await respond("rag", talk(), asked, {"documents": InMemoryPassages(MUGS)})
     assert list(trace) == ["query-rewriting", "retrieval-documents", "retrieval-library", "response-generation"]
     assert trace["retrieval-library"].output["query"] == "How much is the Tarn mug?"
     assert trace["query-rewriting"].summary.startswith("Query: ")
@@ -79,18 +79,18 @@ async def test_rag_searches_by_the_rewritten_turn_and_shows_five_passages():
 
 async def test_rag_without_rewriting_and_of_one_turn_makes_one_call():
     asked = model()
-    _, trace, _ = await respond("rag", talk(), asked, {"documents": Shelf(MUGS)}, rewrite=False, top=2)
+    _, trace, _ = await respond("rag", talk(), asked, {"documents": InMemoryPassages(MUGS)}, rewrite=False, top=2)
     assert asked.stages == ["response-generation"]
     assert trace["retrieval-library"].output["query"] == TURNS[-1]
     assert len(trace["retrieval-library"].output["found"]) == 2
     asked = model()
-    await respond("rag", talk(TURNS[:1]), asked, {"documents": Shelf(MUGS)})
+    await respond("rag", talk(TURNS[:1]), asked, {"documents": InMemoryPassages(MUGS)})
     assert asked.stages == ["response-generation"]
 
 
 async def test_a_rewriting_that_says_nothing_leaves_the_turn():
     asked = model(query_rewriting="\n")
-    _, trace, _ = await respond("rag", talk(), asked, {"documents": Shelf(MUGS)})
+    _, trace, _ = await respond("rag", talk(), asked, {"documents": InMemoryPassages(MUGS)})
     assert trace["retrieval-library"].output["query"] == TURNS[-1]
 
 
@@ -110,7 +110,7 @@ async def test_rag_shows_the_persona_and_searches_its_documents(language):
 
 
 async def test_rag_fuses_what_several_sources_find():
-    sources = {"documents": Shelf(MUGS[:3]), "web": Shelf(MUGS[3:], kind="web")}
+    sources = {"documents": InMemoryPassages(MUGS[:3]), "web": InMemoryPassages(MUGS[3:], kind="web")}
     response, _, _ = await respond("rag", talk(), sources=sources, top=4)
     assert [piece.source for piece in response.knowledge].count("web") == 2
     assert response.knowledge[0].score == pytest.approx(1 / 61, abs=1e-6)
@@ -122,7 +122,7 @@ async def test_rag_asks_the_graph_only_where_nothing_else_gives_anything(small_g
     assert {piece.kind for piece in response.knowledge} == {"fact"}
     assert len(response.knowledge) == 4
     assert response.knowledge[0].text in shown
-    response, trace, _ = await respond("rag", sore, sources={"graph": small_graph, "documents": Shelf(MUGS)})
+    response, trace, _ = await respond("rag", sore, sources={"graph": small_graph, "documents": InMemoryPassages(MUGS)})
     assert "retrieval-graph" not in trace
     assert {piece.kind for piece in response.knowledge} == {"passage"}
 
@@ -139,7 +139,7 @@ async def test_rag_reads_declared_sources_but_not_what_the_model_knows():
     declared = DeclaredSources(
         [
             DeclaredSource("memory", "model", described),
-            DeclaredSource("shop", "documents", described, Shelf(MUGS), top=1),
+            DeclaredSource("shop", "documents", described, InMemoryPassages(MUGS), top=1),
         ]
     )
     response, trace, _ = await respond("rag", talk(), sources={"sources": declared})
@@ -148,7 +148,7 @@ async def test_rag_reads_declared_sources_but_not_what_the_model_knows():
 
 
 async def test_rag_through_an_agent_cites_marks_and_streams():
-    agent = create_agent("rag", model=model(), sources={"documents": Shelf(MUGS)}, cite=True)
+    agent = create_agent("rag", model=model(), sources={"documents": InMemoryPassages(MUGS)}, cite=True)
     *pieces, response = [piece async for piece in agent.stream(talk())]
     assert "".join(pieces) == response.text == "It is 19 crowns."
     assert [citation.knowledge for citation in response.citations] == [response.knowledge[0].id]
@@ -165,7 +165,7 @@ async def test_full_context_shows_everything_before_the_history(language):
     persona = {"I keep bees.": ["Bees dance.", MUGS[5]], "I am old.": []}
     dialogue = talk(language=language, persona=list(persona), extra={"documents": persona})
     asked = model()
-    response, trace, shown = await respond("full-context", dialogue, asked, {"documents": Shelf(MUGS)})
+    response, trace, shown = await respond("full-context", dialogue, asked, {"documents": InMemoryPassages(MUGS)})
     assert list(trace) == ["listing", "response-generation"]
     assert trace["listing"].output == {"passages": 7, "words": 38}
     texts = [piece.text for piece in response.knowledge]
@@ -177,14 +177,16 @@ async def test_full_context_shows_everything_before_the_history(language):
 
 async def test_full_context_cites_and_streams():
     answers = model(response_generation="The Tarn is 19 crowns [2].")
-    agent = create_agent("full-context", model=answers, sources={"documents": Shelf(MUGS)}, cite=True)
+    agent = create_agent("full-context", model=answers, sources={"documents": InMemoryPassages(MUGS)}, cite=True)
     *pieces, response = [piece async for piece in agent.stream(talk())]
     assert "".join(pieces) == response.text == "The Tarn is 19 crowns."
     assert [piece.text for piece in response.used] == [MUGS[1].text]
 
 
 async def test_full_context_beyond_its_bound_fails_that_dialogue_and_names_the_mend():
-    agent = create_agent("full-context", model=model(), sources={"documents": Shelf(MUGS)}, options={"words": 30})
+    agent = create_agent(
+        "full-context", model=model(), sources={"documents": InMemoryPassages(MUGS)}, options={"words": 30}
+    )
     response = await agent.respond(talk())
     assert response.status == "failed"
     assert "stage listing of dialogue d1: the documents have more than 30 words (take rag" in response.error
@@ -195,7 +197,7 @@ async def test_full_context_beyond_its_bound_fails_that_dialogue_and_names_the_m
 async def test_full_context_beyond_the_window_names_the_mend():
     asked = model(response_generation=WindowError("the prompt has 9000 tokens, tiny takes 4096"))
     with pytest.raises(StageError, match=r"9000 tokens, tiny takes 4096 \(take rag, which retrieves"):
-        await respond("full-context", talk(TURNS[:1]), asked, {"documents": Shelf(MUGS)})
+        await respond("full-context", talk(TURNS[:1]), asked, {"documents": InMemoryPassages(MUGS)})
 
 
 async def test_full_context_refuses_what_cannot_be_listed():
@@ -221,11 +223,11 @@ def test_options_are_checked():
 
 def test_sources_are_listed_whole():
     dialogue = talk(extra={"pool": [{"text": "Mugs.", "title": "Shop"}]})
-    every = listed(SeveralDocuments([Shelf(MUGS), PoolSource()]), dialogue)
+    every = listed(MultiDocuments([InMemoryPassages(MUGS), PoolSource()]), dialogue)
     assert [piece.text for piece in every] == [*(getattr(each, "text", each) for each in MUGS), "Mugs."]
     assert not isinstance(Failing(), Listed)
     with pytest.raises(InputError, match="cannot be given whole"):
         listed(Reranked(Failing(), None), dialogue)
     assert [piece.text for piece in listed(PersonaSource({"I keep bees.": ()}), dialogue)] == ["I keep bees."]
-    own = Shelf(["Mugs.", "杯子。"], own_language=True)
+    own = InMemoryPassages(["Mugs.", "杯子。"], own_language=True)
     assert [piece.text for piece in own.every(dialogue)] == ["Mugs."]

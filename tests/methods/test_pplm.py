@@ -39,10 +39,10 @@ async def test_the_topic_comes_first_where_there_is_one(small_graph, model, dial
 
 
 def stages_of(model, dialogue):
-    from dialore.methods.stages import ModelResponder, Stages
+    from dialore.methods.stages import LLMRunner, StageContext
     from dialore.prompts.library import PromptLibrary
 
-    return Stages(ModelResponder(model, PromptLibrary()), "pplm", dialogue)
+    return StageContext(LLMRunner(model, PromptLibrary()), "pplm", dialogue)
 
 
 async def test_the_settings_travel_with_the_request(run, model):
@@ -81,7 +81,7 @@ def test_words_of_the_bag():
 
 async def test_an_endpoint_says_that_it_cannot(small_graph, dialogue, faulty_server):
     model = Endpoint("m", faulty_server.url)
-    agent = Agent(create_method("pplm", {"graph": small_graph}), stages_of(model, dialogue).responder)
+    agent = Agent(create_method("pplm", {"graph": small_graph}), stages_of(model, dialogue).stage_runner)
     with pytest.raises(ModelError, match=r"run a model here: model=.hf:"):
         await agent.respond(dialogue)
     assert not faulty_server.calls
@@ -111,6 +111,6 @@ class Greedy:
     def __init__(self, model) -> None:
         self.model, self.name = model, model.name
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         sampling = request.sampling.model_copy(update={"temperature": 0, "max_tokens": 12})
-        return await self.model.complete(request.model_copy(update={"sampling": sampling}), on_text)
+        return await self.model.complete(request.model_copy(update={"sampling": sampling}), on_token)

@@ -9,14 +9,16 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Passage
 from dialore.llm.model import Completion
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
 
 TURNS = ["Hi there!", "Hello.", "When does the mill open?", "At nine.", "Thank you!"]
 SOURCES = {
-    "documents": Shelf([Passage("The mill opens at nine.", "Mill"), Passage("The bakery has rye bread.", "Bakery")]),
+    "documents": InMemoryPassages(
+        [Passage("The mill opens at nine.", "Mill"), Passage("The bakery has rye bread.", "Bakery")]
+    ),
     "persona": PersonaSource({"I bake bread.": ()}),
 }
 
@@ -29,7 +31,7 @@ class Keeping:
     def __init__(self):
         self.asked = []
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         self.asked.append(request)
         return Completion(text="{}" if request.output_schema else "I see.", model=self.name)
 
@@ -41,7 +43,7 @@ async def written(method: str, turns: list[str], options: dict[str, object]) -> 
     """The messages that asked for the response."""
     takes = {name: SOURCES[name] for name in ("documents", "persona") if method != "vanilla"}
     model = Keeping()
-    agent = Agent(create_method(method, takes, options), ModelResponder(model, PromptLibrary()), cite=True)
+    agent = Agent(create_method(method, takes, options), LLMRunner(model, PromptLibrary()), cite=True)
     response = await agent.respond(Dialogue(id="mill", turns=turns))
     assert response.status == "ok"
     requests = [each for each in model.asked if each.output_schema is None and "rewriting" not in each.prompt]

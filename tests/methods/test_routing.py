@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.workbench import create_agent
+from dialore.session import create_agent
 from tests.methods.conftest import ANSWERS, ScriptedModel
 
 

@@ -6,17 +6,17 @@ import asyncio
 
 import pytest
 
-from dialore.cli.shown import as_line
+from dialore.cli.render import as_line
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError, WindowError
 from dialore.knowledge import Knowledge
 from dialore.methods.base import form_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
+from dialore.session import create_agent
 from dialore.sources.declared import DeclaredSource, DeclaredSources, in_order
-from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 
 PERSONA = {
@@ -49,7 +49,7 @@ async def respond(dialogue=None, plan=BOTH, sources=None, **options):
         {"planning": plan, "response-generation": "Friend: Here.", "model-knowledge-memory": "Facts."}
     )
     method = create_method("safari", {"sources": sources}, options)
-    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
+    stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
     response = await method.respond(dialogue, stages)
     return response, {traced.stage: traced for traced in stages.trace}, model
 
@@ -105,7 +105,7 @@ async def test_ground_stops_before_the_response():
     model = ScriptedModel({"planning": BOTH})
     method = create_method("safari", {})
     dialogue = dialogue_of()
-    grounds = await method.ground(dialogue, Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue))
+    grounds = await method.ground(dialogue, StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue))
     assert model.stages == ["planning"]
     assert (grounds.plan, len(grounds.knowledge)) == (["persona", "documents"], 2)
 
@@ -133,8 +133,8 @@ class Recorded:
     def __init__(self, name, together=None):
         self.name, self.together, self.asked = name, together, []
 
-    async def search(self, query, dialogue, top=10, within=()):
-        self.asked.append((query, top, [piece.text for piece in within]))
+    async def search(self, query, dialogue, top=10, scope=()):
+        self.asked.append((query, top, [piece.text for piece in scope]))
         if self.together is not None:
             await asyncio.wait_for(self.together.wait(), 5)
         found = [
@@ -171,11 +171,11 @@ async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
         ("query", False, " a 1 a 2", []),
     ],
 )
-async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dependency, query, within):
+async def test_the_preceding_result_is_a_filter_or_joined_to_the_query(join, dependency, query, scope):
     a, c = Recorded("a"), Recorded("c")
     sources = DeclaredSources(in_order([entry(a), entry(c, ("a",), join)]))
     await respond(plan='{"sources": ["A", "C"]}', sources=sources, dependency=dependency, top=2)
-    assert c.asked == [(TURNS["en"][-1] + query, 2, within)]
+    assert c.asked == [(TURNS["en"][-1] + query, 2, scope)]
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ async def test_a_source_that_is_down_is_still_a_response():
 
 async def test_a_source_that_fails_does_not_stop_the_others():
     class Down(Recorded):
-        async def search(self, query, dialogue, top=10, within=()):
+        async def search(self, query, dialogue, top=10, scope=()):
             raise SourceError("engine down")
 
     a, down = Recorded("a"), Down("down")
@@ -392,10 +392,10 @@ def test_what_never_changes_comes_first():
 class Narrow(ScriptedModel):
     """A model whose window holds the last turn alone."""
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         if "Hello!" in str(request.messages):
             raise WindowError("the prompt has 900 tokens, tiny takes 400")
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
 @pytest.mark.parametrize("prompting", ["ours", "paper", "supervised"])
@@ -403,7 +403,7 @@ async def test_older_turns_go_where_the_window_is_small(prompting):
     model = Narrow({"planning": BOTH if prompting == "ours" else "NULL", "response-generation": "Here."})
     method = create_method("safari", {"sources": None}, {"prompting": prompting})
     dialogue = dialogue_of()
-    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
+    stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
     response = await method.respond(dialogue, stages)
     assert response.text == "Here."
     for traced in stages.trace:

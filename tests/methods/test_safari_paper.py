@@ -9,8 +9,8 @@ import pytest
 
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
+from dialore.session import create_agent
 from dialore.sources.declared import default_sources
-from dialore.workbench import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.test_safari import PERSONA, Recorded, dialogue_of, respond, whole
 

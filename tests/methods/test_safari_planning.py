@@ -6,7 +6,7 @@ import pytest
 
 from dialore.methods.registry import create_method
 from dialore.methods.safari import mend_plan, read_plan
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order
 from tests.methods.conftest import ScriptedModel
@@ -150,14 +150,14 @@ async def test_what_is_no_plan_is_null(written, prompting, stages):
 
 async def test_the_repair_is_read_likewise():
     class Second(ScriptedModel):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             if request.label.endswith("/repair"):
                 self.answers["planning"] = "PERSONA DOCUMENTS"
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     dialogue = dialogue_of()
     model = Second({"planning": "Let me think.", "response-generation": "Here."})
-    stages = Stages(ModelResponder(model, PromptLibrary()), "safari", dialogue)
+    stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue)
     response = await create_method("safari", {}).respond(dialogue, stages)
     assert response.plan == BOTH
     assert stages.trace[0].outcome == "repaired"

@@ -12,9 +12,9 @@ from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.llm.model import Message
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder, Stages
+from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
-from dialore.workbench import create_agent
+from dialore.session import create_agent
 from tests.methods.conftest import ScriptedModel
 from tests.methods.scg_qp_world import (
     ANSWERS,
@@ -251,8 +251,8 @@ async def test_cosmo_does_one_stage_and_the_chat_model_the_others(model, web):
     """A routed model gets the stage it is named for, and its own form of the prompt."""
     cosmo = ScriptedModel({DIRECTIVE: "That film has great reviews."}, name="cosmo")
     prompts = PromptLibrary()
-    routed = ModelResponder(model, prompts, {DIRECTIVE: cosmo})
-    stages = Stages(routed, "scg-qp", ENGLISH)
+    routed = LLMRunner(model, prompts, {DIRECTIVE: cosmo})
+    stages = StageContext(routed, "scg-qp", ENGLISH)
     await create_method("scg-qp", {"web": web}).respond(ENGLISH, stages)
     assert cosmo.stages == [DIRECTIVE]
     assert DIRECTIVE not in model.stages
@@ -261,7 +261,7 @@ async def test_cosmo_does_one_stage_and_the_chat_model_the_others(model, web):
 
 
 async def test_an_engine_that_is_down_leaves_a_response_and_a_trace(model, web):
-    web.error = SourceError("the engine does not answer", mend="try later")
+    web.error = SourceError("the engine does not answer", hint="try later")
     response, stages = await respond("scg-qp", model, ENGLISH, {"web": web})
     assert response.text
     assert response.knowledge == []
@@ -383,7 +383,7 @@ async def test_the_response_tells_its_page(model, web):
 
 
 async def test_a_failing_model_names_its_stage(model, web):
-    model.answers[DIRECTIVE] = ModelError("the endpoint answered 500", mend="try again later", status=500)
+    model.answers[DIRECTIVE] = ModelError("the endpoint answered 500", hint="try again later", status=500)
     with pytest.raises(StageError) as caught:
         await respond("scg-qp", model, ENGLISH, {"web": web})
     assert caught.value.stage == DIRECTIVE

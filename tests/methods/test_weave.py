@@ -14,9 +14,9 @@ from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
 from dialore.methods import weave as module
 from dialore.methods.registry import create_method
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
 
 DRAFT = "Oh, I think they open at ten."
@@ -44,7 +44,7 @@ class Model:
         self.under_way = set()
         self.together = []
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         stage = request.label.rsplit("/", 1)[-1]
         stage = "needs" if stage == "repair" else stage
         self.asked[stage] = request
@@ -56,9 +56,9 @@ class Model:
             self.under_way.discard(stage)
             raise answer
         text = answer if isinstance(answer, str) else json.dumps(answer)
-        if on_text is not None:
+        if on_token is not None:
             for start in range(0, len(text), 4):
-                on_text(text[start : start + 4])
+                on_token(text[start : start + 4])
                 await asyncio.sleep(self.delays.get(f"{stage}-piece", 0))
                 if isinstance(self.answers.get(f"{stage}-breaks"), Exception):
                     raise self.answers[f"{stage}-breaks"]
@@ -74,7 +74,7 @@ class Empty:
 
     name, kind = "documents", "documents"
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         return []
 
     def close(self):
@@ -86,7 +86,7 @@ class Down:
 
     name, kind = "documents", "documents"
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         raise SourceError("the index is damaged")
 
     def close(self):
@@ -136,11 +136,15 @@ class Heard:
 
 async def answer(model, sources=None, dialogue=TALK, **options):
     """The response, and what the reader heard of it."""
-    given = {"documents": Shelf([Passage(OPENS, "Hours"), Passage(OWNER, "People")])} if sources is None else sources
-    agent = Agent(create_method("weave", given, options), ModelResponder(model, PromptLibrary()))
+    given = (
+        {"documents": InMemoryPassages([Passage(OPENS, "Hours"), Passage(OWNER, "People")])}
+        if sources is None
+        else sources
+    )
+    agent = Agent(create_method("weave", given, options), LLMRunner(model, PromptLibrary()))
     heard = Heard(model)
     response = await agent.respond(dialogue, heard)
-    plain = await Agent(agent.method, ModelResponder(model, PromptLibrary())).respond(dialogue)
+    plain = await Agent(agent.method, LLMRunner(model, PromptLibrary())).respond(dialogue)
     assert (plain.text, plain.status) == (response.text, response.status)  # streaming changes nothing
     if response.status == "ok":
         assert heard.text == response.text
@@ -280,7 +284,9 @@ async def test_the_trace_says_of_every_piece_why_it_was_looked_for_and_what_beca
     assert stage_of(response, "selection").summary == "Kept 1 of 2 pieces"
 
 
-@pytest.mark.parametrize("documents", [Shelf([OWNER]), Empty()], ids=["all below the threshold", "nothing found"])
+@pytest.mark.parametrize(
+    "documents", [InMemoryPassages([OWNER]), Empty()], ids=["all below the threshold", "nothing found"]
+)
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("need", ["optional", "asked"])
 async def test_what_is_asked_and_not_found_is_said_and_what_was_optional_is_let_be(documents, language, need):
@@ -305,14 +311,16 @@ async def test_what_a_graph_lacks_is_left_to_the_draft(small_graph, monkeypatch)
 
 async def test_a_source_that_holds_nothing_is_not_asked():
     response, _ = await answer(
-        Model({}), {"documents": Shelf([OPENS], own_language=True)}, Dialogue(id="x", language="zh", turns=["你好"])
+        Model({}),
+        {"documents": InMemoryPassages([OPENS], own_language=True)},
+        Dialogue(id="x", language="zh", turns=["你好"]),
     )
     assert response.usage.calls == 1
 
 
 async def test_what_the_history_has_said_is_neither_given_nor_missing():
     talk = Dialogue(id="cafe", turns=[OPENS, "Thanks!", "When was that again?"])
-    response, _ = await answer(Model({"needs": ASKED}), {"documents": Shelf([OPENS])}, talk)
+    response, _ = await answer(Model({"needs": ASKED}), {"documents": InMemoryPassages([OPENS])}, talk)
     assert (response.text, response.usage.calls) == (DRAFT, 2)
     assert stage_of(response, "selection").output["pieces"][0]["why"] == "the history has said it"
 
@@ -326,7 +334,7 @@ async def test_a_piece_that_was_found_may_stay_unused():
 
 async def test_a_draft_that_goes_against_what_is_found_is_mended():
     persona = PersonaSource({"I run a bakery.": ()})
-    sources = {"persona": persona, "documents": Shelf([OPENS])}
+    sources = {"persona": persona, "documents": InMemoryPassages([OPENS])}
     model = Model({"needs": OPTIONAL, "write": "Half past seven [2], before my bakery does [1]."})
     response, _ = await answer(model, sources)
     assert response.text == "Half past seven, before my bakery does."
@@ -380,7 +388,7 @@ async def test_without_a_draft_the_response_is_written_all_the_same():
 
 async def test_a_draft_that_breaks_off_before_the_reader_is_not_followed_by_another_text():
     model = Model({"draft-breaks": ModelError("gone")}, {"draft": 0.4})
-    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    agent = Agent(create_method("weave", {"documents": InMemoryPassages([OPENS])}), LLMRunner(model, PromptLibrary()))
     heard = Heard(model)
     response = await agent.respond(TALK, heard)
     assert (response.status, heard.text) == ("failed", "Oh,")
@@ -407,8 +415,8 @@ async def test_needs_that_cannot_be_read_are_the_last_turn_everywhere():
 async def test_a_wrong_key_is_not_gone_on_after():
     wrong = ModelError("401", configuration=True)
     agent = Agent(
-        create_method("weave", {"documents": Shelf([OPENS])}),
-        ModelResponder(Model({"needs": wrong}), PromptLibrary()),
+        create_method("weave", {"documents": InMemoryPassages([OPENS])}),
+        LLMRunner(Model({"needs": wrong}), PromptLibrary()),
     )
     with pytest.raises(ModelError):
         await agent.respond(TALK)
@@ -444,7 +452,7 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch, 
     class Two:
         name, kind = "documents", "documents"
 
-        async def search(self, query, dialogue, top=10, within=()):
+        async def search(self, query, dialogue, top=10, scope=()):
             return [Knowledge(id=t, kind="passage", text=t, source="documents") for t in chances if t[0] == query]
 
         def close(self):
@@ -468,7 +476,7 @@ async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monke
     class One:
         name, kind = "documents", "documents"
 
-        async def search(self, query, dialogue, top=10, within=()):
+        async def search(self, query, dialogue, top=10, scope=()):
             return [Knowledge(id=query, kind="passage", text=query, source="documents")]
 
         def close(self):
@@ -491,7 +499,7 @@ async def test_the_needs_are_told_the_titles_that_a_source_holds():
 async def test_of_a_large_source_the_needs_are_told_the_nearest_titles():
     model = Model({})
     others = [Passage(f"Room {number} has a window.", title=f"Room {number}") for number in range(60)]
-    await answer(model, {"documents": Shelf([*others, Passage(OPENS, title="Hours")])})
+    await answer(model, {"documents": InMemoryPassages([*others, Passage(OPENS, title="Hours")])})
     assert "Hours" in model.prompt("needs")
     assert model.prompt("needs").count("Room") < 30
 
@@ -518,9 +526,7 @@ async def test_a_fact_is_written_with_only_where_it_is_asked_for(needs, text, wh
 
 async def test_grounding_gives_facts_of_topics_that_could_come_next(small_graph, monkeypatch):
     monkeypatch.setattr(module, "probabilities_of_use", lambda pieces, *_: [0.5 for _ in pieces])
-    agent = Agent(
-        create_method("weave", {"graph": small_graph}), ModelResponder(Model({"needs": HONEY}), PromptLibrary())
-    )
+    agent = Agent(create_method("weave", {"graph": small_graph}), LLMRunner(Model({"needs": HONEY}), PromptLibrary()))
     grounding = await agent.ground(Dialogue(id="throat", turns=["How are you?", "I feel ill."]))
     assert grounding.knowledge[0].fact.head == "honey"
 
@@ -534,7 +540,7 @@ async def test_the_needs_see_what_the_sources_hold():
 
 async def test_grounding_asks_for_needs_and_no_draft():
     model = Model({"needs": ASKED})
-    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    agent = Agent(create_method("weave", {"documents": InMemoryPassages([OPENS])}), LLMRunner(model, PromptLibrary()))
     grounding = await agent.ground(TALK)
     assert [piece.text for piece in grounding.knowledge] == [OPENS]
     assert list(model.asked) == ["needs"]
@@ -578,9 +584,9 @@ async def test_the_schema_of_the_needs_names_the_sources_and_bounds_every_list_a
 async def test_a_model_that_this_process_runs_is_asked_once_until_it_is_quick(early):
     model = Model({"draft": "They open at half past seven [1]."})
     model.runs_here = True
-    agent = Agent(create_method("weave", {"documents": Shelf([OPENS])}), ModelResponder(model, PromptLibrary()))
+    agent = Agent(create_method("weave", {"documents": InMemoryPassages([OPENS])}), LLMRunner(model, PromptLibrary()))
     assert (await agent.respond(TALK)).usage.calls == 1
-    agent.responder._spent[:] = [(50, 1.0)]
+    agent.stage_runner._spent[:] = [(50, 1.0)]
     assert (await agent.respond(TALK)).usage.calls == 2
 
 
@@ -588,14 +594,14 @@ async def test_a_model_that_this_process_runs_is_asked_once_until_it_is_quick(ea
 async def test_without_needs_the_response_is_one_call_from_what_the_turns_find(plan, early):
     model = Model({"draft": "They open at half past seven [1]."})
     agent = Agent(
-        create_method("weave", {"documents": Shelf([Passage(OPENS, "Hours"), OWNER])}, {"plan": plan}),
-        ModelResponder(model, PromptLibrary()),
+        create_method("weave", {"documents": InMemoryPassages([Passage(OPENS, "Hours"), OWNER])}, {"plan": plan}),
+        LLMRunner(model, PromptLibrary()),
     )
     if plan == "auto":  # the first turn shows that the model writes few tokens a second
         await agent.respond(TALK)
         assert "needs" in model.asked
         model.asked.clear()
-        agent.responder._spent[:] = [(5, 1.0)]
+        agent.stage_runner._spent[:] = [(5, 1.0)]
     response = await agent.respond(TALK)
     assert (response.text, response.usage.calls, list(model.asked)) == ("They open at half past seven.", 1, ["draft"])
     assert [piece.text for piece in response.knowledge] == [OPENS]

@@ -31,7 +31,7 @@ class Scripted:
         self.text, self.needs, self.pause = text, list(needs), pause
         self.requests, self.under_way, self.stopped = [], 0, 0
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         self.requests.append(request)
         self.under_way += 1
         try:
@@ -39,8 +39,8 @@ class Scripted:
             await asyncio.sleep(self.pause)
             for word in [] if request.output_schema else text.split(" "):
                 await asyncio.sleep(self.pause)
-                if on_text is not None:
-                    on_text(word if text.startswith(word) else f" {word}")
+                if on_token is not None:
+                    on_token(word if text.startswith(word) else f" {word}")
         except asyncio.CancelledError:
             self.stopped += 1
             raise

@@ -8,7 +8,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.evaluation.human.reading import read_answers
-from dialore.server.guard import new_key
+from dialore.server.middleware import new_key
 from tests.server.hostile import CODES
 from tests.server.sheets import HOSTILE, write_sheets
 

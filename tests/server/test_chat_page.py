@@ -90,9 +90,9 @@ def test_markdown_is_drawn_with_its_citations_and_html_stays_text(serving, page)
 
 def test_while_an_answer_is_awaited_the_draft_is_greyed_with_step_and_seconds(serving, page):
     class Thoughtful(Scripted):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             await asyncio.sleep(3 if request.output_schema else 0)
-            return await super().complete(request, on_text)
+            return await super().complete(request, on_token)
 
     running = serving(Thoughtful("Good morning to you, too."))
     page.goto(running.url)

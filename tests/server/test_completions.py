@@ -259,7 +259,7 @@ def test_what_only_tunes_is_passed_over(serving):
 
 def test_a_stage_that_fails_is_an_error_also_in_mid_stream(serving, client):
     class Failing(Scripted):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             from dialore.errors import ModelError
 
             raise ModelError("http://10.0.0.1/secret is down")

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.evaluation.human.reading import read_answers
 from dialore.experiments.store import Job, RunStore
-from dialore.server.guard import new_key
+from dialore.server.middleware import new_key
 from tests.server.browsing import checked
 from tests.server.conftest import Scripted, need, wait_until
 from tests.server.sheets import write_sheets

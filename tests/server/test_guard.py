@@ -11,7 +11,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.server.app import create_app
-from dialore.server.guard import new_key
+from dialore.server.middleware import new_key
 from dialore.server.telemetry import JsonLines
 from dialore.settings import Settings, validated
 from tests.server.conftest import Scripted, wait_until

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from dialore.server.guard import new_key
+from dialore.server.middleware import new_key
 from tests.server.conftest import Scripted, need, services
 from tests.server.hostile import BODIES, EVERYTHING, FILES, HEADERS, KINDS, PATHS, TEXTS
 

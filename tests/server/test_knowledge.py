@@ -20,8 +20,8 @@ import pytest
 
 import dialore
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.server import added
-from dialore.server.guard import new_key
+from dialore.server import knowledge_store
+from dialore.server.middleware import new_key
 from dialore.sources.documents import DocumentIndex
 from tests.retrieval.documents.pdfs import endless
 from tests.server.conftest import Scripted, need
@@ -108,7 +108,7 @@ def test_an_index_is_there_once_it_is_whole(serving, monkeypatch):
         assert running.say().status_code == 200
         return report
 
-    monkeypatch.setattr(added, "build_documents", build)
+    monkeypatch.setattr(knowledge_store, "build_documents", build)
     assert running.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome."}).status_code == 201
     assert before == [{}]
     assert "documents" in running.service.knowledge.places
@@ -307,7 +307,7 @@ def test_a_file_that_never_ends_keeps_nobody_waiting(serving):
 KILLED = """
     import asyncio, sys
     from pathlib import Path
-    from dialore.server.added import AddedKnowledge
+    from dialore.server.knowledge_store import AddedKnowledge
     async def main():
         knowledge = AddedKnowledge(Path(sys.argv[1]))
         for n in range(int(sys.argv[2]), 10_000):
@@ -334,7 +334,7 @@ def test_a_killed_upload_leaves_the_old_version_or_the_new_one_and_nothing_besid
         assert latest in {finished[-1], finished[-1] + 1}
     (tmp_path / "documents.new").write_bytes(b"half")
     (tmp_path / "files" / "0123456789abcdef").mkdir()
-    added.AddedKnowledge(tmp_path).close()
+    knowledge_store.AddedKnowledge(tmp_path).close()
     assert {each.name for each in tmp_path.iterdir()} <= {
         "documents.idx",
         "documents.idx-wal",

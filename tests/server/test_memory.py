@@ -10,7 +10,7 @@ import pytest
 
 from dialore.errors import SourceError
 from dialore.knowledge import Fact
-from dialore.server.added import AddedKnowledge
+from dialore.server.knowledge_store import AddedKnowledge
 from tests.server.conftest import Scripted, need, wait_until
 from tests.server.hostile import STATEMENTS, USERS
 from tests.server.test_guard import bearer, keyed
@@ -21,13 +21,13 @@ class Listening(Scripted):
 
     said = ()
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         if "memory/extraction" in request.label or request.label.endswith("/extraction"):
             self.requests.append(request)
             made = await Scripted("x").complete(request)
             statements = [{"text": each} for each in self.said]
             return made.model_copy(update={"text": json.dumps({"statements": statements})})
-        return await super().complete(request, on_text)
+        return await super().complete(request, on_token)
 
 
 def tell(running, text, user="ann", headers=None, said=None, **further):

@@ -45,7 +45,7 @@ class Workers:
     """Processes of `dialore serve` on one folder and store, and nginx before them."""
 
     def __init__(self, folder, store, cache):
-        from dialore.server.guard import new_key
+        from dialore.server.middleware import new_key
 
         self.folder, self.cache, self.processes, self.model = folder, cache, {}, FaultyServer()
         self.model.by_request = lambda asked: (

@@ -15,8 +15,8 @@ from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import Job, RunStore
-from dialore.server.guard import new_key
-from dialore.workbench import connect_model
+from dialore.server.middleware import new_key
+from dialore.session import connect_model
 from tests.experiments.conftest import write_dialogues
 from tests.server.hostile import RUNS
 

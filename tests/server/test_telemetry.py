@@ -58,7 +58,7 @@ def test_a_request_has_a_span_with_one_for_each_stage(serving, exported):
 
 def test_what_is_given_up_and_what_fails_say_so(serving, exported):
     class Failing(Scripted):
-        async def complete(self, request, on_text=None):
+        async def complete(self, request, on_token=None):
             from dialore.errors import ModelError
 
             raise ModelError("secret")

@@ -9,8 +9,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.methods.lexical import NoModel
-from dialore.methods.stages import Stages
+from dialore.methods.lexical import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder
@@ -21,7 +21,7 @@ from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, d
 from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.graph import open_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
-from dialore.sources.web.engines import SearchResult
+from dialore.sources.web.engines import WebResult
 from dialore.sources.web.source import WebSource
 
 CATS = Dialogue(
@@ -34,14 +34,14 @@ CATS = Dialogue(
 )
 
 
-class Shelf:
+class InMemoryPassages:
     """A source that is open already: it gives its texts in their own order, and remembers what it was asked."""
 
     def __init__(self, kind, texts=("one", "two")):
         self.name, self.kind, self.texts = kind, kind, texts
         self.closed = False
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         return [Knowledge(id=text, kind="passage", text=text, source=self.kind) for text in self.texts[:top]]
 
     def close(self):
@@ -82,7 +82,7 @@ def test_the_paper_s_two_sources(declare):
 
 
 def test_many_sources_each_after_what_it_needs(declare):
-    web = Shelf("web")
+    web = InMemoryPassages("web")
     declared = declare(
         """
         - {name: news, kind: web, description: news, depends_on: [home, memory], join: query}
@@ -191,7 +191,7 @@ async def test_a_persona_file_beside_the_declaration(declare, tmp_path):
 
 
 async def test_documents_that_are_open_are_joined_to_the_query_not_filtered(declare):
-    shelf = Shelf("documents")
+    shelf = InMemoryPassages("documents")
     declared = declare(
         """
         - {name: persona, kind: persona, description: x}
@@ -204,7 +204,7 @@ async def test_documents_that_are_open_are_joined_to_the_query_not_filtered(decl
 
 
 async def test_a_reranker_of_another_source_puts_its_pieces_in_order():
-    shelf = Shelf("documents", ("about the moon", "cats and dogs", "cats purr"))
+    shelf = InMemoryPassages("documents", ("about the moon", "cats and dogs", "cats purr"))
     source = Reranked(shelf, load_reranker("bm25"))
     assert isinstance(source, KnowledgeSource)
     found = await source.search("why do cats purr", CATS, 2)
@@ -221,7 +221,7 @@ async def test_the_trace_of_a_reranked_web_has_the_query_that_was_sent(declare):
         async def search(self, query, dialogue, count):
             self.asked.append(query)
             texts = ("Cats purr.", "Ask me@example.org.", "Dogs bark.")
-            return [SearchResult(f"https://example.org/{at}", "", text=text) for at, text in enumerate(texts)]
+            return [WebResult(f"https://example.org/{at}", "", text=text) for at, text in enumerate(texts)]
 
         def close(self):
             pass
@@ -240,7 +240,7 @@ async def test_the_trace_of_a_reranked_web_has_the_query_that_was_sent(declare):
     assert isinstance(source, Reranked)
     assert source.source is web
     source.reranker = read = Read()
-    stages = Stages(NoModel(), "safari", CATS)
+    stages = StageContext(NullRunner(), "safari", CATS)
     found = await stages.search("retrieval-news", source, "Why do cats purr? Write to me@example.org", 1)
     assert [piece.text for piece in found] == ["Cats purr."]
     (sent,) = Engine.asked
@@ -263,7 +263,7 @@ async def test_the_trace_of_a_web_that_is_down_has_the_query_that_was_sent_too(d
             pass
 
     declared = declare(f"[{{name: news, kind: web, description: x{retriever}}}]", web=WebSource(Down()))
-    stages = Stages(NoModel(), "safari", CATS)
+    stages = StageContext(NullRunner(), "safari", CATS)
     assert await stages.search("retrieval-news", declared["news"].source, "cats for me@example.org", 1) == []
     (traced,) = stages.trace
     assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
@@ -276,14 +276,14 @@ async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_
         name = "found"
 
         async def search(self, query, dialogue, count):
-            return [SearchResult("https://cats.example", "Cats", text="Cats purr.")]
+            return [WebResult("https://cats.example", "Cats", text="Cats purr.")]
 
         def close(self):
             pass
 
     down = DenseReranker(EndpointEmbedder("m", "http://127.0.0.1:9/v1", retries=0))
     web = Reranked(WebSource(Found(), reranker="bm25"), down) if wrapped else WebSource(Found(), reranker=down)
-    stages = Stages(NoModel(), "safari", CATS)
+    stages = StageContext(NullRunner(), "safari", CATS)
     assert await stages.search("retrieval-news", web, "cats for me@example.org", 1) == []
     (traced,) = stages.trace
     assert (traced.outcome, traced.output["query"]) == ("failed", "cats for")
@@ -291,17 +291,17 @@ async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_
 
 
 @pytest.mark.parametrize("within", [(), (Knowledge(id="p", kind="persona", text="I sail", source="persona"),)])
-async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(within):
-    class Under(Shelf):
-        async def search(self, query, dialogue, top=10, within=()):
-            self.asked = (query, top, tuple(within))
+async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(scope):
+    class Under(InMemoryPassages):
+        async def search(self, query, dialogue, top=10, scope=()):
+            self.asked = (query, top, tuple(scope))
             return await super().search(query, dialogue, top)
 
     under = Under("documents", ("cats purr", "dogs bark"))
-    stages = Stages(NoModel(), "safari", CATS)
-    found = await stages.search("retrieval", Reranked(under, load_reranker("bm25")), "dogs", 1, within)
+    stages = StageContext(NullRunner(), "safari", CATS)
+    found = await stages.search("retrieval", Reranked(under, load_reranker("bm25")), "dogs", 1, scope)
     assert [piece.text for piece in found] == ["dogs bark"]
-    assert under.asked == ("dogs", 5, within)
+    assert under.asked == ("dogs", 5, scope)
     (traced,) = stages.trace
     assert (traced.output["query"], traced.notes) == ("dogs", [])
 
@@ -358,8 +358,11 @@ async def test_a_graph_that_is_open_is_used(declare, graph_file):
     ("opened", "names"),
     [
         ({}, ("persona", "documents")),
-        ({"documents": Shelf("documents")}, ("persona", "documents", "library")),
-        ({"web": Shelf("web"), "graph": Shelf("graph")}, ("persona", "documents", "graph", "web")),
+        ({"documents": InMemoryPassages("documents")}, ("persona", "documents", "library")),
+        (
+            {"web": InMemoryPassages("web"), "graph": InMemoryPassages("graph")},
+            ("persona", "documents", "graph", "web"),
+        ),
     ],
     ids=["nothing", "an index", "web and graph"],
 )

@@ -8,7 +8,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Passage
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 
 ENGLISH = Dialogue(id="1", turns=["How warm is a hive in winter?"])
 CHINESE = Dialogue(id="2", turns=["泡绿茶用多热的水？"])
@@ -18,7 +18,7 @@ TEA = Passage("泡绿茶的水以八十度左右为宜。", "绿茶")
 
 
 def shelf(**changes):
-    return Shelf([BREAD, BEES, TEA, BEES], **changes)
+    return InMemoryPassages([BREAD, BEES, TEA, BEES], **changes)
 
 
 def test_it_is_a_source_that_can_be_ranked_otherwise():
@@ -74,10 +74,10 @@ def test_another_ranking_is_made_once():
 @pytest.mark.parametrize(
     ("make", "error"),
     [
-        (lambda: Shelf([BEES], retriever="bm26"), UnknownNameError),
-        (lambda: Shelf([BEES], kind="graph"), UnknownNameError),
+        (lambda: InMemoryPassages([BEES], retriever="bm26"), UnknownNameError),
+        (lambda: InMemoryPassages([BEES], kind="graph"), UnknownNameError),
         (lambda: shelf().by("nearest"), UnknownNameError),
-        (lambda: Shelf([" "]), InputError),
+        (lambda: InMemoryPassages([" "]), InputError),
     ],
 )
 def test_what_cannot_be_is_said(make, error):

@@ -11,15 +11,15 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.llm.model import Completion, Usage
-from dialore.methods.lexical import NoModel
+from dialore.methods.lexical import NullRunner
+from dialore.methods.memory_extraction import extract_statements, sentences_of_himself
 from dialore.methods.registry import create_method
-from dialore.methods.remembering import extract_statements, sentences_of_himself
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
+from dialore.session import Session
 from dialore.sources.base import Listed
 from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of
-from dialore.workbench import Workbench
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SAID = ["I have two dogs.", "I work as a nurse in a hospital.", "I am allergic to peanuts."]
@@ -159,7 +159,7 @@ class Model:
     def __init__(self, **answers):
         self.answers, self.asked = answers, {}
 
-    async def complete(self, request, on_text=None):
+    async def complete(self, request, on_token=None):
         stage = request.label.rsplit("/", 1)[-1].replace("-", "_")
         self.asked[stage] = "\n".join(message.content for message in request.messages)
         answer = self.answers[stage]
@@ -176,7 +176,7 @@ NEED = {"what": "allergies", "source": "memory", "query": "food that I am allerg
 async def test_weave_looks_up_the_memory_of_the_dialogue_and_cites_it():
     model = Model(draft="Not peanuts: you are allergic [1].", needs={"needs": [NEED], "topics": []})
     with_memory = talk("Which food am I allergic to?", memory=MINE)
-    agent = Agent(create_method("weave", {"memory": MemorySource()}), ModelResponder(model, PromptLibrary()))
+    agent = Agent(create_method("weave", {"memory": MemorySource()}), LLMRunner(model, PromptLibrary()))
     response = await agent.respond(with_memory)
     assert response.text == "Not peanuts: you are allergic."
     assert [response.knowledge[0].text, response.knowledge[0].source] == [SAID[2], "memory"]
@@ -191,18 +191,18 @@ async def test_weave_looks_up_the_memory_of_the_dialogue_and_cites_it():
 async def test_rag_full_context_and_lexical_read_it_too():
     model = Model(response_generation="You have dogs.")
     for method in ("rag", "full-context"):
-        agent = Agent(create_method(method, {"memory": MemorySource()}), ModelResponder(model, PromptLibrary()))
+        agent = Agent(create_method(method, {"memory": MemorySource()}), LLMRunner(model, PromptLibrary()))
         response = await agent.respond(talk("Which pets do I have?", memory=MINE))
         assert SAID[0] in {piece.text for piece in response.knowledge}
         assert "I have two dogs." in model.asked["response_generation"]
-    response = await Agent(create_method("lexical", {"memory": MemorySource()}), NoModel()).respond(
+    response = await Agent(create_method("lexical", {"memory": MemorySource()}), NullRunner()).respond(
         talk("Which dogs do I have?", memory=MINE)
     )
     assert SAID[0] in response.text
 
 
 async def test_a_workbench_opens_it_where_none_is_named():
-    async with Workbench() as bench:
+    async with Session() as bench:
         assert isinstance(bench.source("memory"), MemorySource)
         assert isinstance(bench.source("memory"), Listed)
 
@@ -211,7 +211,7 @@ async def test_a_workbench_opens_it_where_none_is_named():
 
 
 def asked(model):
-    return ModelResponder(model, PromptLibrary())
+    return LLMRunner(model, PromptLibrary())
 
 
 @pytest.mark.parametrize(
@@ -269,7 +269,7 @@ async def test_secrets_addresses_and_what_is_too_long_are_not_kept():
 
 async def test_without_a_model_sentences_in_the_first_person_are_kept():
     turn = "Hi! I work as a nurse. My son is ten, and I'm tired. Do I have to stay? I'm looking for a plumber."
-    kept = await extract_statements(talk(turn), [], NoModel())
+    kept = await extract_statements(talk(turn), [], NullRunner())
     assert [one.text for one in kept.statements] == ["I work as a nurse.", "My son is ten, and I'm tired."]
     assert all(one.turn == turn for one in kept.statements)
 

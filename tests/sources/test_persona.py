@@ -91,23 +91,23 @@ async def test_documents_with_and_without_dependency(retriever):
     assert (everywhere[0].kind, everywhere[0].source) == ("passage", "documents")
 
     chosen = await persona.search("tell me about your cats", OWN, top=1)
-    under = await documents.search("where do violin makers live", OWN, within=chosen)
+    under = await documents.search("where do violin makers live", OWN, scope=chosen)
     assert {piece.text for piece in under} == set(PERSONA["I have two cats at home"])
 
 
 async def test_a_chosen_sentence_without_documents_has_none():
     sea = [piece for piece in await PersonaSource().search("sea", OWN) if piece.text == "I grew up by the sea"]
-    assert await PersonaDocuments().search("sea", OWN, within=sea) == []
+    assert await PersonaDocuments().search("sea", OWN, scope=sea) == []
 
 
 async def test_other_knowledge_chosen_before_does_not_narrow_the_documents():
     passage = Knowledge(id="passage:1", kind="passage", text="anything", source="web")
-    assert len(await PersonaDocuments().search("cats", OWN, within=[passage])) == 4
+    assert len(await PersonaDocuments().search("cats", OWN, scope=[passage])) == 4
 
 
 async def test_a_chosen_sentence_of_elsewhere_brings_its_documents_along():
     piece = Knowledge(id="p", kind="persona", text="I swim", source="persona", detail={"documents": ["Water is wet."]})
-    found = await PersonaDocuments().search("water", OWN, within=[piece])
+    found = await PersonaDocuments().search("water", OWN, scope=[piece])
     assert [item.text for item in found] == ["Water is wet."]
 
 

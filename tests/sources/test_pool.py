@@ -8,7 +8,7 @@ from dialore.cli import main
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import make_config
 from dialore.experiments.run import load_dialogues, open_systems
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
 from dialore.sources.documents import DocumentIndex, open_documents
 from tests.example_data import write_data
 
@@ -25,7 +25,7 @@ async def test_a_dialogues_own_sentences_are_ranked_for_a_question(data):
     dialogues = list(load_dialogues(config.dataset))
     sentences = ["Tea is a drink of leaves.", "Tea is liked by many people."]
     assert dialogues[0].extra["pool"] == [{"text": text, "title": "Tea"} for text in sentences]
-    async with open_systems(config, lambda settings, name: Rehearsal()) as opened:
+    async with open_systems(config, lambda settings, name: FakeModel()) as opened:
         agent = opened.agents[0, 0]
         found = await agent.method.documents.search("What are leaves?", dialogues[0])
         response = await agent.respond(dialogues[0])

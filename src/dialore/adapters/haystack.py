@@ -29,8 +29,8 @@ class DialoreRetriever:
     def to_dict(self) -> dict[str, Any]:
         """As a pipeline writes it; raises InputError where what it asks was opened in Python."""
         if not self._place:
-            mend = "give the index's place: DialoreRetriever('documents.idx')"
-            raise InputError("an open agent or source cannot be written to a file", mend=mend)
+            hint = "give the index's place: DialoreRetriever('documents.idx')"
+            raise InputError("an open agent or source cannot be written to a file", hint=hint)
         return default_to_dict(self, asked=self._place, top=self.top)
 
     @classmethod

@@ -74,9 +74,9 @@ def export(
     out = out or runs[0] / f"sheets-{criteria}"
     key_path = key or key_of(out)
     if key_path.resolve().is_relative_to(out.resolve()):
-        raise InputError(f"the key {key_path} would lie among the sheets", mend="keep it apart: name another --key")
+        raise InputError(f"the key {key_path} would lie among the sheets", hint="keep it apart: name another --key")
     if key_path.exists():
-        raise InputError(f"{key_path} is there already", mend="sheets may be out by it: name another --key")
+        raise InputError(f"{key_path} is there already", hint="sheets may be out by it: name another --key")
     found = _gather(runs, system or [], against, chosen, lowest)
     found = dict(list(found.items())[:limit]) if lowest else found
     languages = [dialogue.language for dialogue, _ in found.values()]
@@ -137,7 +137,7 @@ def _gather(
                 scores[dialogue] = scores.get(dialogue, 0.0) + value
         if not scores:
             raise InputError(
-                f"nothing is scored by {lowest}", mend=f"score it first: dialore score {runs[0]} -x {lowest}"
+                f"nothing is scored by {lowest}", hint=f"score it first: dialore score {runs[0]} -x {lowest}"
             )
         return {
             name: found[name] for name in sorted(found.keys() & scores.keys(), key=lambda name: (scores[name], name))
@@ -180,7 +180,7 @@ def import_sheets(
     _, _, _, found, empty, dropped = read_filled(sheets, read_key(key), out)
     names = list(dict.fromkeys(each.annotator for each in found))
     if not found:
-        raise InputError("nothing is filled in", mend="fill in the sheets' empty columns")
+        raise InputError("nothing is filled in", hint="fill in the sheets' empty columns")
     write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
     if json:
         counts = {"annotations": len(found), "empty": empty, "dropped": dropped}
@@ -243,7 +243,7 @@ def judged(
     found = _gather(runs, [], None, criteria_set(answers.criteria), None)
     lines = judged_responses(answers.annotations, found)
     if not lines:
-        raise InputError(f"{place} has no response of these runs", mend="name the runs that the sheets were made of")
+        raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     typer.echo(out)
     note(f"{len(lines)} responses with the means of their annotators' ratings")

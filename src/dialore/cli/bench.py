@@ -21,7 +21,7 @@ from dialore.cli.options import (
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.experiments.run import Progress
-    from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.llm.model import Completion, LanguageModel, OnToken, Request
     from dialore.response import Response
     from dialore.settings import ModelSettings, Settings
 
@@ -96,19 +96,19 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
     from dialore.cli.output import progress
     from dialore.errors import InputError
     from dialore.llm.model import Wrapper
-    from dialore.workbench import connect_model, open_agents
+    from dialore.session import connect_model, open_agents
 
     calls: list[Completion] = []
 
     class Timed(Wrapper):
-        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-            calls.append(await self._model.complete(request, on_text))
+        async def complete(self, request: "Request", on_token: "OnToken | None" = None) -> "Completion":
+            calls.append(await self._model.complete(request, on_token))
             return calls[-1]
 
     def connect(chosen: "ModelSettings", name: str | None) -> "LanguageModel":
         model = connect_model(chosen, name)
         if model is None:
-            raise InputError("an endpoint is needed", mend="set --base-url and --model")
+            raise InputError("an endpoint is needed", hint="set --base-url and --model")
         return Timed(model) if name is None else model
 
     concurrency = settings.model.concurrency
@@ -130,7 +130,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
     prompt = sum(call.usage.prompt_tokens for call in calls)
     written = sum(call.usage.completion_tokens for call in calls)
     return {
-        "model": agent.responder.name,
+        "model": agent.stage_runner.name,
         "concurrency": concurrency,
         "responses": len(responses),
         "failed": sum(response.status == "failed" for response in responses),

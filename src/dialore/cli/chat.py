@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
     from dialore.response import Response, StageTrace
+    from dialore.session import Session
     from dialore.settings import Settings
-    from dialore.workbench import Workbench
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
@@ -65,8 +65,8 @@ def chat(
     import asyncio
 
     from dialore.dialogue import read_dialogues
+    from dialore.session import Session
     from dialore.text import spoken_in
-    from dialore.workbench import Workbench
 
     begun = read_dialogues(file)[0] if file else None
     if language:
@@ -74,9 +74,9 @@ def chat(
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         connect, say_without = connecting()
-        bench = Workbench(settings.knowledge, cite=settings.cite, connect=connect)
+        bench = Session(settings.knowledge, cite=settings.cite, connect=connect)
         try:
-            session = Session(runner, bench, settings, language=language, json=json)
+            session = ChatSession(runner, bench, settings, language=language, json=json)
             session.use(settings.method[0])
             say_without(WITHOUT_MODEL)
             if begun is not None:
@@ -90,11 +90,11 @@ class _LeaveError(Exception):
     """The user wants to go."""
 
 
-class Session:
+class ChatSession:
     """One chat: the dialogue so far, the agent that answers, the last response."""
 
     def __init__(
-        self, runner: "asyncio.Runner", bench: "Workbench", settings: "Settings", *, language: str | None, json: bool
+        self, runner: "asyncio.Runner", bench: "Session", settings: "Settings", *, language: str | None, json: bool
     ) -> None:
         self._runner, self._bench, self._settings = runner, bench, settings
         self._models = bench.models(settings.model)
@@ -120,7 +120,7 @@ class Session:
 
     def use(self, method: str) -> None:
         """Answer by this method from now on; raises InputError where it cannot be made."""
-        from dialore.workbench import options_by_method
+        from dialore.session import options_by_method
 
         options = options_by_method([method], self._settings.options)[method]
         self._agent = self._bench.agent(method, self._models, options)
@@ -137,8 +137,8 @@ class Session:
         try:
             self._responses = TypeAdapter(list[Response]).validate_python(self._about.pop("responses", []))
         except ValidationError as error:
-            mend = "`dialore chat` writes it by /save"
-            raise InputError(f"dialogue {dialogue.id}: responses: {describe(error)}", mend=mend) from error
+            hint = "`dialore chat` writes it by /save"
+            raise InputError(f"dialogue {dialogue.id}: responses: {describe(error)}", hint=hint) from error
         if self._responses:
             self._turns.append({"speaker": dialogue.responder, "text": self._responses[-1].text})
         else:
@@ -147,7 +147,7 @@ class Session:
     def talk(self) -> None:
         """Take turns until the input ends; raises Exit where lines of a pipe could not be answered."""
         if self._is_terminal:
-            self._say(f"{self._agent.method.name} by {self._agent.responder.name}. /help lists the commands.")
+            self._say(f"{self._agent.method.name} by {self._agent.stage_runner.name}. /help lists the commands.")
         interrupted = False
         while True:
             try:
@@ -196,7 +196,7 @@ class Session:
         return self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
 
     async def _answer(self, turn: dict[str, str]) -> None:
-        from dialore.cli import shown
+        from dialore.cli import render
         from dialore.cli.waiting import watched
         from dialore.dialogue import Dialogue
 
@@ -215,15 +215,15 @@ class Session:
         if streamed:
             typer.echo()
         if response.status == "failed":
-            raise InputError(f"no response: {response.error}", mend="say it again")
+            raise InputError(f"no response: {response.error}", hint="say it again")
         if self._json:
-            typer.echo(shown.dumps(shown.as_line(response)))
+            typer.echo(render.dumps(render.as_line(response)))
         else:
             out = console()
             if not streamed:
                 name = f"[bold green]{escape(_named(dialogue.responder))}>[/] " if self._is_terminal else ""
-                out.print(name + shown.answer(response), soft_wrap=not out.is_terminal)
-            shown.show_grounds(out, response, _BEST)
+                out.print(name + render.answer(response), soft_wrap=not out.is_terminal)
+            render.show_grounds(out, response, _BEST)
         self._responses.append(response)
         self._turns = [*turns, {"speaker": dialogue.responder, "text": response.text}]
 
@@ -234,27 +234,27 @@ class Session:
 
     def _response(self) -> "Response":
         if not self._responses:
-            raise InputError("there is no response yet", mend="say something first")
+            raise InputError("there is no response yet", hint="say something first")
         return self._responses[-1]
 
     def _why(self, _: str) -> None:
-        from dialore.cli import shown
+        from dialore.cli import render
 
         response = self._response()
         out = console(stderr=self._json)
-        if shown.is_without_model(response):
-            shown.show_found(out, response)
+        if render.is_without_model(response):
+            render.show_found(out, response)
             return
         if response.demands is not None:
-            shown.show_demands(out, response.demands)
-        shown.show_used(out, response)
+            render.show_demands(out, response.demands)
+        render.show_used(out, response)
 
     def _trace(self, name: str) -> None:
-        from dialore.cli import shown
+        from dialore.cli import render
 
         response = self._response()
         if not name:
-            shown.show_trace(console(stderr=self._json), response.trace)
+            render.show_trace(console(stderr=self._json), response.trace)
             return
         stages = {stage.stage: stage for stage in response.trace}
         if name not in stages:
@@ -266,10 +266,10 @@ class Session:
 
         known = method_names()
         if name and name not in known:
-            raise InputError(f"unknown method: {name!r}", mend=f"known: {', '.join(known)}")
+            raise InputError(f"unknown method: {name!r}", hint=f"known: {', '.join(known)}")
         if name:
             self.use(name)
-        self._say(f"method: {self._agent.method.name} by {self._agent.responder.name}")
+        self._say(f"method: {self._agent.method.name} by {self._agent.stage_runner.name}")
 
     def _show_graph(self, _: str) -> None:
         graph = self._bench.source("graph", needed=True)
@@ -280,12 +280,12 @@ class Session:
         self._say("a new dialogue")
 
     def _save(self, name: str) -> None:
-        from dialore.cli import shown
+        from dialore.cli import render
 
         if not name:
-            raise InputError("/save needs a file's name", mend="/save talk.json")
+            raise InputError("/save needs a file's name", hint="/save talk.json")
         if not self._turns:
-            raise InputError("there is nothing to save yet", mend="say something first")
+            raise InputError("there is nothing to save yet", hint="say something first")
         path = Path(name).expanduser()
         about = {key: value for key, value in self._about.items() if value}
         if not about.get("persona") and (given := self._bench.source("persona").persona):
@@ -295,7 +295,9 @@ class Session:
             }
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
         kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
-        write_whole(path, shown.dumps({**kept, "responses": [shown.as_line(each) for each in self._responses]}) + "\n")
+        write_whole(
+            path, render.dumps({**kept, "responses": [render.as_line(each) for each in self._responses]}) + "\n"
+        )
         self._say(f"{len(self._turns)} turns written to {path}")
 
     def _leave(self, _: str) -> None:
@@ -308,10 +310,10 @@ def _named(speaker: str) -> str:
 
 
 def _stage_text(stage: "StageTrace") -> str:
-    from dialore.cli import shown
+    from dialore.cli import render
 
     prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
     notes = "\n".join(f"note: {each}" for each in stage.notes)
     parts = [f"{stage.stage} · {stage.by} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
-    parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{shown.dumps(stage.output)}", notes]
+    parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}", notes]
     return "\n\n".join(part for part in parts if part)

@@ -93,7 +93,7 @@ def get(
     known = remotes(name) if address is None else dict.fromkeys(split or ["data"], remote(address, {"": sha256}))
     wanted = [one_of("split", each, list(known)) for each in split or known]
     if out is not None and len(wanted) > 1:
-        raise InputError("--out is for one split", mend=f"name it by --split, one of {', '.join(known)}")
+        raise InputError("--out is for one split", hint=f"name it by --split, one of {', '.join(known)}")
     check_targets(out if out is not None and out.parent.is_dir() else None)
     said = published().get(name, {})
     reader = data_set(name) if name in data_set_names() else None
@@ -291,7 +291,7 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
         languages[dialogue.language] += 1
         _add(dialogue, sums, plans)
     if not sums["dialogues"]:
-        raise InputError(f"{file}: no dialogue in it", mend=f"{name} is {data_set(name).form}")
+        raise InputError(f"{file}: no dialogue in it", hint=f"{name} is {data_set(name).form}")
     samples, grounded = sums["samples"], sums["with_knowledge"]
     return {
         "data_set": name,

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
     from dialore.evaluation.report.display import Conversation
-    from dialore.llm.model import Completion, LanguageModel, OnText, Request
+    from dialore.llm.model import Completion, LanguageModel, OnToken, Request
     from dialore.llm.recording import Replay
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
@@ -60,7 +60,7 @@ def demo(
     import asyncio
     import webbrowser
 
-    from dialore.cli import shown
+    from dialore.cli import render
     from dialore.evaluation.report.display import render_page
     from dialore.files import cache_folder
     from dialore.llm.recording import Replay
@@ -68,14 +68,14 @@ def demo(
     check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
-        raise InputError(f"the demo's recordings are missing: {recordings}", mend="install dialore again")
+        raise InputError(f"the demo's recordings are missing: {recordings}", hint="install dialore again")
     models = [_paced(Replay(recordings, match="label"))]
     if live or model or base_url:
-        from dialore.workbench import connect
+        from dialore.session import connect
 
         mine = connect(model, base_url=base_url)
         if mine is None:
-            raise InputError("--live needs a language model", mend="--model gguf:FILE, or --base-url and --model")
+            raise InputError("--live needs a language model", hint="--model gguf:FILE, or --base-url and --model")
         models.append(mine)
     conversations = asyncio.run(_answer(models, limit))
     responses = [response for conversation in conversations for response in conversation.responses]
@@ -84,9 +84,9 @@ def demo(
     write_whole(page, render_page(conversations, title=title, made=_MADE, pace=_PACE))
     if json:
         for response in responses:
-            typer.echo(shown.dumps(shown.as_line(response)))
+            typer.echo(render.dumps(render.as_line(response)))
     else:
-        shown.show_demo(conversations, _MADE, page)
+        render.show_demo(conversations, _MADE, page)
     if open_page:
         webbrowser.open(page.resolve().as_uri())
     if not live and any(response.status == "failed" for response in responses):
@@ -100,8 +100,8 @@ def _paced(replay: "Replay") -> "LanguageModel":
     from dialore.llm.model import Wrapper
 
     class Paced(Wrapper):
-        async def complete(self, request: "Request", on_text: "OnText | None" = None) -> "Completion":
-            completion = await replay.complete(request, on_text)
+        async def complete(self, request: "Request", on_token: "OnToken | None" = None) -> "Completion":
+            completion = await replay.complete(request, on_token)
             usage = completion.usage
             await asyncio.sleep((usage.prompt_tokens + usage.completion_tokens) / _TOKENS_A_SECOND)
             return completion
@@ -202,8 +202,8 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
         InputError: the part's files are damaged.
     """
     from dialore.methods.registry import method_class, method_sources
+    from dialore.session import create_agent
     from dialore.sources.graph import open_graph
-    from dialore.workbench import create_agent
 
     async with AsyncExitStack() as stack:
         graph = open_graph(None)
@@ -234,14 +234,14 @@ def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str,
     from dialore.knowledge import Passage
     from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
     from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.in_memory import Shelf
+    from dialore.sources.in_memory import InMemoryPassages
     from dialore.sources.persona import open_persona
 
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
     passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)
-    documents = Shelf(passages, own_language=True)
+    documents = InMemoryPassages(passages, own_language=True)
     instead = [replace(passage, source=_INSTEAD) for passage in documents.passages]
-    web = Shelf(instead, kind="web", name="shelf in the place of the web", own_language=True)
+    web = InMemoryPassages(instead, kind="web", name="shelf in the place of the web", own_language=True)
     persona = open_persona()
     base = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "samples"
     build_samples(samples_of(read_dialogues(folder / "samples.jsonl")), base, load_embedder())

@@ -70,11 +70,11 @@ def distill(
     stages = stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
     if source and (by != "model" or "dataset.name" in said):
-        raise InputError("--from takes the answers of a finished run", mend="leave --by and the data set out")
+        raise InputError("--from takes the answers of a finished run", hint="leave --by and the data set out")
     if coq and stages != {"edit/question-generation"}:
-        raise InputError("--coq is of questions", mend="dialore distill edit-questions --coq ...")
+        raise InputError("--coq is of questions", hint="dialore distill edit-questions --coq ...")
     if coq and by != "model":
-        raise InputError("--coq is of a model's questions", mend="leave --by out")
+        raise InputError("--coq is of a model's questions", hint="leave --by out")
     places = source or []
     if source or by == "model":
         if not places:

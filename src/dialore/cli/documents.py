@@ -155,7 +155,7 @@ def delete(
     from dialore.retrieval.documents.indexing import delete_documents
 
     if not (identifier or file or url):
-        raise InputError("nothing to delete is named", mend="give --id, --file or --url")
+        raise InputError("nothing to delete is named", hint="give --id, --file or --url")
     report = delete_documents(index, ids=identifier or [], files=file or [], urls=url or [])
     for missing in report.missing:
         note(f"not there: {missing}")
@@ -182,15 +182,15 @@ def search(
     from contextlib import closing
 
     from dialore.dialogue import Dialogue
-    from dialore.sources.base import Findings
+    from dialore.sources.base import SearchResult
     from dialore.sources.documents import RETRIEVERS, open_documents
 
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
-        raise InputError("the query is empty", mend="say what to look for")
+        raise InputError("the query is empty", hint="say what to look for")
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
-        found = Findings.of(asyncio.run(source.search(query, asked, top)))
+        found = SearchResult.of(asyncio.run(source.search(query, asked, top)))
     for line in found.notes:
         note(line)
     if json:

@@ -141,8 +141,8 @@ def show(
             linked = opened.linker.link(concept)
             if not linked or linked[0].how == "contained":
                 near = [link.name for link in linked] or _alike(concept, opened.store)
-                mend = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
-                raise InputError(f"no concept {concept!r} in the graph {opened.name}", mend=mend)
+                hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
+                raise InputError(f"no concept {concept!r} in the graph {opened.name}", hint=hint)
             note(f"{concept!r} stands in the graph as {linked[0].name!r}")
             found = opened.facts_of(linked[0].name)
     if json:
@@ -185,7 +185,7 @@ def retrieve(
     """
     from contextlib import closing
 
-    from dialore.cli.shown import show_ranked
+    from dialore.cli.render import show_ranked
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.sources.graph import open_graph
@@ -193,7 +193,7 @@ def retrieve(
 
     queries, topics = query or [], topic or []
     if not queries and not topics:
-        raise InputError("nothing to look for", mend="give --query, --topic or both")
+        raise InputError("nothing to look for", hint="give --query, --topic or both")
     text = history or " ".join([*queries, *topics])
     spoken = check_language(language) if language else detect_language(text)
     dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
@@ -313,7 +313,7 @@ def export(
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
     if out is not None and out.exists() and graph.exists() and out.samefile(graph):
-        raise GraphError(f"{out} is the graph itself", mend="name another --out")
+        raise GraphError(f"{out} is the graph itself", hint="name another --out")
     with GraphStore(graph) as store:
         if out is None:
             for line in lines_of(store, chosen):
@@ -379,16 +379,16 @@ def _facts(
 def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     """Keep a slip of the pen from overwriting data: only a graph, or nothing, gives way to a graph."""
     if out.is_dir():
-        raise GraphError(f"{out} is a folder", mend="name a file, e.g. --out my.graph")
+        raise GraphError(f"{out} is a folder", hint="name a file, e.g. --out my.graph")
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
-        raise GraphError(f"{out} is one of the files to be read", mend="name another --out")
+        raise GraphError(f"{out} is one of the files to be read", hint="name another --out")
     if out.is_file() and not force:
         from dialore.retrieval.graph.store import GraphStore
 
         try:
             GraphStore(out).close()
         except GraphError as error:
-            raise GraphError(f"{out} is there and is not a graph", mend="--force overwrites it") from error
+            raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
 def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]":

@@ -39,7 +39,7 @@ def import_files(
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
     """Import files and say what came of them; gives the run's folder."""
     from dialore.experiments.config import DatasetConfig
-    from dialore.experiments.outside import import_responses
+    from dialore.experiments.import_responses import import_responses
     from dialore.settings import validated
 
     whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]

@@ -14,7 +14,7 @@ from dialore.cli.output import console, escape, note, print_json, progress, tabl
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
-    from dialore.evaluation.judges.comparing import Judged, Preference, Together
+    from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference
     from dialore.experiments.store import RunStore
 
 # What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
@@ -67,28 +67,28 @@ def judge(
     import asyncio
 
     from dialore.cli.score import required_judge
-    from dialore.evaluation.judges.asking import Asker
-    from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, Together, check_criteria
+    from dialore.evaluation.judges.asking import JudgeClient
+    from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, JointJudge, check_criteria
     from dialore.experiments.scoring import compare_systems, measure_jointly, system_names
     from dialore.experiments.store import RunStore
     from dialore.prompts.library import PromptLibrary
 
     if (pairwise is None) == (not together):
-        raise InputError("judge what?", mend="name --pairwise A B or --together, one of them")
+        raise InputError("judge what?", hint="name --pairwise A B or --together, one of them")
     if system and not together:
-        raise InputError("--system goes with --together", mend="--pairwise names its two systems itself")
+        raise InputError("--system goes with --together", hint="--pairwise names its two systems itself")
     named = tuple(name.strip() for name in (criteria or "").split(",") if name.strip())
     judged: Judged = "queries" if queries else "responses"
 
     async def work() -> list[dict[str, Any]]:
-        asker = Asker(required_judge(asked), PromptLibrary(prompts))
+        asker = JudgeClient(required_judge(asked), PromptLibrary(prompts))
         try:
             with progress("judging") as step:
                 shared: dict[str, Any] = {"at_once": asked.concurrency, "limit": limit, "on_progress": step}
                 if pairwise is not None:
                     shared |= {"criteria": named or _DEFAULTS[judged], "judged": judged}
                     return _compared(await compare_systems(store, asker, (systems[0], systems[1]), **shared))
-                metrics = [Together(asker, criterion, judged, seed) for criterion in named or ("overall",)]
+                metrics = [JointJudge(asker, criterion, judged, seed) for criterion in named or ("overall",)]
                 for each in metrics:
                     await measure_jointly(store, each, systems, **shared)
                 return [row for each in metrics for row in _scored(store, each, systems)]
@@ -98,7 +98,7 @@ def judge(
     with RunStore.open(run) as store, store.writing():
         systems = [_number(store, name) for name in pairwise or system or []] or list(system_names(store))
         if len(set(systems)) < 2:
-            raise InputError("systems are judged against each other", mend="name two or more")
+            raise InputError("systems are judged against each other", hint="name two or more")
         check_criteria(named, judged, CRITERIA if pairwise else JOINT_CRITERIA)
         rows = asyncio.run(work())
     if json:
@@ -117,7 +117,7 @@ def _number(store: "RunStore", name: str) -> int:
     found = [number for number, known in names.items() if known == name]
     found = found or [system.number for system in store.systems() if system.title == name]
     if len(found) > 1:
-        raise InputError(f"several systems are called {name!r}", mend=f"one of {', '.join(names.values())}")
+        raise InputError(f"several systems are called {name!r}", hint=f"one of {', '.join(names.values())}")
     if not found:
         raise UnknownNameError("system", name, names.values())
     return found[0]
@@ -136,7 +136,7 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
     return rows
 
 
-def _scored(store: "RunStore", metric: "Together", systems: list[int]) -> list[dict[str, Any]]:
+def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list[dict[str, Any]]:
     from dialore.experiments.scoring import score_of, system_names
 
     rows = []

@@ -13,7 +13,7 @@ from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from dialore.evaluation.base import Measure, Metric
+    from dialore.evaluation.base import Metric, SampleScore
     from dialore.evaluation.meta import Agreement, Judgement
     from dialore.evaluation.registry import Context
 
@@ -125,7 +125,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
     for path in given:
         inside = [each for end in ("*.jsonl", "*.jsonl.gz") for each in path.glob(end)] if path.is_dir() else [path]
         if not inside:
-            raise InputError(f"no .jsonl in {path}", mend="name files of judged responses; see `dialore meta --help`")
+            raise InputError(f"no .jsonl in {path}", hint="name files of judged responses; see `dialore meta --help`")
         files += sorted(inside)
     return files
 
@@ -154,15 +154,15 @@ async def _measure(
     """Measure a set's responses by a metric, and add how far it agrees with people."""
     from collections import Counter
 
-    from dialore.evaluation.judges.comparing import Together
+    from dialore.evaluation.judges.comparing import JointJudge
     from dialore.evaluation.meta import agreements
     from dialore.experiments.scoring import measure
     from dialore.parallel import bounded_map
 
-    found: dict[str, Measure] = {}
+    found: dict[str, SampleScore] = {}
 
     async def work(some: "list[Judgement]") -> None:
-        if isinstance(metric, Together):
+        if isinstance(metric, JointJudge):
             found.update(await metric.measure_together(some[0].dialogue, {each.id: each.response for each in some}))
         else:
             found[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
@@ -170,7 +170,7 @@ async def _measure(
 
     groups: dict[str, list[Judgement]] = {}
     for each in judgements:
-        groups.setdefault(each.dialogue.history if isinstance(metric, Together) else each.id, []).append(each)
+        groups.setdefault(each.dialogue.history if isinstance(metric, JointJudge) else each.id, []).append(each)
     await bounded_map(list(groups.values()), work, limit=limit)
     problems = [each for each in found.values() if each.problem is not None]
     reasons = (each.reason if each.problem == "unavailable" else f"{each.problem}: {each.reason}" for each in problems)

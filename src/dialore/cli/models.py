@@ -26,7 +26,7 @@ def list_models(
     from dialore.learned import describe_all
 
     if not folder.is_dir():
-        raise InputError(f"there is no folder {folder}", mend="name one, or train a model: `dialore train --help`")
+        raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
     found = list(describe_all(folder))
     if json:
         print_json([{"path": str(path), **card} for path, card in found])

@@ -18,8 +18,8 @@ from dialore.errors import UnknownNameError
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
+    from dialore.session import Connect
     from dialore.settings import ModelSettings, Option, Settings, Strict
-    from dialore.workbench import Connect
 
 TYPER: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -259,7 +259,7 @@ def _parameter(option: "Option") -> inspect.Parameter:
 
 def connecting() -> "tuple[Connect, Callable[[str], None]]":
     """A `connect_model`, and what says on standard error, once all is open, what happens where it found no model."""
-    from dialore.workbench import LEXICAL, connect_model
+    from dialore.session import LEXICAL, connect_model
 
     lacking = False
 

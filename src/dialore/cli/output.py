@@ -256,15 +256,15 @@ def check_targets(*targets: Path | None, source: Path | None = None, begins: str
             continue
         if path.is_dir() or not path.resolve().parent.is_dir():
             raise InputError(
-                f"cannot write {path}", mend="it is a folder" if path.is_dir() else "make its folder first"
+                f"cannot write {path}", hint="it is a folder" if path.is_dir() else "make its folder first"
             )
         folder = path if path.exists() else path.resolve().parent
         if not os.access(folder, os.W_OK):
-            raise InputError(f"cannot write {path}", mend="check the folder and its permissions")
+            raise InputError(f"cannot write {path}", hint="check the folder and its permissions")
         if begins and path.is_file() and not _head(path).startswith((*begins,)):
-            raise InputError(f"{path} is there, and holds something else", mend="name another file, or delete it")
+            raise InputError(f"{path} is there, and holds something else", hint="name another file, or delete it")
         if path.resolve() in seen:
-            raise InputError(f"{path} is named twice", mend="give every file a name of its own")
+            raise InputError(f"{path} is named twice", hint="give every file a name of its own")
         seen.add(path.resolve())
 
 

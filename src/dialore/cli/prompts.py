@@ -81,7 +81,7 @@ def export_prompts(
     there = [path for path in targets if path.exists()]
     if there and not force:
         more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise InputError(f"{there[0]} is already there{more}", mend="--force overwrites")
+        raise InputError(f"{there[0]} is already there{more}", hint="--force overwrites")
     for path, text in targets.items():
         write_whole(path, text)
     if json:

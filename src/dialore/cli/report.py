@@ -80,7 +80,7 @@ def report(
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
         known = list(dict.fromkeys(name for store in stores for name in store.metrics()))
         if not known and not people:
-            raise InputError(f"nothing is scored in {runs[0]}", mend=f"first run `dialore score {runs[0]}`")
+            raise InputError(f"nothing is scored in {runs[0]}", hint=f"first run `dialore score {runs[0]}`")
         metrics = [one_of("metric among those scored", name, known) for name in metric or []]
         made = make_report(
             RunResults(stores, metrics),
@@ -135,5 +135,5 @@ def _size(text: str) -> tuple[str, float]:
     except ValueError:
         size = math.nan
     if not name or not size > 0 or math.isinf(size):
-        raise InputError(f"--sizes {text}: no model and size", mend="say it like --sizes my-model=7")
+        raise InputError(f"--sizes {text}: no model and size", hint="say it like --sizes my-model=7")
     return name, size

@@ -115,7 +115,7 @@ def _answer(
     """Answer a file's dialogues, or these."""
     import asyncio
 
-    from dialore.cli import shown
+    from dialore.cli import render
     from dialore.response import Response
 
     source = Path(asked) if isinstance(asked, str) and asked != "-" else None
@@ -126,13 +126,13 @@ def _answer(
 
         def write(result: "Result", entry: "Entry") -> None:
             dialogue = None if isinstance(entry[1], InputError) else entry[1]
-            line = shown.as_line(result)
+            line = render.as_line(result)
             to_out(line)
-            to_trace(shown.as_line(result, trace=True))
+            to_trace(render.as_line(result, trace=True))
             if json:
-                say(shown.dumps(line))
+                say(render.dumps(line))
             elif files.out is None:
-                shown.show(result, dialogue)
+                render.show(result, dialogue)
             if result.status == "failed" and dialogue is not None:
                 note(f"{result.id}, {result.method}: failed: {result.error}")
 
@@ -140,7 +140,7 @@ def _answer(
     if html is not None:
         _write_page(html, entries, [result for result in results if isinstance(result, Response)])
     if len(results) > 1 and not json:
-        shown.totals(results, to_stderr=files.out is not None)
+        render.totals(results, to_stderr=files.out is not None)
     failed = sum(result.status == "failed" for result in results)
     if not failed:
         return
@@ -156,7 +156,7 @@ async def _answer_all(
 ) -> "list[Result]":
     """Answer the entries by every agent; each result is written as soon as all before it are, those left at the end."""
     from dialore.parallel import bounded_map
-    from dialore.workbench import open_agents
+    from dialore.session import open_agents
 
     settings = settings.model_copy(update={"model": settings.model.cached()})
     finished: dict[int, Result] = {}
@@ -196,7 +196,7 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):
         made: dict[str, Any] = {"id": identifier, "method": agent.method.name, "error": str(dialogue)}
-        return (Grounding if ground else Response)(status="failed", by=agent.responder.name, **made)
+        return (Grounding if ground else Response)(status="failed", by=agent.stage_runner.name, **made)
     return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
 
 
@@ -238,7 +238,7 @@ def read_entries(file: str) -> "list[Entry]":
     errors = [entry for _, entry in entries if isinstance(entry, InputError)]
     if errors and len(errors) == len(entries):
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-        raise InputError(errors[0].message + more, mend=errors[0].mend)
+        raise InputError(errors[0].message + more, hint=errors[0].hint)
     for error in errors:
         note(f"left out: {error}")
     return entries
@@ -250,4 +250,4 @@ def _standard_input() -> str:
     try:
         return decoded(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
-        raise InputError(f"standard input is not UTF-8: byte {error.start}", mend="send UTF-8") from error
+        raise InputError(f"standard input is not UTF-8: byte {error.start}", hint="send UTF-8") from error

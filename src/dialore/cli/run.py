@@ -115,8 +115,8 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
         InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
     """
     from dialore.experiments.config import make_config, missing_inputs, read_config
+    from dialore.session import options_by_method
     from dialore.settings import pairs
-    from dialore.workbench import options_by_method
 
     changes = dict(said)
     if methods:
@@ -133,12 +133,12 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
                 raise InputError(f"{file} wants what is not here: {missing[0]}")
             for each in missing:
                 note(f"missing: {each}")
-            raise InputError(f"{file} wants {len(missing)} things that are not here", mend="make them as said above")
+            raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
         if missing:
-            mend = "see `dialore run -h`"
-            raise InputError(f"a run without an experiment file needs {' and '.join(missing)}", mend=mend)
+            hint = "see `dialore run -h`"
+            raise InputError(f"a run without an experiment file needs {' and '.join(missing)}", hint=hint)
         config = make_config({"name": f"{'-'.join(methods)}-{changes['dataset.name']}"}, changes)
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 

@@ -96,7 +96,7 @@ def build(
             lacking = (
                 "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
             )
-            raise InputError(f"no reply {lacking}", mend="see `dialore samples build --help`")
+            raise InputError(f"no reply {lacking}", hint="see `dialore samples build --help`")
         perplexities = _perplexities(samples, perplexity, step) if perplexity else None
         meta = build_samples(
             samples,

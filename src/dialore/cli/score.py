@@ -23,7 +23,7 @@ from dialore.cli.output import console, note, print_json, progress, table
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from dialore.evaluation.base import About, Metric, Score
+    from dialore.evaluation.base import Metric, MetricInfo, Score
     from dialore.evaluation.registry import Context
     from dialore.experiments.results import RunResults
     from dialore.experiments.store import RunStore
@@ -77,7 +77,7 @@ def score(
     if run.is_file():
         run = imported([str(run)], said, None)
     elif said:
-        raise InputError(f"{run} knows its dialogues", mend="--data and its like go with a file of responses")
+        raise InputError(f"{run} knows its dialogues", hint="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
@@ -136,12 +136,12 @@ def _is_kept(store: "RunStore", metric: "Metric") -> bool:
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
-def abouts(names: Sequence[str] | None = None) -> "list[About]":
+def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
     """What is known about metrics, of all that can be loaded where None; raises as `load_metric`."""
     from dialore.evaluation.registry import Context, load_metric, metric_names
     from dialore.plugins import loadable
 
-    def about(name: str) -> "About":
+    def about(name: str) -> "MetricInfo":
         return load_metric(name, Context()).about
 
     return list(loadable(metric_names(), about) if names is None else map(about, names))
@@ -203,11 +203,11 @@ def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = (
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":
     """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
-    from dialore.workbench import connect_model
+    from dialore.session import connect_model
 
     model = connect_model(settings.cached())
     if model is None:
-        raise InputError("a judge is a language model", mend="set --base-url and --model")
+        raise InputError("a judge is a language model", hint="set --base-url and --model")
     return model
 
 

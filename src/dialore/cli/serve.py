@@ -43,7 +43,7 @@ def serve(
     """
     import_optional("fastapi", "dialore serve", "serve")
     from dialore.server.app import serve as run
-    from dialore.server.guard import new_key as make
+    from dialore.server.middleware import new_key as make
     from dialore.settings import read_settings
 
     if new_key is not None:

@@ -87,7 +87,7 @@ class TuningOptions:
         """Raise InputError where any is given: trees have no such numbers."""
         if self != type(self)():
             raise InputError(
-                "trees are not fine-tuned: --base, --epochs and the like say nothing", mend="give a --kind"
+                "trees are not fine-tuned: --base, --epochs and the like say nothing", hint="give a --kind"
             )
 
     @property
@@ -150,7 +150,7 @@ def run_part(
             card, arrays = recipe(examples, step)
     except MemoryError as error:
         message = f"not enough memory to train on {len(examples.dialogues):,} responses"
-        raise InputError(message, mend="give fewer dialogues") from error
+        raise InputError(message, hint="give fewer dialogues") from error
     card = save_trained(out, examples, card, arrays)
     if json:
         print_json({"path": str(out), **card})
@@ -174,8 +174,8 @@ def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]
     found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
         if not any(path.name.startswith(split) for path in found):
-            mend = f"`dialore data get {name} --split {split} --out FILE`"
-            raise InputError(f"{data} has no {split}.json", mend=mend)
+            hint = f"`dialore data get {name} --split {split} --out FILE`"
+            raise InputError(f"{data} has no {split}.json", hint=hint)
     return found
 
 
@@ -191,7 +191,7 @@ def run_encoder(
 ) -> None:
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
-        raise InputError("--lora is for language models, not for encoders", mend="leave it out")
+        raise InputError("--lora is for language models, not for encoders", hint="leave it out")
     from dialore.datasets import data_set
     from dialore.training.encoders import train_encoder
 

@@ -67,7 +67,7 @@ class CMUDoG(DataSet):
             _tell(talk, entry, sections)
             yield from talk.whole()
         if not number:
-            raise InputError(f"{path}: no conversation in it", mend=form)
+            raise InputError(f"{path}: no conversation in it", hint=form)
 
 
 def _tell(talk: Talk, entry: _Conversation, sections: Mapping[int, list[Gold]]) -> None:
@@ -131,10 +131,10 @@ def _files(path: Path, form: str) -> dict[str, bytes]:
 
 def _folder_files(path: Path, form: str) -> dict[str, bytes]:
     if not path.is_dir():
-        raise InputError(f"no such folder: {path}", mend=form)
+        raise InputError(f"no such folder: {path}", hint=form)
     root = next((folder for folder in (path, *path.parents[:2]) if (folder / "WikiData").is_dir()), None)
     if root is None:
-        raise InputError(f"{path}: no WikiData folder in it, or up to two folders above it", mend=form)
+        raise InputError(f"{path}: no WikiData folder in it, or up to two folders above it", hint=form)
     films = sorted((root / "WikiData").rglob("*.json"))
     talks = sorted(file for file in path.rglob("*.json") if "/Conversations/" in file.as_posix())
     return {file.as_posix(): file.read_bytes() for file in (*films, *talks)}

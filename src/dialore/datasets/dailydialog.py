@@ -91,7 +91,7 @@ def _read_text(path: Path, dataset: DataSet) -> Iterator[WholeDialogue]:
                 continue
             turns = line.split("\t")[0].split("__eou__")
             if "__eou__" not in line or not any(map(str.strip, turns)):
-                raise InputError(f"{path}, line {number}: no turn ends in __eou__", mend=form)
+                raise InputError(f"{path}, line {number}: no turn ends in __eou__", hint=form)
             yield from _alternate(dataset, number, turns)
 
 

@@ -36,7 +36,7 @@ class Place(NamedTuple):
 
     def error(self, problem: str, field: str = "") -> InputError:
         """The error that this entry is at fault; `field` is its path, such as `conversation[2].P-K`."""
-        return InputError(f"{self.where}: {f'field {field}: ' if field else ''}{problem}", mend=self.form)
+        return InputError(f"{self.where}: {f'field {field}: ' if field else ''}{problem}", hint=self.form)
 
 
 def archive_of(path: PurePath) -> tuple[Path, str] | None:
@@ -92,7 +92,7 @@ def _choose(archive: Path, names: list[str], wanted: str) -> str:
         listed = ", ".join(found[:6] or real[:6])
         problem = "no file" if not found else "several files"
         raise InputError(
-            f"{archive}: {problem} {wanted!r} in it", mend=f"name one as {archive.name}:FILE; it has {listed}"
+            f"{archive}: {problem} {wanted!r} in it", hint=f"name one as {archive.name}:FILE; it has {listed}"
         )
     return found[0]
 
@@ -136,8 +136,8 @@ def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - de
 def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
     """The error that a text is no JSON, by its line after those `before` it."""
     if isinstance(error, json.JSONDecodeError):
-        return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", mend=form)
-    return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", mend=form)
+        return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", hint=form)
+    return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", hint=form)
 
 
 def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
@@ -149,7 +149,7 @@ def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tupl
             place = Place(f"{at}, entry {f'{key!r}' if key else number}", number, key, form)
             yield place, storable(data)
     if not number:
-        raise InputError(f"{path}: the file is empty", mend=form)
+        raise InputError(f"{path}: the file is empty", hint=form)
 
 
 def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tuple[int, str, Any]]:
@@ -163,7 +163,7 @@ def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tu
         return _lines(text, path, form)
     if first not in {"[", "{", ""}:
         problem = "neither a list nor an object" if keyed else "not a list of objects, nor an object a line"
-        raise InputError(f"{path}, line 1: {problem}", mend=form)
+        raise InputError(f"{path}, line 1: {problem}", hint=form)
     return _document(text, path, form, line, end="}" if first == "{" else "]") if first else iter(())
 
 

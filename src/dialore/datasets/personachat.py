@@ -54,7 +54,7 @@ class PersonaChat(DataSet):
             for line, raw in enumerate(text, start=1):
                 found = _LINE.match(raw.rstrip("\n"))
                 if found is None:
-                    raise InputError(f"{path}, line {line}: no number at its start", mend=form)
+                    raise InputError(f"{path}, line {line}: no number at its start", hint=form)
                 if found[1] == "1" and (personas or pairs):
                     count += 1
                     yield from _close(f"{self.name}-{count}", personas, pairs)
@@ -64,7 +64,7 @@ class PersonaChat(DataSet):
                 else:
                     turns = found[2].split("\t")
                     if len(turns) < 2 or not turns[1].strip():
-                        raise InputError(f"{path}, line {line}: no reply after a tab", mend=form)
+                        raise InputError(f"{path}, line {line}: no reply after a tab", hint=form)
                     pairs.append((turns[0], turns[1]))
         yield from _close(f"{self.name}-{count + 1}", personas, pairs)
 

@@ -45,7 +45,7 @@ def remote(address: str, sums: Mapping[str, str]) -> Remote:
         address = f"https://huggingface.co/datasets/{owner}/{name}/resolve/main/{file}"
     scheme, _, rest = address.partition("://")
     if scheme not in {"http", "https"} or not rest:
-        raise InputError(f"{address} is no address", mend="say https://... or hf:OWNER/NAME/FILE")
+        raise InputError(f"{address} is no address", hint="say https://... or hf:OWNER/NAME/FILE")
     archive, member = archive_of(PurePosixPath(rest)) or (rest, "")
     url = f"{scheme}://{archive}"
     return Remote(url, member, next((each for file, each in sums.items() if url.endswith(file)), ""))
@@ -82,7 +82,7 @@ def data_file(name: str, split: str = "") -> Path:
         ways = [f"fetch it with `dialore data get {name}`"] if name in published() and (split or not here) else []
         ways += [f"name one of {', '.join(here)} by --split"] if here else []
         which = f"the split {split!r} of {name} is not here" if split else f"which file of {name} is not said"
-        raise InputError(which, mend=", or ".join([*ways, "name its file"]))
+        raise InputError(which, hint=", or ".join([*ways, "name its file"]))
     return here[split]
 
 
@@ -109,7 +109,7 @@ def fetch(
         if found != (remote.sha256 or found):
             came.unlink()
             problem = f"{remote.url} is not the file that was published: its SHA-256 is {found}, not {remote.sha256}"
-            raise InputError(problem, mend="it is not kept; ask again, or name another address by --from")
+            raise InputError(problem, hint="it is not kept; ask again, or name another address by --from")
         if remote.member:
             whole = place.with_name(f"{place.name}.part")
             with reading(came, "delete it, and ask again"):
@@ -150,12 +150,12 @@ def _download(url: str, target: Path, on_step: Callable[[int, int], None]) -> No
             part.unlink()
             _download(url, target, on_step)
             return
-        raise InputError(f"{url} answers {error.code} {error.reason}", mend="name another address by --from") from error
+        raise InputError(f"{url} answers {error.code} {error.reason}", hint="name another address by --from") from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
         reason = getattr(error, "reason", "") or str(error) or type(error).__name__
-        raise InputError(f"cannot fetch {url}: {reason}", mend="the same command goes on where it stopped") from error
+        raise InputError(f"cannot fetch {url}: {reason}", hint="the same command goes on where it stopped") from error
     if done < total:
         problem = f"{url} broke off after {done:,} of {total:,} bytes"
-        raise InputError(problem, mend="the same command goes on where it stopped")
+        raise InputError(problem, hint="the same command goes on where it stopped")
     mark.unlink(missing_ok=True)
     part.replace(target)

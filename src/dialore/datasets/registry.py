@@ -64,7 +64,7 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
         with_knowledge = ", ".join(
             each.name for each in loadable(data_set_names(), data_set) if "knowledge" in each.has
         )
-        raise InputError(f"{name} comes without knowledge", mend=f"these have some: {with_knowledge}")
+        raise InputError(f"{name} comes without knowledge", hint=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()
     for piece in reader.knowledge(path):
         text, title, url = gold_text(piece).strip(), gold_title(piece), gold_url(piece)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import BaseModel
 
 from dialore.evaluation import overlap
-from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.judges import scoring
-from dialore.evaluation.judges.asking import Asker, UnjudgedError, asker_of, spoken
+from dialore.evaluation.judges.asking import JudgeClient, UnjudgedError, asker_of, spoken
 from dialore.text import HAN, split_lines
 
 if TYPE_CHECKING:
@@ -78,12 +78,12 @@ class IdkConditioned(Mean):
     told by its wording, or by a judge.
     """
 
-    def __init__(self, name: str, judge: Asker | str | None, metric: Metric | None) -> None:
+    def __init__(self, name: str, judge: JudgeClient | str | None, metric: Metric | None) -> None:
         self.about, self._judge, self._metric = about_of(name), judge, metric
-        own = judge.identity(PROMPT) if isinstance(judge, Asker) else ""
+        own = judge.identity(PROMPT) if isinstance(judge, JudgeClient) else ""
         self.identity = ", ".join(filter(None, [own, getattr(metric, "identity", "")]))
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """0 to 1."""
         label = str(sample.dialogue.extra.get("answerability") or "")
         if label not in _LABELS:
@@ -94,7 +94,7 @@ class IdkConditioned(Mean):
         except UnjudgedError as error:
             return error.measure
         if self._metric is None or unknown or _LABELS[label]:
-            return Measure(
+            return SampleScore(
                 (float(unknown == _LABELS[label]),), detail="says it does not know" if unknown else "answers"
             )
         return await self._metric.measure(sample)

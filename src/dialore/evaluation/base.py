@@ -34,7 +34,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class SampleScore:
     """What a metric found of one response.
 
     Attributes:
@@ -51,7 +51,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class About:
+class MetricInfo:
     """What a metric is, for tables and reports.
 
     Attributes:
@@ -74,17 +74,17 @@ class About:
 
 
 @functools.cache
-def own_metrics() -> dict[str, tuple[str, About]]:
+def own_metrics() -> dict[str, tuple[str, MetricInfo]]:
     """Our own metrics by name, in the order of tables: the module that makes each, and what it is."""
     text = (resources.files("dialore") / "data" / "metrics.yaml").read_text(encoding="utf-8")
     said = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, seven times as fast
     return {
-        name: (each.pop("module"), About(name, needs=tuple(each.pop("needs", ())), **each))
+        name: (each.pop("module"), MetricInfo(name, needs=tuple(each.pop("needs", ())), **each))
         for name, each in said.items()
     }
 
 
-def about_of(name: str) -> About:
+def about_of(name: str) -> MetricInfo:
     """What one of our own metrics is."""
     return own_metrics()[name][1]
 
@@ -94,10 +94,10 @@ class Metric(Protocol):
     """One metric. `measure` is asked a response at a time, many at once; `combine` is asked of any set of measures."""
 
     @property
-    def about(self) -> About:
+    def about(self) -> MetricInfo:
         """What it is."""
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
 
     def combine(self, values: NDArray[np.float64]) -> float:
@@ -173,6 +173,6 @@ def conversation_of(identifier: str) -> str:
     return name if name and turn.isdecimal() else identifier
 
 
-def unavailable(reason: str) -> Measure:
+def unavailable(reason: str) -> SampleScore:
     """The measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
-    return Measure(problem="unavailable", reason=reason)
+    return SampleScore(problem="unavailable", reason=reason)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.base import Mean, Measure, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, Sample, SampleScore, about_of, unavailable
 from dialore.retrieval.graph.matching import HardMatcher, stores_of
 
 if TYPE_CHECKING:
@@ -52,13 +52,13 @@ class Cdp(Mean):
         self._matcher = matcher
         self.identity = f"{graph}, per cent"
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """100 or 0."""
         if self._matcher is None:
             return unavailable("no graph was given")
         dialogue = sample.dialogue
         facts = self._matcher.match(dialogue.texts, sample.response.text, dialogue.language)
-        return Measure((100.0 * (len(facts) > 0),))
+        return SampleScore((100.0 * (len(facts) > 0),))
 
 
 class Cdf(Mean):
@@ -72,7 +72,7 @@ class Cdf(Mean):
             said = f"{self.about.definition[:-1]}; IDF of {table.corpus} ({table.size:,} dialogues)."
             self.about = replace(self.about, definition=said)
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """The summed IDF."""
         if self._matcher is None:
             return unavailable("no graph was given")
@@ -80,7 +80,7 @@ class Cdf(Mean):
             return unavailable("no corpus was given for the IDF")
         dialogue = sample.dialogue
         facts = self._matcher.match(dialogue.texts, sample.response.text, dialogue.language)
-        return Measure((sum(self._table.of(int(first), int(second)) for first, second in facts),))
+        return SampleScore((sum(self._table.of(int(first), int(second)) for first, second in facts),))
 
 
 class IdfTable:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 from dialore.learned import open_entailment
@@ -40,7 +40,7 @@ class Consistency(Mean):
         self._source, self._model, self.identity = source, model, name
         self.about = about_of("persona-consistency" if source == "persona" else "knowledge-consistency")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""
         if self._model is None:
             # The cases that need none would make a figure of their own, which is not P.C or K.C.
@@ -50,10 +50,10 @@ class Consistency(Mean):
             return no_plan(gold_plan)
         gold = gold_texts(sample, self._source)
         if not gold or self._source not in made:
-            return Measure((float(not gold and self._source not in made),))
+            return SampleScore((float(not gold and self._source not in made),))
         pairs = [(text, sample.response.text) for text in gold]
         found = await asyncio.to_thread(self._model.entails, pairs)
-        return Measure((float(any(found)),))
+        return SampleScore((float(any(found)),))
 
 
 _MACHINE_EN = r"(?:ai|artificial intelligence|(?:large )?language model|chatbot|computer program|virtual assistant)"
@@ -74,10 +74,10 @@ class RejectionRate(Mean):
 
     about = about_of("rejection-rate")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""
         text = " ".join(sample.response.text.replace("’", "'").split())
-        return Measure((float(is_refusal(text) or _MACHINE.search(text) is not None),))
+        return SampleScore((float(is_refusal(text) or _MACHINE.search(text) is not None),))
 
 
 class Entailment(Protocol):

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | Non
     return frozenset() if made == _ORPHANS != gold else made, gold
 
 
-def no_plan(gold: frozenset[str] | None) -> Measure:
+def no_plan(gold: frozenset[str] | None) -> SampleScore:
     """The measure where one of the two plans is missing."""
     return unavailable("the dialogue has no gold plan" if gold is None else "the method makes no plan")
 
@@ -76,13 +76,13 @@ class PlanningF1:
     def __init__(self, decision: str) -> None:
         self._wanted, self.about = _DECISIONS[decision], about_of(f"{self._kind}-{decision}")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Whether it was decided and right, decided, and right."""
         made, gold = plan_of(sample)
         if made is None or gold is None:
             return no_plan(gold)
         wanted = self._wanted
-        return Measure((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
+        return SampleScore((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The figure; NaN where the decision was neither made nor right anywhere."""
@@ -114,10 +114,10 @@ class PlanningAccuracy(Mean):
 
     about = about_of("planning-accuracy")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""
         made, gold = plan_of(sample)
-        return Measure((float(made == gold),)) if made is not None and gold is not None else no_plan(gold)
+        return SampleScore((float(made == gold),)) if made is not None and gold is not None else no_plan(gold)
 
 
 class Ranking(Mean):
@@ -133,7 +133,7 @@ class Ranking(Mean):
     ) -> None:
         self.about, self._figure, self._source, self._plan = about_of(name), figure, source, plan
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """0 to 1."""
         if self._plan is not None and plan_of(sample)[1] != _DECISIONS[self._plan]:
             return unavailable(f"the gold plan is not to use {_in_words(_DECISIONS[self._plan])}")
@@ -146,7 +146,7 @@ class Ranking(Mean):
         for key in (_key(piece.text) for piece in found):
             hits.append(key in left)
             left.discard(key)
-        return Measure((self._figure(hits, len(gold)),))
+        return SampleScore((self._figure(hits, len(gold)),))
 
 
 def _key(text: str) -> str:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from dialore.evaluation.base import About, Jackknifed, Measure, Sample, Score, unavailable
+from dialore.evaluation.base import Jackknifed, MetricInfo, Sample, SampleScore, Score, unavailable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import as_table, bootstrap
 
@@ -23,7 +23,7 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 
 DCRAG_COMPONENTS = ("distinct-2", "cdp", "cdf", "meep", "informativeness", "overall")
 RAGAS_COMPONENTS = ("ragas-context-relevance", "ragas-faithfulness", "ragas-answer-relevance")
-ABOUT = About(
+ABOUT = MetricInfo(
     "geomean",
     "DCRAG (EMNLP 2024), Tables 1 and 3",
     f"Geometric mean of {', '.join(DCRAG_COMPONENTS)}, each in per cent of its scale (cdf as it is).",
@@ -31,7 +31,7 @@ ABOUT = About(
     scale=100.0,
     level="corpus",
 )
-RAGAS_ABOUT = About(
+RAGAS_ABOUT = MetricInfo(
     "ragas-geomean",
     "DCRAG (EMNLP 2024), Figure 3 and Appendix A.4",
     "Geometric mean of RAGAs' context relevance, faithfulness and answer relevance, in per cent.",
@@ -51,13 +51,13 @@ class GeoMean:
     Its error bars come from leaving each dialogue out.
     """
 
-    def __init__(self, about: About) -> None:
+    def __init__(self, about: MetricInfo) -> None:
         self.about = about
         parts = [load_metric(name, Context()) for name in about.needs]
         self.parts = sorted(parts, key=lambda metric: isinstance(metric, Jackknifed))
         self._columns = [slice(n, None if isinstance(m, Jackknifed) else n + 1) for n, m in enumerate(self.parts)]
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Nothing: it is made of what others measure."""
         return unavailable(f"{self.about.name} is made of the measures of others, not measured: {sample.response.id}")
 
@@ -93,7 +93,7 @@ class GeoMean:
         return figure
 
 
-def in_per_cent(value: Number, about: About) -> Number:
+def in_per_cent(value: Number, about: MetricInfo) -> Number:
     """A score in per cent of its metric's scale; as it is where the metric has none."""
     return value * 100 / about.scale if about.scale else value
 
@@ -101,7 +101,7 @@ def in_per_cent(value: Number, about: About) -> Number:
 def geomean(
     scores: Mapping[str, Score],
     *,
-    about: About = ABOUT,
+    about: MetricInfo = ABOUT,
     measures: Mapping[str, Mapping[tuple[int, int], tuple[float, ...]]] | None = None,
 ) -> Score:
     """The geometric mean of a system's scores, each in per cent of its scale, with its 95% interval.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from dialore.evaluation.base import Measure, Metric
+    from dialore.evaluation.base import Metric, SampleScore
 
     Floats = NDArray[np.float64]
 
@@ -95,7 +95,7 @@ def read_judgements(path: Path) -> list[Judgement]:
         try:
             judged = _Judged.model_validate(dialogue.extra)
         except ValidationError as error:
-            raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", mend=_SHAPE) from error
+            raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", hint=_SHAPE) from error
         pieces = [given_knowledge(item) for item in (dialogue.knowledge if judged.given is None else judged.given)]
         made: dict[str, Any] = {"method": judged.system or "unknown", "knowledge": pieces}
         if judged.queries:
@@ -103,7 +103,7 @@ def read_judgements(path: Path) -> list[Judgement]:
         response = Response(id=dialogue.id, text=judged.response, **made)
         found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
     if not any(each.ratings or each.labels for each in found):
-        raise InputError(f"{path}: nobody judged a response: no ratings, no labels", mend=_SHAPE)
+        raise InputError(f"{path}: nobody judged a response: no ratings, no labels", hint=_SHAPE)
     return found
 
 
@@ -115,7 +115,7 @@ def given_knowledge(item: Gold) -> Knowledge:
     text = gold_text(item)
     if not text.strip():
         keys = ", ".join([*item][:_KEYS]) if isinstance(item, dict) else "none"
-        raise InputError(f"knowledge without text (its keys: {keys})", mend="give texts, or objects with a `text`")
+        raise InputError(f"knowledge without text (its keys: {keys})", hint="give texts, or objects with a `text`")
     return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
 
 
@@ -150,7 +150,7 @@ class Agreement:
 def agreements(
     metric: Metric,
     judgements: Sequence[Judgement],
-    measures: Mapping[str, Measure],
+    measures: Mapping[str, SampleScore],
     *,
     resamples: int = RESAMPLES,
     seed: int = 0,

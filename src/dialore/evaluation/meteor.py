@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError, import_optional, install
-from dialore.evaluation.base import Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.base import Metric, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
@@ -63,12 +63,12 @@ class Meteor(MeteorExactStem):
         which = "without WordNet" if isinstance(found, str) else f"WordNet {found.get_version()}"
         return f"{super().identity}, {which}"
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """METEOR, or why there is none."""
         found = find_wordnet()
         if isinstance(found, str):
             return unavailable(found)
-        return Measure((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
+        return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
 
 
 class _NoSynonyms:
@@ -130,7 +130,7 @@ class Meteor15:
 
     about = about_of("meteor-nlgeval")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """The statistics of the alignment."""
         dialogue = sample.dialogue
         if not dialogue.reference:
@@ -144,7 +144,7 @@ class Meteor15:
         found = np.array(program.align(*texts))
         is_whole = (found[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == found[:2]).all() and found[20] == 1
         found[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
-        return Measure(tuple(map(float, found)))
+        return SampleScore(tuple(map(float, found)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The figure of all responses together, 0 to 1."""

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Measure, Metric, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
 from dialore.text import HAN, UNSPACED, Language, words
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def make(name: str, context: Context) -> Metric:
 def check_chinese_tokens(name: str) -> ChineseTokens:
     """The way of counting Chinese of that name; raises InputError where there is none."""
     if name not in get_args(ChineseTokens):
-        raise InputError(f"Chinese cannot be counted by {name!r}", mend="by character or by word")
+        raise InputError(f"Chinese cannot be counted by {name!r}", hint="by character or by word")
     return cast("ChineseTokens", name)
 
 
@@ -145,7 +145,7 @@ class Bleu(Worded):
         super().__init__(chinese)
         self.order, self.about = order, about_of(f"bleu-{order}")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Matches and totals of each order, and the two lengths."""
         reference = sample.dialogue.reference
         if not reference:
@@ -156,7 +156,7 @@ class Bleu(Worded):
         if tokens == "zh" and self._chinese == "word":
             tokens = "none"
             response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
-        return Measure(_bleu_sums(response, reference, tokens))
+        return SampleScore(_bleu_sums(response, reference, tokens))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The figure of all responses together, 0 to 100."""
@@ -213,7 +213,7 @@ class BleuNlgEval(Bleu):
         super().__init__(_ORDERS, chinese)
         self.about = about_of("bleu-nlgeval")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Matches and totals of each order, and the two lengths."""
         if not sample.dialogue.reference:
             return unavailable(NO_REFERENCE)
@@ -225,7 +225,7 @@ class BleuNlgEval(Bleu):
             grams, known = (Counter(zip(*(t[n:] for n in range(order)), strict=False)) for t in (response, reference))
             matches.append((grams & known).total())
             totals.append(grams.total())
-        return Measure(tuple(map(float, (*matches, *totals, len(response), len(reference)))))
+        return SampleScore(tuple(map(float, (*matches, *totals, len(response), len(reference)))))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """The mean over the orders, from summed matches, totals and lengths."""
@@ -250,7 +250,7 @@ class Distinct(Worded):
         self.order, self._words_alone = order, words_alone
         self.about = about_of(f"distinct-{order}-words" if words_alone else f"distinct-{order}")
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """The response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
@@ -258,7 +258,7 @@ class Distinct(Worded):
         is_whole = self._words_alone or is_foreign(sample.dialogue)
         tokens = self._split(text, sample.dialogue) if is_whole else all_tokens(text, language, self._chinese)
         grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
-        return Measure(tuple(float(_number(" ".join(gram))) for gram in grams))
+        return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """Distinct n-grams over n-grams, per cent; NaN where there are none."""
@@ -287,7 +287,7 @@ class Compared(Mean, Worded):
 
     lacking = NO_REFERENCE
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """The figure, 0 to 1."""
         other = self.other_text(sample)
         if not other:
@@ -298,9 +298,9 @@ class Compared(Mean, Worded):
         """The text that the response is compared with; empty where there is none."""
         return sample.dialogue.reference or ""
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """The measure of two texts in the dialogue's language."""
-        return Measure((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
+        return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """Unigram F1, where nothing else is said, of tokens counted with repeats; 0 where nothing is shared."""
@@ -316,15 +316,15 @@ class RougeL(Compared):
 
     about = about_of("rouge-l")
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """The F-measure; rouge-score splits English itself."""
         if dialogue.language == "en" and not is_foreign(dialogue):
-            return Measure((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
+            return SampleScore((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
         if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
             response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))
-        return Measure((float(_rouge().score(other, response)["rougeL"].fmeasure),))
+        return SampleScore((float(_rouge().score(other, response)["rougeL"].fmeasure),))
 
 
 class RougeLNlgEval(Compared):
@@ -333,12 +333,12 @@ class RougeLNlgEval(Compared):
     about = about_of("rouge-l-nlgeval")
     _BETA = 1.2
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> Measure:
+    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """The F-measure."""
         texts = (self._at_spaces(text, dialogue) for text in (other, response))
         found = _rouge().score(*texts)["rougeL"]
         weighed = found.recall + self._BETA**2 * found.precision
-        return Measure(((1 + self._BETA**2) * found.precision * found.recall / weighed if weighed else 0.0,))
+        return SampleScore(((1 + self._BETA**2) * found.precision * found.recall / weighed if weighed else 0.0,))
 
 
 class F1(Compared):

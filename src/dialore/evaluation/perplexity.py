@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import Measure, Sample, about_of, unavailable
+from dialore.evaluation.base import Sample, SampleScore, about_of, unavailable
 from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
@@ -50,7 +50,7 @@ class Perplexity:
         """The model, and how a history is laid out."""
         return f"{self._name}, a turn a line"
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Summed negative log-likelihood in nats, and tokens."""
         if self._batches is None:
             return unavailable("no language model was given")
@@ -60,7 +60,7 @@ class Perplexity:
         found = await self._batches.score(Scored(context_of(sample.dialogue), text))
         if not found.tokens:
             return unavailable("the model gives no token of the response a probability")
-        return Measure((-found.log_probability, float(found.tokens)))
+        return SampleScore((-found.log_probability, float(found.tokens)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """The perplexity a token of all responses together."""

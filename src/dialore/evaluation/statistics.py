@@ -76,7 +76,7 @@ def bootstrap(
     Raises InputError where there is nothing to resample.
     """
     if not len(values):
-        raise InputError("no measures to make a figure of", mend="score the run first")
+        raise InputError("no measures to make a figure of", hint="score the run first")
     value = metric.combine(values)
     of = np.arange(len(values)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
     count = int(of.max()) + 1
@@ -264,7 +264,7 @@ def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDA
 def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything that has a length
     if len(first) != len(second) or not len(first):
         raise InputError(
-            f"not pairs: {len(first)} and {len(second)} values", mend="compare the same items, at least one"
+            f"not pairs: {len(first)} and {len(second)} values", hint="compare the same items, at least one"
         )
 
 

@@ -14,6 +14,7 @@ from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
+from dialore.session import REHEARSAL
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -27,7 +28,6 @@ from dialore.settings import (
     validated,
 )
 from dialore.sources.registry import KINDS
-from dialore.workbench import REHEARSAL
 
 _MODELS = "models."
 _COMMAND = re.compile(r"^#\s+(dialore .+)$", re.MULTILINE)
@@ -202,14 +202,14 @@ def make_config(
 
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
     """A configuration of a file or a mapping, cached as by commands; raises InputError for missing inputs, too."""
-    mend = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
-    check_type("an experiment", said, (str, Path, Mapping), mend)
+    hint = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
+    check_type("an experiment", said, (str, Path, Mapping), hint)
     if isinstance(said, Mapping):
         config = make_config({"name": "try", **said}, changes, where="the experiment")
     else:
         config = read_config(Path(said), changes)
         if missing := missing_inputs(config, Path(said)):
-            raise InputError(f"{said} wants what is not here", mend="; ".join(missing))
+            raise InputError(f"{said} wants what is not here", hint="; ".join(missing))
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 

@@ -14,16 +14,16 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.run import load_dialogues, open_systems
 from dialore.experiments.store import FILE, RunStore
 from dialore.llm.distilled import Row, lines_of
-from dialore.llm.model import Completion, LanguageModel, OnText, Request
+from dialore.llm.fake import FakeModel
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.recording import Recorded
-from dialore.llm.rehearsal import Rehearsal
 from dialore.llm.structured import candidates
 from dialore.methods.dcrag import Dcrag
 from dialore.methods.demands import DemandsOutput, SelectedFacts
 from dialore.methods.edit import read_questions
 from dialore.methods.registry import method_class, method_prompts
 from dialore.methods.scg_qp import SearchDecision
-from dialore.methods.stages import ModelResponder, StageCall, T, Text
+from dialore.methods.stages import LLMRunner, StageCall, T, Text
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands, Grounding, Response, StageTrace
 from dialore.retrieval.graph.matching import concept_key
@@ -82,7 +82,7 @@ def read_answers(path: Path) -> Iterator[Row]:
                 yield from _recorded(Recorded.model_validate_json(line))
         except (ValueError, TypeError) as error:
             message = f"{path}, line {number}: neither a response with its trace nor a recorded call"
-            raise InputError(message, mend="name a run's folder, responses in JSONL, or a recording") from error
+            raise InputError(message, hint="name a run's folder, responses in JSONL, or a recording") from error
 
 
 def rows_of(response: Grounding) -> Iterator[Row]:
@@ -116,7 +116,7 @@ class _Said:
     def __init__(self, name: str, text: str) -> None:
         self.name, self._text = name, text
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         return Completion(text=self._text, model=self.name)
 
     async def close(self) -> None:
@@ -143,7 +143,7 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
                 shape = Text if stage == known[0] else SearchDecision
                 step = StageTrace(stage=stage)
                 call = StageCall(stage, dialogue, shape, {"turns": turns}, "")
-                await ModelResponder(_Said("people", str(said)), prompts).answer(call, step)
+                await LLMRunner(_Said("people", str(said)), prompts).answer(call, step)
                 step.output = {"text": said} if shape is Text else decision.model_dump()
                 rows += rows_of(Grounding(id=dialogue.id, trace=[step]))
     return rows
@@ -152,10 +152,10 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
 async def matched(config: RunConfig) -> list[Row]:
     """What hard matching answers at the stages of `dcrag`, where it finds demands; raises as `open_systems`."""
     rows: list[Row] = []
-    async with open_systems(config, lambda *_: Rehearsal()) as opened:
+    async with open_systems(config, lambda *_: FakeModel()) as opened:
         method = opened.agents[0, 0].method
         if not isinstance(method, Dcrag):
-            raise InputError("hard matching answers the stages of dcrag", mend="leave --by out, and name a model")
+            raise InputError("hard matching answers the stages of dcrag", hint="leave --by out, and name a model")
         matching = Matching(getattr(method.graph, "graphs", [method.graph])[0], opened.prompts)
         for dialogue in load_dialogues(config.dataset):
             if matching.demands(dialogue).queries:
@@ -176,11 +176,11 @@ class Matching:
     def __init__(self, graph: Graph, prompts: PromptLibrary) -> None:
         self._graph, self._prompts = graph, prompts
 
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """See `Responder`."""
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
+        """See `StageRunner`."""
         value = self._value(call.output, call.dialogue, call.variables)
         model: LanguageModel = _Said(self.name, value.model_dump_json())
-        return await ModelResponder(model, self._prompts).answer(call, step)
+        return await LLMRunner(model, self._prompts).answer(call, step)
 
     def _value(self, shape: type[BaseModel], dialogue: Dialogue, variables: Mapping[str, Any]) -> BaseModel:
         if issubclass(shape, DemandsOutput):
@@ -253,7 +253,7 @@ def coq_splits(entries: Iterable[dict[str, object]]) -> dict[str, list[dict[str,
     """Entries in splits of the published proportions, drawn by contexts; raises InputError of fewer than three."""
     drawn = sorted(entries, key=lambda entry: hashlib.blake2b(str(entry["context"]).encode()).digest())
     if len(drawn) < len(_SPLITS):
-        raise InputError(f"{len(drawn)} contexts have a fit question: too few to split", mend="ask about more contexts")
+        raise InputError(f"{len(drawn)} contexts have a fit question: too few to split", hint="ask about more contexts")
     splits, whole = {}, len(drawn)
     for name, size in _SPLITS.items():
         count = max(1, round(whole * size / sum(_SPLITS.values()))) if name != "train" else len(drawn)

@@ -20,8 +20,8 @@ from dialore.files import cache_folder
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.documents.store import LAYOUT, TERMS, Piece
+from dialore.session import Connect, connect_model
 from dialore.sources.documents import RETRIEVERS, DocumentIndex
-from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
     from dialore.response import Response

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from dialore.experiments.run import Respond
     from dialore.experiments.store import Job
     from dialore.response import Response
-    from dialore.workbench import Connect
+    from dialore.session import Connect
 
 _OWNERS = ("DIALORE_", "OPENAI_")
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import About, conversation_of
+from dialore.evaluation.base import MetricInfo, conversation_of
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
@@ -47,7 +47,7 @@ class RunResults:
         """Every system, in the order in which the runs name them."""
         return [scores for scores, _, _ in self._systems]
 
-    def metrics(self) -> Sequence[About]:
+    def metrics(self) -> Sequence[MetricInfo]:
         """Every metric that was scored, in the order of the tables, and the means of several where all are there."""
         means = [about for about in GEOMEANS.values() if set(about.needs) <= self._abouts.keys()]
         return [*self._abouts.values(), *means]
@@ -126,6 +126,6 @@ def _dataset(facts: dict[str, Any]) -> str:
     return title + (f", {dataset['limit']}" if dataset.get("limit") else "")
 
 
-def _about(said: dict[str, Any]) -> About:
-    names = {field.name for field in dataclasses.fields(About)}
-    return TypeAdapter(About).validate_python({name: value for name, value in said.items() if name in names})
+def _about(said: dict[str, Any]) -> MetricInfo:
+    names = {field.name for field in dataclasses.fields(MetricInfo)}
+    return TypeAdapter(MetricInfo).validate_python({name: value for name, value in said.items() if name in names})

@@ -27,16 +27,16 @@ from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, a
 from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
 from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
-from dialore.llm.model import Budget, Budgeted, Sampled
-from dialore.llm.rehearsal import Rehearsal
+from dialore.llm.fake import FakeModel
+from dialore.llm.model import Budget, Budgeted, SamplingOverride
 from dialore.methods.base import form_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
 from dialore.parallel import bounded_map
 from dialore.plugins import file_of
-from dialore.sources.base import Findings
+from dialore.session import Connect, Session, connect_model
+from dialore.sources.base import SearchResult
 from dialore.text import LANGUAGES
-from dialore.workbench import Connect, Workbench, connect_model
 
 if TYPE_CHECKING:
     from dialore.agent import Agent
@@ -145,7 +145,7 @@ async def _prepare(
         if not store.size:
             raise InputError(
                 f"no dialogue in {config.dataset.path} has a turn that may be the reference",
-                mend="dialogues want two turns, or a `reference`",
+                hint="dialogues want two turns, or a `reference`",
             )
         done = store.done()
         places = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
@@ -210,7 +210,7 @@ async def open_systems(
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
     """
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
-    async with Workbench(config.sources, given, cite=config.cite, connect=connect) as bench:
+    async with Session(config.sources, given, cite=config.cite, connect=connect) as bench:
         opened = Opened(bench.prompts, Budget(config.budget.tokens, config.budget.cost))
         for named in config.models:
             chosen = named.model_copy(update={"concurrency": config.concurrency})
@@ -223,13 +223,13 @@ async def open_systems(
                 models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
-                    sampled = models.wrapped(partial(Sampled, sample=repetition)) if repetition else models
+                    sampled = models.wrapped(partial(SamplingOverride, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
-                name = _title(named, opened.agents[number, 0].responder.name, config.models)
+                name = _title(named, opened.agents[number, 0].stage_runner.name, config.models)
                 said = system.options | ({"stages": system.stages} if system.stages else {})
                 opened.systems.append(System(number, system.title, system.method, said, name))
         if len({(made.title, made.model) for made in opened.systems}) < len(opened.systems):
-            raise InputError("two models of the run are the same", mend="give each entry of `models` a `name`")
+            raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
         yield opened
 
 
@@ -261,7 +261,7 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         ADDRESSES: {
             system.model: [where]
             for system, agent in zip(opened.systems, agents, strict=True)
-            if (where := getattr(getattr(agent.responder, "model", None), "address", ""))
+            if (where := getattr(getattr(agent.stage_runner, "model", None), "address", ""))
         },
     }
 
@@ -436,8 +436,8 @@ async def _estimate(
     calls = sent = written = cost = 0.0
     failed = ""
 
-    def rehearsal(settings: ModelSettings, name: str | None) -> Rehearsal | None:
-        return None if settings in lexical and name is None else Rehearsal()
+    def rehearsal(settings: ModelSettings, name: str | None) -> FakeModel | None:
+        return None if settings in lexical and name is None else FakeModel()
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
     async with open_systems(unlimited, rehearsal, {"web": Unsearched()}) as opened:
@@ -469,10 +469,12 @@ class Unsearched:
     name = "web"
     kind: Source = "web"
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """Passages of a hundred words."""
         text = f"A page that a search for {query} could have found. " * 9
-        return Findings(Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top))
+        return SearchResult(Knowledge(id=f"passage:{n}", kind="passage", text=text, source="web") for n in range(top))
 
     def close(self) -> None:
         """Nothing to close."""

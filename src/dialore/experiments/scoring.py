@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 import numpy as np
 
 from dialore.errors import MissingExtraError, ModelError, is_fatal
-from dialore.evaluation.base import Measure, Metric, Sample, Score, conversation_of
-from dialore.evaluation.judges.comparing import Judged, Preference, Together, compare, shown
+from dialore.evaluation.base import Metric, Sample, SampleScore, Score, conversation_of
+from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, shown
 from dialore.evaluation.registry import Context, load_metrics, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.judges.asking import Asker
+    from dialore.evaluation.judges.asking import JudgeClient
     from dialore.response import Response
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
@@ -80,8 +80,8 @@ async def measure_run(
         ModelError: a judge's endpoint refuses for every response.
         BudgetError: the budget is spent; what is measured is kept.
     """
-    joint = [metric for metric in metrics if isinstance(metric, Together)]
-    single = [metric for metric in metrics if not isinstance(metric, Together)]
+    joint = [metric for metric in metrics if isinstance(metric, JointJudge)]
+    single = [metric for metric in metrics if not isinstance(metric, JointJudge)]
     for metric in single:
         # What else its measures depend on, e.g. judge and prompts: where that changes, they no longer hold.
         identity = getattr(metric, "identity", None)
@@ -114,7 +114,7 @@ async def _measure_plain(
     what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
     for start in range(0, len(jobs), _CHUNK):
         some = jobs[start : start + _CHUNK]
-        found: dict[str, dict[Job, Measure]] = {}
+        found: dict[str, dict[Job, SampleScore]] = {}
         for job in some:
             dialogue, response = store.dialogue(job.position), store.response(job)
             for metric in wanted[job]:
@@ -150,7 +150,7 @@ async def _each(
 
 async def measure_jointly(
     store: RunStore,
-    metric: Together,
+    metric: JointJudge,
     systems: Sequence[int],
     *,
     at_once: int = 64,
@@ -173,7 +173,7 @@ async def measure_jointly(
         responses = responses_of(store, place, names)
         measured = metric.measure_together(store.dialogue(place[0]), responses)
         found = await _or_failed(
-            measured, lambda reason: dict.fromkeys(responses, Measure(problem="failed", reason=reason))
+            measured, lambda reason: dict.fromkeys(responses, SampleScore(problem="failed", reason=reason))
         )
         jobs = (Job(place[0], number, place[1]) for number in names)
         store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
@@ -223,25 +223,25 @@ def responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dic
     return {name: store.response(Job(place[0], number, place[1])) for number, name in names.items()}
 
 
-async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> Measure:
+async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> SampleScore:
     """One response's measure; raises as `measure_run`. One that failed has none: it is counted, never scored."""
     if response.status == "failed":
-        return Measure(problem="unavailable", reason="the response failed")
+        return SampleScore(problem="unavailable", reason="the response failed")
     measured = metric.measure(Sample(dialogue, response))
     try:
-        return await _or_failed(measured, lambda reason: Measure(problem="failed", reason=reason))
+        return await _or_failed(measured, lambda reason: SampleScore(problem="failed", reason=reason))
     except MissingExtraError as error:
         if not optional:
             raise
-        return Measure(problem="failed", reason=str(error))
+        return SampleScore(problem="failed", reason=str(error))
 
 
-def table_of(measures: Iterable[Measure]) -> NDArray[np.float64]:
+def table_of(measures: Iterable[SampleScore]) -> NDArray[np.float64]:
     """The values of measures that have some, a row each, short rows filled with NaN."""
     return as_table([measure.values for measure in measures if measure.problem is None])
 
 
-def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence[object] | None = None) -> Score:
+def score_of(metric: Metric, measures: Sequence[SampleScore], *, dialogues: Sequence[object] | None = None) -> Score:
     """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
 
     `dialogues` says which dialogue each response answers, so that repetitions count as one; each another where None.
@@ -267,7 +267,7 @@ def score_of(metric: Metric, measures: Sequence[Measure], *, dialogues: Sequence
 
 async def compare_systems(
     store: RunStore,
-    judge: Asker,
+    judge: JudgeClient,
     pair: tuple[int, int],
     *,
     criteria: Sequence[str],

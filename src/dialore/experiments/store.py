@@ -20,7 +20,7 @@ from filelock import FileLock, Timeout
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.evaluation.base import Measure
+from dialore.evaluation.base import SampleScore
 from dialore.evaluation.judges.comparing import Preference
 from dialore.response import Response
 
@@ -90,7 +90,7 @@ class RunStore:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             if not (folder / FILE).exists() and any(path.name != _LOCK for path in folder.iterdir()):
-                raise InputError(f"{folder} is not empty and holds no run", mend="name another folder")
+                raise InputError(f"{folder} is not empty and holds no run", hint="name another folder")
             database = _connect(folder / FILE)
             with database:
                 database.execute(
@@ -99,8 +99,8 @@ class RunStore:
                 _make_tables(database)
                 database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
-            mend = "name another folder: a file is in the way" if isinstance(error, FileExistsError) else "name another"
-            raise InputError(f"cannot make the run folder {folder}: {error.strerror}", mend=mend) from error
+            hint = "name another folder: a file is in the way" if isinstance(error, FileExistsError) else "name another"
+            raise InputError(f"cannot make the run folder {folder}: {error.strerror}", hint=hint) from error
         return cls(folder, database)
 
     @classmethod
@@ -114,7 +114,7 @@ class RunStore:
                     _make_tables(database)  # those that a run of an earlier day does not have
                 return cls(folder, database)
             database.close()
-        raise InputError(f"no run in {folder}", mend="make one with `dialore run`")
+        raise InputError(f"no run in {folder}", hint="make one with `dialore run`")
 
     @classmethod
     @contextmanager
@@ -155,9 +155,9 @@ class RunStore:
             held = FileLock(self.folder / _LOCK).acquire(timeout=0)
         except Timeout:
             problem = f"another process is writing to the run in {self.folder}"
-            raise InputError(problem, mend="wait for it, or name another folder") from None
+            raise InputError(problem, hint="wait for it, or name another folder") from None
         except OSError as error:
-            raise InputError(f"the run in {self.folder} may only be read: {error}", mend="copy it") from error
+            raise InputError(f"the run in {self.folder} may only be read: {error}", hint="copy it") from error
         with held:
             yield
 
@@ -207,7 +207,7 @@ class RunStore:
                 elif (before.method, before.options) != (system.method, system.options):
                     raise InputError(
                         f"the run in {self.folder} has other options for {system.title!r}",
-                        mend="give the system another name, or the run another folder",
+                        hint="give the system another name, or the run another folder",
                     )
             languages = self._set_dialogues(dialogues)
             kept = self._checked(facts, languages, accept_changed_prompts)
@@ -237,14 +237,14 @@ class RunStore:
                 try:
                     database.execute("insert into dialogues values (?, ?, ?)", (position, dialogue.id, content))
                 except sqlite3.IntegrityError:
-                    raise InputError(f"two dialogues have the id {dialogue.id!r}", mend="ids must differ") from None
+                    raise InputError(f"two dialogues have the id {dialogue.id!r}", hint="ids must differ") from None
                 continue
             row = database.execute("select content from dialogues where position = ?", (position,)).fetchone()
             if row is None or row[0] != content:
                 other = f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})"
-                raise InputError(other, mend=_SAME_DIALOGUES)
+                raise InputError(other, hint=_SAME_DIALOGUES)
         if has_any and count != self.size:
-            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", mend=_SAME_DIALOGUES)
+            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", hint=_SAME_DIALOGUES)
         return languages
 
     def _addresses(self, asked: Any, accept: bool) -> dict[str, list[str]]:  # noqa: ANN401 - of the facts
@@ -257,7 +257,7 @@ class RunStore:
             if before and not accept and not set(places) <= set(before):
                 raise InputError(
                     f"the run in {self.folder} has answers of {model} from {before[-1]}, not {places[0]}",
-                    mend="name another folder; where it is the same model that moved, --accept-changed-server",
+                    hint="name another folder; where it is the same model that moved, --accept-changed-server",
                 )
             kept[model] = list(dict.fromkeys([*before, *places]))
         return kept
@@ -271,7 +271,7 @@ class RunStore:
         if others and answered:
             raise InputError(
                 f"the run in {self.folder} was made with another {others[0]}",
-                mend="use the one that it was made with, or name another folder",
+                hint="use the one that it was made with, or name another folder",
             )
         if known:
             kept["fingerprints"] = {**known, **marks}
@@ -289,7 +289,7 @@ class RunStore:
             said = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
             raise InputError(
                 f"the run in {self.folder} was made with other {kind}: {said}",
-                mend="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
+                hint="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
             )
         versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))
         for name in changed:
@@ -377,7 +377,7 @@ class RunStore:
 
     # Measures
 
-    def measure(self, measures: Mapping[str, Mapping[Job, Measure]]) -> None:
+    def measure(self, measures: Mapping[str, Mapping[Job, SampleScore]]) -> None:
         """Keep measures of several metrics, all or none; they are on disk when this returns."""
         with self._database as database:
             for metric, found in measures.items():
@@ -386,23 +386,23 @@ class RunStore:
                     row = (metric, job.system, job.position, job.repetition, *values)
                     database.execute("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
-    def measures(self, metric: str, system: int) -> Iterator[tuple[Job, Measure]]:
+    def measures(self, metric: str, system: int) -> Iterator[tuple[Job, SampleScore]]:
         """A system's measures of a metric, in the data set's order."""
         sql = (
             "select position, repetition, vals, problem, reason, detail from measures "
             "where metric = ? and system = ? order by position, repetition"
         )
         for position, repetition, values, problem, reason, detail in self._database.execute(sql, (metric, system)):
-            yield Job(position, system, repetition), Measure(tuple(json.loads(values)), problem, reason, detail)
+            yield Job(position, system, repetition), SampleScore(tuple(json.loads(values)), problem, reason, detail)
 
-    def measures_of(self, job: Job) -> dict[str, Measure]:
+    def measures_of(self, job: Job) -> dict[str, SampleScore]:
         """Every measure of one response, by metric."""
         sql = (
             "select metric, vals, problem, reason, detail from measures "
             "where system = ? and position = ? and repetition = ?"
         )
         rows = self._database.execute(sql, (job.system, job.position, job.repetition))
-        return {name: Measure(tuple(json.loads(v)), problem, why, detail) for name, v, problem, why, detail in rows}
+        return {name: SampleScore(tuple(json.loads(v)), problem, why, detail) for name, v, problem, why, detail in rows}
 
     def set_metric(self, metric: str, about: Mapping[str, object]) -> None:
         """Keep what a metric is; where that changed (its judge, say), its measures are dropped: they no longer hold."""
@@ -478,11 +478,11 @@ def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
             database.execute("pragma synchronous = normal")
         version = _version(database)
     except sqlite3.DatabaseError as error:
-        raise InputError(f"the run in {path.parent} cannot be read: {error}", mend="name another folder") from error
+        raise InputError(f"the run in {path.parent} cannot be read: {error}", hint="name another folder") from error
     if version not in {0, _FORMAT}:
         raise InputError(
             f"the run in {path.parent} has format {version}; this version reads {_FORMAT}",
-            mend="score and report it with the version that made it, or run again into another folder",
+            hint="score and report it with the version that made it, or run again into another folder",
         )
     return database
 

@@ -167,7 +167,7 @@ def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
     except InputError:
         raise
     except Exception as error:
-        raise InputError(f"cannot log to {name}: {first_line(error)}", mend=_MENDS[name]) from error
+        raise InputError(f"cannot log to {name}: {first_line(error)}", hint=_MENDS[name]) from error
     store.keep({TRACKED: {**known, name: made.id}})
     tracked, failed = Tracked(made), True
     try:

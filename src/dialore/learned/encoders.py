@@ -55,7 +55,7 @@ class OnnxCrossEncoder:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
             self._session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, _PROVIDERS)
         except Exception as error:  # both libraries raise bare exceptions of their own
-            raise InputError(f"{folder}: cannot load the model: {first_line(error)}", mend="train it again") from error
+            raise InputError(f"{folder}: cannot load the model: {first_line(error)}", hint="train it again") from error
         self._tokenizer.enable_truncation(length, strategy="longest_first")
         self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
         self._inputs = {item.name for item in self._session.get_inputs()}
@@ -142,10 +142,10 @@ def checked(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """A model's description; raises InputError where it is of none of the kinds, or its weights are others."""
     card = describe(path)
     if card["kind"] not in kinds:
-        raise InputError(f"{path} is a trained {card['kind']}, not a {' or '.join(kinds)}", mend="name another folder")
+        raise InputError(f"{path} is a trained {card['kind']}, not a {' or '.join(kinds)}", hint="name another folder")
     onnx = path / "model.onnx"
     if not onnx.is_file() or hashlib.sha256(onnx.read_bytes()).hexdigest() != card["onnx"]:
-        raise InputError(f"{path}: model.onnx is not what it was saved with", mend="train it again")
+        raise InputError(f"{path}: model.onnx is not what it was saved with", hint="train it again")
     return card
 
 

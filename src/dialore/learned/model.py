@@ -124,8 +124,8 @@ class Networks:
 
     def standardised(self, features: NDArray[np.float32]) -> NDArray[np.float32]:
         """Features with mean 0 and deviation 1, and within 5."""
-        within: NDArray[np.float32] = np.clip((features - self.mean) / self.scale, -5, 5)
-        return within
+        scope: NDArray[np.float32] = np.clip((features - self.mean) / self.scale, -5, 5)
+        return scope
 
     def shares(self, features: NDArray[np.float32]) -> NDArray[np.float64]:
         """(rows, plans): the probability of each plan."""
@@ -183,7 +183,7 @@ def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
         finally:
             shutil.rmtree(being, ignore_errors=True)
     except OSError as error:
-        raise InputError(f"{folder}: cannot write the model: {error.strerror}", mend="choose another --out") from error
+        raise InputError(f"{folder}: cannot write the model: {error.strerror}", hint="choose another --out") from error
 
 
 def check_place(folder: Path) -> None:
@@ -193,7 +193,7 @@ def check_place(folder: Path) -> None:
         and not (folder / "model.json").is_file()
         and not (folder.is_dir() and not any(folder.iterdir()))
     ):
-        raise InputError(f"{folder} is there, and no trained model", mend="choose another --out")
+        raise InputError(f"{folder} is there, and no trained model", hint="choose another --out")
 
 
 def describe(path: Path) -> dict[str, Any]:
@@ -203,16 +203,16 @@ def describe(path: Path) -> dict[str, Any]:
         InputError: no model, one of another form, or a pickle.
     """
     if path.suffix in _PICKLED:
-        raise InputError(f"{path}: pickled models are not read", mend="they can run any code when read; " + _MEND)
+        raise InputError(f"{path}: pickled models are not read", hint="they can run any code when read; " + _MEND)
     try:
         card: dict[str, Any] = json.loads((path / "model.json").read_text(encoding="utf-8"))
         if card["form"] == FORM and {"kind", "settings", "data", "measured", "sha256"} <= card.keys():
             return card
     except OSError as error:
-        raise InputError(f"{path} holds no trained model: {error.strerror}: model.json", mend=_MEND) from error
+        raise InputError(f"{path} holds no trained model: {error.strerror}: model.json", hint=_MEND) from error
     except (ValueError, TypeError, KeyError) as error:
-        raise InputError(f"{path}: its model.json is damaged", mend=_MEND) from error
-    raise InputError(f"{path}: a model of another form than this version reads", mend="train it again")
+        raise InputError(f"{path}: its model.json is damaged", hint=_MEND) from error
+    raise InputError(f"{path}: a model of another form than this version reads", hint="train it again")
 
 
 def describe_all(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
@@ -230,12 +230,12 @@ def read_model(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
     """
     card = describe(path)
     if card["kind"] != kind:
-        raise InputError(f"{path} is a trained {card['kind']}, not a {kind}", mend=_MEND)
+        raise InputError(f"{path} is a trained {card['kind']}, not a {kind}", hint=_MEND)
     try:
         packed = (path / "weights.npz").read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: its weights.npz cannot be read: {error.strerror}", mend="train it again") from error
+        raise InputError(f"{path}: its weights.npz cannot be read: {error.strerror}", hint="train it again") from error
     if hashlib.sha256(packed).hexdigest() != card["sha256"]:
-        raise InputError(f"{path}: its weights are not those that it was saved with", mend="train it again")
+        raise InputError(f"{path}: its weights are not those that it was saved with", hint="train it again")
     with np.load(io.BytesIO(packed), allow_pickle=False) as saved:
         return card, dict(saved)

@@ -16,7 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from dialore.errors import InputError
-from dialore.llm.model import Completion, LanguageModel, OnText, Request, Wrapper
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 
 log = logging.getLogger(__name__)
 
@@ -31,7 +31,7 @@ class Cached(Wrapper):
 
     The key is where the model is and its name, the messages, sampling, schema and sample index; the label is not in
     it. Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded
-    tokens, takes no time, and is passed to `on_text` in one piece. Several processes may share the file, and what is
+    tokens, takes no time, and is passed to `on_token` in one piece. Several processes may share the file, and what is
     finished survives the death of a process at any point. A completion that cannot be stored is still returned.
     `address` is where the model is and by which API it is asked: two servers may give one name to different models.
     """
@@ -46,7 +46,7 @@ class Cached(Wrapper):
         self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
         self._has_warned = False
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the file is not a cache, or is damaged."""
         key = cache_key([self._address, self.name], request)
         while (shared := self._under_way.get(key)) is not None:
@@ -57,11 +57,11 @@ class Cached(Wrapper):
                 if not shared.cancelled() or (task is not None and task.cancelling()):
                     raise
                 continue  # whoever asked first gave up: ask ourselves
-            return _hit(completion, on_text)
+            return _hit(completion, on_token)
         mine: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._under_way[key] = mine
         try:
-            completion, found = await self._find_or_ask(key, request, on_text)
+            completion, found = await self._find_or_ask(key, request, on_token)
         except Exception as error:
             mine.set_exception(error)
             mine.exception()  # marks it as seen, should nobody else be waiting
@@ -71,7 +71,7 @@ class Cached(Wrapper):
         finally:
             del self._under_way[key]
             mine.cancel()
-        return _hit(completion, on_text) if found else completion
+        return _hit(completion, on_token) if found else completion
 
     def open(self) -> None:
         """Open the file, or make it, now and not at the first call; raises InputError as that does."""
@@ -84,12 +84,12 @@ class Cached(Wrapper):
             self._database = None
         await self._model.close()
 
-    async def _find_or_ask(self, key: bytes, request: Request, on_text: OnText | None) -> tuple[Completion, bool]:
+    async def _find_or_ask(self, key: bytes, request: Request, on_token: OnToken | None) -> tuple[Completion, bool]:
         loop = asyncio.get_running_loop()
         stored = await loop.run_in_executor(self._thread, self._get, key)
         if stored is not None:
             return stored, True
-        completion = await self._model.complete(request, on_text)
+        completion = await self._model.complete(request, on_token)
         if not completion.usage.cached:
             await asyncio.shield(loop.run_in_executor(self._thread, self._put, key, completion))
         return completion, False
@@ -143,9 +143,9 @@ def cache_key(model: list[str], request: Request) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _hit(completion: Completion, on_text: OnText | None) -> Completion:
-    if on_text is not None:
-        on_text(completion.text)
+def _hit(completion: Completion, on_token: OnToken | None) -> Completion:
+    if on_token is not None:
+        on_token(completion.text)
     usage = completion.usage.model_copy(update={"calls": 1, "cached": 1, "retries": 0})
     return completion.model_copy(update={"usage": usage, "seconds": 0.0})
 
@@ -160,8 +160,8 @@ def _open(path: Path) -> sqlite3.Connection:
         except (OSError, sqlite3.OperationalError) as error:
             # SQLite does not wait by itself where several processes make one file at once.
             if "locked" not in str(error) or time.monotonic() > give_up:
-                mend = "name a file that can be written"
-                raise InputError(f"cannot open the cache {path}: {error}", mend=mend) from None
+                hint = "name a file that can be written"
+                raise InputError(f"cannot open the cache {path}: {error}", hint=hint) from None
             time.sleep(0.01)
         except sqlite3.DatabaseError:
             raise _damaged(path) from None
@@ -194,11 +194,11 @@ def _holds_cache(database: sqlite3.Connection, path: Path) -> bool:
         "(SELECT count(*) FROM sqlite_master)"
     ).fetchone()
     if tables and application != _APPLICATION:
-        raise InputError(f"{path} is a database of something else, not a cache", mend="name another file")
+        raise InputError(f"{path} is a database of something else, not a cache", hint="name another file")
     if tables and version != _VERSION:
-        raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", mend=_MEND)
+        raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", hint=_MEND)
     return bool(tables)
 
 
 def _damaged(path: Path) -> InputError:
-    return InputError(f"{path} is damaged or not a cache", mend=_MEND)
+    return InputError(f"{path} is damaged or not a cache", hint=_MEND)

@@ -83,7 +83,7 @@ def connect(
         from dialore.llm.local import LocalModel
 
         if extra_body:
-            raise InputError(f"{found.model} runs here and takes no extra_body", mend="leave it out")
+            raise InputError(f"{found.model} runs here and takes no extra_body", hint="leave it out")
         return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
     if found.model is not None and found.model.startswith(GGUF):
         from dialore.llm.gguf import Gguf
@@ -102,7 +102,7 @@ def connect(
             if found.model is None:
                 return None
             raise InputError(
-                f"no endpoint is known for the model {found.model!r}", mend="set DIALORE_BASE_URL or --base-url"
+                f"no endpoint is known for the model {found.model!r}", hint="set DIALORE_BASE_URL or --base-url"
             )
         found = Found(_pick_local(found.model, names), OLLAMA, None)
         log.info("using Ollama's %s at %s", found.model, OLLAMA)
@@ -140,7 +140,7 @@ def find(
     if key_env:
         bound = {key_env: [mine]}
         if not _environment(key_env):
-            raise InputError(f"the environment has no {key_env}", mend=f"export {key_env}=...")
+            raise InputError(f"the environment has no {key_env}", hint=f"export {key_env}=...")
     allowed = (_environment(HOSTS) or "").split(",")
     for variable, places in bound.items():
         if not (key := _environment(variable)):
@@ -148,10 +148,10 @@ def find(
         if _host(url) in {_host(place) for place in (*places, *allowed) if place}:
             return Found(name, url, key)
         unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
-        mend = f"give --api-key, or DIALORE_API_KEY for it, or export {HOSTS}={_host(url)}"
+        hint = f"give --api-key, or DIALORE_API_KEY for it, or export {HOSTS}={_host(url)}"
         if key_env:
-            raise InputError(unsent, mend=mend)
-        log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, mend)
+            raise InputError(unsent, hint=hint)
+        log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)
     return Found(name, url, None)
 
 
@@ -214,8 +214,8 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     if len(names) == 1:
         return names[0]
     shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    mend = f"set DIALORE_MODEL or --model to one of: {shown}" if names else "set DIALORE_MODEL or --model"
-    raise InputError(f"{shown_url(base_url)} does not say which model to use", mend=mend)
+    hint = f"set DIALORE_MODEL or --model to one of: {shown}" if names else "set DIALORE_MODEL or --model"
+    raise InputError(f"{shown_url(base_url)} does not say which model to use", hint=hint)
 
 
 def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> LanguageModel:

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from dialore.errors import InputError, ModelError, first_line
 from dialore.files import write_whole
 from dialore.llm.local import LocalModel
-from dialore.llm.model import Completion, OnText, Request, Wrapper
+from dialore.llm.model import Completion, OnToken, Request, Wrapper
 
 _HELD = 10
 
@@ -76,7 +76,7 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
     """
     texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     if not texts:
-        raise InputError("nothing was gathered to learn from", mend="see that the run answered, and by such stages")
+        raise InputError("nothing was gathered to learn from", hint="see that the run answered, and by such stages")
     write_whole(path, texts)
     return len(texts)
 
@@ -89,7 +89,7 @@ def read_rows(path: Path) -> list[Row]:
             row = Row.model_validate_json(line)
         except ValidationError as error:
             raise InputError(
-                f"{path}, line {number}: {first_line(error)}", mend="make it by `dialore distill`"
+                f"{path}, line {number}: {first_line(error)}", hint="make it by `dialore distill`"
             ) from error
         rows[row.fingerprint] = row
     return list(rows.values())
@@ -100,7 +100,7 @@ def lines_of(path: Path) -> list[str]:
     try:
         return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}", mend="name a run's folder, or a JSONL file") from error
+        raise InputError(f"{path} cannot be read: {error}", hint="name a run's folder, or a JSONL file") from error
 
 
 def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
@@ -130,20 +130,20 @@ class TrainedStages(Wrapper):
             self._fixed: Mapping[str, list[str]] = card["fixed"]
             self._whole = bool(card.get("whole"))
         except (OSError, ValueError, KeyError, TypeError) as error:
-            mend = "train one with `dialore train stages`"
-            raise InputError(f"{path} holds no model of stages", mend=mend) from error
+            hint = "train one with `dialore train stages`"
+            raise InputError(f"{path} holds no model of stages", hint=hint) from error
         super().__init__(LocalModel(str(path), constrained=True, api="completions"))
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises ModelError for a stage that it was not trained for."""
         task = request.prompt.partition(" ")[0]
         if task not in self._fixed:
             known = ", ".join(sorted(self._fixed))
             why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
-            raise ModelError(why, mend="name another model for it by --stage-model", configuration=True)
+            raise ModelError(why, hint="name another model for it by --stage-model", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
         read = text if self._whole else shortened(task, text, self._fixed[task])
         changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}
         if not self._whole:
             changes["sampling"] = request.sampling.model_copy(update={"temperature": 0.0, "top_p": None})
-        return await self._model.complete(request.model_copy(update=changes), on_text)
+        return await self._model.complete(request.model_copy(update=changes), on_token)

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.dialect import THOUGHTS, Dialect, dialect_of
+from dialore.llm.capabilities import THOUGHTS, ServerCapabilities, dialect_of
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
-from dialore.llm.model import Api, Completion, OnText, Request, Usage, estimate_tokens, mend_surrogates
+from dialore.llm.model import Api, Completion, OnToken, Request, Usage, estimate_tokens, mend_surrogates
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
@@ -78,7 +78,7 @@ class Endpoint:
     ) -> None:
         self.name = model
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
-        self.dialect = dialect_of(self.http.where, model, api, thinking)
+        self.capabilities = dialect_of(self.http.where, model, api, thinking)
         self._extra_body = dict(extra_body or {})
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
@@ -93,12 +93,12 @@ class Endpoint:
         """Where it is asked, without what may be secret."""
         return self.http.where
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:
             raise ModelError(
                 f"{self.name} is behind an endpoint, whose decoding cannot be steered",
-                mend="run a model here: --model hf:microsoft/DialoGPT-medium",
+                hint="run a model here: --model hf:microsoft/DialoGPT-medium",
                 configuration=True,
             )
         pieces = 0
@@ -106,14 +106,14 @@ class Endpoint:
         def pass_on(piece: str) -> None:
             nonlocal pieces
             pieces += 1
-            if on_text is not None:
-                on_text(piece)
+            if on_token is not None:
+                on_token(piece)
 
         async def attempt(failures: int) -> Completion:
             async with self.limiter.slot():
                 started = time.perf_counter()
                 try:
-                    completion = await self._ask(request, None if on_text is None else pass_on, failures)
+                    completion = await self._ask(request, None if on_token is None else pass_on, failures)
                 except ModelError as error:
                     self._judge(error, failures)
                     raise
@@ -121,7 +121,7 @@ class Endpoint:
                 completion.seconds = time.perf_counter() - started
                 completion.model = completion.model or self.name
                 completion.usage.retries = failures
-                self.dialect.slowest = max(self.dialect.slowest or 0.0, completion.seconds)
+                self.capabilities.slowest = max(self.capabilities.slowest or 0.0, completion.seconds)
                 return completion
 
         # Pieces that were passed on are never taken back.
@@ -135,33 +135,36 @@ class Endpoint:
         """Whether a failure is worth another try: what was too slow is so again, but where other calls crowded it."""
         if isinstance(error, ModelTimeoutError):
             error.retryable = error.retryable and failures == 0 and self.limiter.running > 1
-            self.dialect.slowest = self.http.timeout
+            self.capabilities.slowest = self.http.timeout
         self._refused_in_a_row = self._refused_in_a_row + 1 if error.status == 429 else 0
         if error.status == 429 and failures >= self.retry.retries and self._refused_in_a_row >= _REFUSED_THROUGHOUT:
             error.message += f" (as {self._refused_in_a_row} times before, and nothing else)"
             error.configuration = True
 
-    async def _ask(self, request: Request, on_text: OnText | None, failures: int) -> Completion:
+    async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
         """One call, or a few where the server refuses its form."""
         for _ in range(_ADAPTATIONS):
-            streamed = on_text is not None or self.dialect.should_stream(self.http.timeout)
-            body = self.dialect.body(self.name, request, stream=streamed and self.dialect.streams) | self._extra_body
+            streamed = on_token is not None or self.capabilities.should_stream(self.http.timeout)
+            body = (
+                self.capabilities.body(self.name, request, stream=streamed and self.capabilities.streams)
+                | self._extra_body
+            )
             try:
-                completion = await self._call(body, request, on_text)
+                completion = await self._call(body, request, on_token)
             except ModelError as error:
-                if self.dialect.learn(error, body):
+                if self.capabilities.learn(error, body):
                     continue
-                if isinstance(error, ThoughtsError) and self.dialect.saw_thoughts(spent=True):
+                if isinstance(error, ThoughtsError) and self.capabilities.saw_thoughts(spent=True):
                     continue
-                if self.dialect.may_refuse_format(error, body, failures):
-                    return await self._ask_otherwise(error, body, request, on_text)
+                if self.capabilities.may_refuse_format(error, body, failures):
+                    return await self._ask_otherwise(error, body, request, on_token)
                 raise (await self._not_found(error) if error.status == 404 else error) from None
-            self.dialect.is_format_taken |= "response_format" in body
+            self.capabilities.is_format_taken |= "response_format" in body
             return completion
-        raise ModelError(f"{self.http.where} refuses every form of the call", mend=f"does it offer {self._path}?")
+        raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self._path}?")
 
     async def _ask_otherwise(
-        self, refusal: ModelError, body: dict[str, Any], request: Request, on_text: OnText | None
+        self, refusal: ModelError, body: dict[str, Any], request: Request, on_token: OnToken | None
     ) -> Completion:
         """Ask for JSON in another form, as a server that does not say what it refuses may want it."""
         forms = ["json_schema", "json_object"]
@@ -170,18 +173,18 @@ class Endpoint:
             if form == "json_object":
                 del other["response_format"]
             with suppress(ModelError):
-                completion = await self._call(other, request, on_text)
+                completion = await self._call(other, request, on_token)
                 for refused in forms[: forms.index(form) + 1]:
-                    self.dialect.step_down(refused)
+                    self.capabilities.step_down(refused)
                 return completion
         raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
 
-    async def _call(self, body: dict[str, Any], request: Request, on_text: OnText | None) -> Completion:
+    async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
         async with self.http.open(self._path, body, flows=True) as response:
             begun = await self.http.begin(response)
             if response.status != 200:
                 raise self.http.status_error(response, await self.http.read(response, begun))
-            reader = Reader(request, self.http, self.dialect, on_text)
+            reader = Reader(request, self.http, self.capabilities, on_token)
             # What an answer is, its content type does not always say.
             if begun.lstrip().startswith((b"data:", b":", b"event:", b"id:", b"retry:")):
                 await self._read_stream(response, reader, begun)
@@ -196,12 +199,12 @@ class Endpoint:
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
             where = self.http.where
-            return ModelError(f"{where}: {unknown.message}", mend=unknown.mend, status=404, configuration=True)
+            return ModelError(f"{where}: {unknown.message}", hint=unknown.hint, status=404, configuration=True)
         base_url = self.http.base_url
         if names is None and not urlsplit(base_url).path.endswith("/v1"):
             async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
                 if await _models_or_none(below) is not None:
-                    error.mend = f"the base URL should be {shown_url(below.base_url)}"
+                    error.hint = f"the base URL should be {shown_url(below.base_url)}"
         return error
 
     async def _read_stream(self, response: ClientResponse, reader: Reader, begun: bytes) -> None:
@@ -224,9 +227,9 @@ class Endpoint:
             if not reader.reason:
                 raise
         if not whole and not reader.reason:
-            self.dialect.streams = False
+            self.capabilities.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
-            raise ModelError(broken, mend="try again", retryable=True)
+            raise ModelError(broken, hint="try again", retryable=True)
 
 
 async def list_models(http: HttpClient) -> list[str]:
@@ -251,15 +254,17 @@ async def _models_or_none(http: HttpClient) -> list[str] | None:
 class Reader:
     """Collects a completion from a whole body or from the events of a stream, whose pieces it passes on."""
 
-    def __init__(self, request: Request, http: HttpClient, dialect: Dialect, on_text: OnText | None = None) -> None:
-        self._request, self._dialect, self._on_text = request, dialect, on_text
+    def __init__(
+        self, request: Request, http: HttpClient, capabilities: ServerCapabilities, on_token: OnToken | None = None
+    ) -> None:
+        self._request, self._capabilities, self._on_token = request, capabilities, on_token
         self._where, self._key = http.where, http.key
-        self._filter = ThoughtFilter(unopened=on_text is None or dialect.unopened is not False)
+        self._filter = ThoughtFilter(unopened=on_token is None or capabilities.unopened is not False)
         self._pieces: list[str] = []
         self._half = self._model = ""
         self._usage: dict[str, Any] = {}
         self._reasoned = False
-        self._left = 4 * (request.sampling.max_tokens + max(dialect.thoughts, THOUGHTS))
+        self._left = 4 * (request.sampling.max_tokens + max(capabilities.thoughts, THOUGHTS))
         self.reason = ""
 
     def take(self, payload: object, part: Literal["message", "delta"]) -> None:
@@ -269,17 +274,17 @@ class Reader:
             payload = payload[0]
         if not isinstance(payload, dict):
             other = f"{where} answered with JSON of another kind"
-            raise ModelError(other, mend="is it a chat endpoint?", retryable=True)
+            raise ModelError(other, hint="is it a chat endpoint?", retryable=True)
         self._left -= 1
         if self._left < 0:  # no silence ends such a stream
-            raise ModelError(f"{where} goes on far beyond the limit of tokens", mend="see the server's log")
+            raise ModelError(f"{where} goes on far beyond the limit of tokens", hint="see the server's log")
         choices = payload.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         self._check(payload, choice)
         self._model = _word(payload.get("model")) or self._model
         self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
-        if self._dialect.unopened is None and _PARSES.match(_word(payload.get("system_fingerprint"))):
-            self._dialect.unopened = self._filter.unopened = False
+        if self._capabilities.unopened is None and _PARSES.match(_word(payload.get("system_fingerprint"))):
+            self._capabilities.unopened = self._filter.unopened = False
         if isinstance(choice, dict) and not choice.get("index"):
             # A completions endpoint has the bare text in place of a message or delta.
             text = choice.get("text")
@@ -288,10 +293,10 @@ class Reader:
                 self._said(said, choice.get("finish_reason"))
             elif part == "message":
                 lacking = f"{where} answered with a choice without a message"
-                raise ModelError(lacking, mend="is it a chat endpoint?", retryable=True)
+                raise ModelError(lacking, hint="is it a chat endpoint?", retryable=True)
             self.reason = _word(choice.get("finish_reason")) or self.reason
         elif part == "message":
-            raise ModelError(f"{where} answered without choices", mend="try again", retryable=True)
+            raise ModelError(f"{where} answered without choices", hint="try again", retryable=True)
 
     def completion(self) -> Completion:
         """The completion, once all is taken; raises ModelError where there is no text."""
@@ -301,7 +306,7 @@ class Reader:
         if not text.strip():
             raise self._empty(reason)
         if self._filter.thought or self._reasoned:
-            self._dialect.saw_thoughts()
+            self._capabilities.saw_thoughts()
         prompt = _count(self._usage.get("prompt_tokens"))
         answer = _count(self._usage.get("completion_tokens"))
         estimated = prompt is None or answer is None
@@ -319,9 +324,9 @@ class Reader:
     def _without_late_thoughts(self, text: str) -> str:
         """The text without thoughts that had no opening tag and were passed on; such a model is known from then on."""
         if self._filter.unopened:
-            self._dialect.unopened = self._filter.was_unopened or bool(self._dialect.unopened)
+            self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
         elif not self._filter.seen and (answer := strip_thoughts(text)) != text:
-            self._dialect.unopened = True
+            self._capabilities.unopened = True
             return answer
         return text
 
@@ -329,11 +334,11 @@ class Reader:
         thought = self._filter.seen or self._reasoned
         if reason == "length":
             spent = f"{self._where} spent all its tokens before the answer began"
-            return ThoughtsError(spent, mend="give its thoughts more: --thinking TOKENS")
+            return ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
         if thought:
             alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
-            return ModelError(alone, mend="switch off the server's reasoning parser, or the model's thinking")
-        return ModelError(f"{self._where} answered with an empty text", mend="try again", retryable=True)
+            return ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
+        return ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:
         """Raise the error that a body, an event or its choice reports."""
@@ -343,16 +348,16 @@ class Reader:
                 raise said_error(f"{self._where} reports an error", {"error": place["error"]}, key=self._key)
         if inner.get("finish_reason") == "error":
             broken = f"{self._where} broke off its answer (finish_reason: error)"
-            raise ModelError(broken, mend="try again", retryable=True)
+            raise ModelError(broken, hint="try again", retryable=True)
 
     def _said(self, said: dict[str, Any], reason: object) -> None:
         refusal = said.get("refusal")
         if isinstance(refusal, str) and refusal:
             declined = f"{self._where} refuses to answer: {one_line(refusal, self._key)}"
-            raise ModelError(declined, mend="change the prompt", refused=True)
+            raise ModelError(declined, hint="change the prompt", refused=True)
         if reason == "content_filter":
             declined = f"{self._where} held its answer back (content filter)"
-            raise ModelError(declined, mend="change the prompt", refused=True)
+            raise ModelError(declined, hint="change the prompt", refused=True)
         self._reasoned |= any(isinstance(text := said.get(name), str) and bool(text.strip()) for name in _REASONING)
         text = self._half + _content(said.get("content"))
         # A character may be split over two pieces, too.
@@ -362,8 +367,8 @@ class Reader:
     def _pass_on(self, piece: str) -> None:
         if piece:
             self._pieces.append(piece)
-            if self._on_text is not None:
-                self._on_text(piece)
+            if self._on_token is not None:
+                self._on_token(piece)
 
 
 def _content(content: object) -> str:

@@ -19,7 +19,7 @@ from dialore.llm.pacing import tell
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from dialore.llm.model import Api, Completion, OnText, Request
+    from dialore.llm.model import Api, Completion, OnToken, Request
 
 _HUB = "hf:"
 _CONTEXT = 8192
@@ -64,7 +64,7 @@ class Gguf(Wrapper):
         path = fetched(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
         about = read_metadata(path)
         if api == "chat" and not about.get(_TEMPLATE):
-            raise InputError(f"{path} has no chat template: it is a base model", mend="--api completions")
+            raise InputError(f"{path} has no chat template: it is a base model", hint="--api completions")
         trained = about.get(f"{about.get('general.architecture')}.context_length")
         tokens = context or min(_CONTEXT, trained if isinstance(trained, int) else _CONTEXT)
         _check_memory(path, about, tokens * slots)
@@ -85,9 +85,9 @@ class Gguf(Wrapper):
             )
         )
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
-        return await self._model.complete(request, on_text)
+        return await self._model.complete(request, on_token)
 
     @property
     def address(self) -> str:
@@ -126,7 +126,7 @@ def _served(llama: Any, path: Path, context: int, slots: int, threads: int | Non
     except RuntimeError:
         raise InputError(
             f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know",
-            mend="fetch it again, or pip install --upgrade xllamacpp",
+            hint="fetch it again, or pip install --upgrade xllamacpp",
         ) from None
 
 
@@ -136,17 +136,17 @@ def _served(llama: Any, path: Path, context: int, slots: int, threads: int | Non
 def read_metadata(path: Path) -> dict[str, Any]:
     """What a GGUF file says of itself, without its lists; raises InputError where it is no such file."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}", mend="--model gguf:PATH or gguf:hf:OWNER/REPO/FILE")
+        raise InputError(f"there is no file {path}", hint="--model gguf:PATH or gguf:hf:OWNER/REPO/FILE")
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
-            raise InputError(f"{path} is no GGUF file", mend="models of other forms run by --model hf:NAME")
+            raise InputError(f"{path} is no GGUF file", hint="models of other forms run by --model hf:NAME")
         try:
             version, _, pairs = struct.unpack("<IQQ", file.read(20))
             if version not in {2, 3}:
-                raise InputError(f"{path} is a GGUF file of version {version}, not 2 or 3", mend="convert it again")
+                raise InputError(f"{path} is a GGUF file of version {version}, not 2 or 3", hint="convert it again")
             return {_text(file): _value(file) for _ in range(pairs)}
         except (struct.error, KeyError, UnicodeDecodeError, OverflowError, MemoryError):
-            raise InputError(f"{path} is damaged", mend="fetch it again") from None
+            raise InputError(f"{path} is damaged", hint="fetch it again") from None
 
 
 def _number(file: BinaryIO, form: str) -> Any:  # noqa: ANN401
@@ -190,14 +190,14 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
     needed = path.stat().st_size + context * layers * shared * width * 4 + _WORK_BYTES
     if needed > free:
         short = f"{path.name} needs some {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
-        raise InputError(short, mend=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
+        raise InputError(short, hint=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
 
 
 def fetched(name: str, folder: Path) -> Path:
     """A file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raises InputError."""
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
-        raise InputError(f"{_HUB}{name} names no file", mend="--model gguf:hf:OWNER/REPO/FILE.gguf")
+        raise InputError(f"{_HUB}{name} names no file", hint="--model gguf:hf:OWNER/REPO/FILE.gguf")
     owner, repository, *inside = parts
     target = folder.joinpath(*parts)
     if target.is_file():
@@ -216,7 +216,7 @@ def fetched(name: str, folder: Path) -> Path:
     except OSError as error:
         raise InputError(
             f"cannot fetch {name}: {getattr(error, 'reason', None) or error}",
-            mend="check the name and the network, or fetch the file by other means: --model gguf:PATH",
+            hint="check the name and the network, or fetch the file by other means: --model gguf:PATH",
         ) from None
     finally:
         partial.unlink(missing_ok=True)

@@ -53,7 +53,7 @@ class LoadingError(ModelError):
 class Fault(NamedTuple):
     """What a failure means: what to do about it, whether to ask again, whether only the user can change it."""
 
-    mend: str = ""
+    hint: str = ""
     retryable: bool = False
     configuration: bool = False
 
@@ -95,8 +95,8 @@ def endpoint_url(base_url: str) -> str:
             path = parts.path.rstrip("/").removesuffix("/completions").removesuffix("/chat").rstrip("/")
             return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
     shown = re.sub(r"//[^/@]*@", "//", text)[:_QUOTED]
-    mend = "give a full URL, such as http://localhost:11434/v1"
-    raise InputError(f"not an endpoint's address: {shown!r}", mend=mend)
+    hint = "give a full URL, such as http://localhost:11434/v1"
+    raise InputError(f"not an endpoint's address: {shown!r}", hint=hint)
 
 
 def join_url(base_url: str, path: str) -> str:
@@ -115,7 +115,7 @@ def clean_key(api_key: str | None) -> str:
     """A key without stray white space; empty for none. Raises InputError where no HTTP header could hold it."""
     key = (api_key or "").strip()
     if not (key.isascii() and key.isprintable()):
-        raise InputError("the API key holds characters that no key has", mend="copy it again, without quotes or spaces")
+        raise InputError("the API key holds characters that no key has", hint="copy it again, without quotes or spaces")
     return key
 
 
@@ -188,19 +188,19 @@ def _connection_error(error: Exception, where: str, timeout: float, *, flows: bo
     import aiohttp  # loaded by whoever caught the error
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return ModelTimeoutError(f"no connection to {where} in time", mend="is the address right?", retryable=True)
+        return ModelTimeoutError(f"no connection to {where} in time", hint="is the address right?", retryable=True)
     if isinstance(error, TimeoutError):
         late = f"{where} {'was silent for' if flows else 'did not finish its answer in'} {timeout:g} s"
-        mend = "a slow model needs more: --timeout SECONDS" if flows else "raise the time-out"
-        return ModelTimeoutError(late, mend=mend, retryable=True)
+        hint = "a slow model needs more: --timeout SECONDS" if flows else "raise the time-out"
+        return ModelTimeoutError(late, hint=hint, retryable=True)
     if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
-        mend = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
-        return ModelError(f"no secure connection to {where}", mend=mend, configuration=True)
+        hint = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
+        return ModelError(f"no secure connection to {where}", hint=hint, configuration=True)
     if isinstance(error, aiohttp.ClientConnectorError):
         return _unreachable(error.os_error, where)
     if isinstance(error, aiohttp.ClientResponseError):
-        return ModelError(f"{where} does not speak HTTP as it should", mend="is the address right?", retryable=True)
-    return ModelError(f"{where} broke the connection before its answer was whole", mend="try again", retryable=True)
+        return ModelError(f"{where} does not speak HTTP as it should", hint="is the address right?", retryable=True)
+    return ModelError(f"{where} broke the connection before its answer was whole", hint="try again", retryable=True)
 
 
 def _unreachable(error: OSError, where: str) -> ModelError:
@@ -208,25 +208,25 @@ def _unreachable(error: OSError, where: str) -> ModelError:
     if isinstance(cause, socket.gaierror) or "resolve" in str(error).lower() or "name" in str(error).lower():
         again = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
         unknown = f"no host is called {urlsplit(where).hostname}"
-        mend = "check the base URL and the network"
-        return ModelError(unknown, mend=mend, retryable=again, configuration=not again)
+        hint = "check the base URL and the network"
+        return ModelError(unknown, hint=hint, retryable=again, configuration=not again)
     if isinstance(error, ConnectionRefusedError):
-        return ModelError(f"nothing listens at {where}", mend="start the server or check its port", retryable=True)
+        return ModelError(f"nothing listens at {where}", hint="start the server or check its port", retryable=True)
     why = error.strerror or "unknown cause"
-    return ModelError(f"cannot reach {where}: {why}", mend="check the network", retryable=True)
+    return ModelError(f"cannot reach {where}: {why}", hint="check the network", retryable=True)
 
 
 def load_json(data: bytes | str, where: str) -> object:
     """JSON as a server sent it; raises ModelError where there is none, or half of it."""
     if not data.strip():
-        raise ModelError(f"{where} answered with an empty body", mend="try again", retryable=True)
+        raise ModelError(f"{where} answered with an empty body", hint="try again", retryable=True)
     with suppress(ValueError):
         # Five times as fast as the standard library, which takes some things more: half a surrogate pair, UTF-16.
         return from_json(data)
     try:
         return json.loads(data)
     except (ValueError, RecursionError):
-        raise ModelError(f"{where} answered with broken JSON", mend="try again", retryable=True) from None
+        raise ModelError(f"{where} answered with broken JSON", hint="try again", retryable=True) from None
 
 
 # --- the client
@@ -350,7 +350,7 @@ class HttpClient:
             # From a server that has answered before, a page is a gateway's passing trouble.
             raise ModelError(
                 f"{self.where} answered with a web page instead of JSON",
-                mend="check the base URL, which usually ends in /v1",
+                hint="check the base URL, which usually ends in /v1",
                 retryable=self.has_answered,
                 configuration=not self.has_answered,
             )
@@ -384,7 +384,7 @@ class HttpClient:
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
             much = f"{self.where} sent more than {self.max_bytes:,} bytes"
-            raise ModelError(much, mend="ask for less, or raise max_bytes")
+            raise ModelError(much, hint="ask for less, or raise max_bytes")
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
         """The error for a response of another status than 200."""
@@ -396,7 +396,7 @@ class HttpClient:
         line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip()
         error = said_error(line, payload, status=status, key=self.key, wait=_retry_after(response.headers))
         if 300 <= status < 400 and target:
-            error.mend = f"the endpoint has moved; try {one_line(shown_url(target), self.key)}"
+            error.hint = f"the endpoint has moved; try {one_line(shown_url(target), self.key)}"
         return error
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
-from dialore.llm.model import Api, Completion, Message, OnText, Request, Role, Usage
+from dialore.llm.model import Api, Completion, Message, OnToken, Request, Role, Usage
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 log = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
         tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
         why = f"cannot load the model {name}: {first_line(error)}"
-        raise InputError(why, mend="check its name, device and dtype") from error
+        raise InputError(why, hint="check its name, device and dtype") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return tokenizer, model
@@ -60,14 +60,14 @@ class _Job:
     """A request waiting for its turn."""
 
     request: Request
-    on_text: OnText | None
+    on_token: OnToken | None
     done: asyncio.Future[Completion]
     given_up: threading.Event = field(default_factory=threading.Event)
 
     def goes_with(self, other: _Job) -> bool:
         """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
         mine, theirs = self.request, other.request
-        alone = self.on_text or other.on_text or mine.sampling.seed is not None or mine.steering or theirs.steering
+        alone = self.on_token or other.on_token or mine.sampling.seed is not None or mine.steering or theirs.steering
         settings = [(each.sampling, each.continuation_stop, each.output_schema) for each in (mine, theirs)]
         return not alone and settings[0] == settings[1]
 
@@ -105,9 +105,9 @@ class LocalModel:
         self._worker: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the model cannot be loaded (see `load`)."""
-        job = _Job(request, on_text, asyncio.get_running_loop().create_future())
+        job = _Job(request, on_token, asyncio.get_running_loop().create_future())
         self._waiting.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
@@ -157,12 +157,12 @@ class LocalModel:
         import torch
 
         started = time.perf_counter()
-        first, on_text = jobs[0].request, jobs[0].on_text
+        first, on_token = jobs[0].request, jobs[0].on_token
         seed = first.sampling.seed
         try:
             inputs, stop = self._encode([job.request for job in jobs])
             given, room = self._bounds(inputs["input_ids"].shape[1], first.sampling.max_tokens)
-            stream = TextStream(tokenizer, loop, on_text, stop) if on_text is not None else None
+            stream = TextStream(tokenizer, loop, on_token, stop) if on_token is not None else None
             with torch.random.fork_rng(enabled=seed is not None), torch.inference_mode():
                 if seed is not None:
                     torch.manual_seed(seed)
@@ -172,7 +172,7 @@ class LocalModel:
         except Exception as error:
             # A tokenizer's template or a model's own code may raise anything.
             why = f"{self.name} failed to generate: {first_line(error)}"
-            raise ModelError(why, mend="shorten the prompt or lower the batch") from error
+            raise ModelError(why, hint="shorten the prompt or lower the batch") from error
         if stream is not None:
             # Queued behind the last piece: by then on_text has seen everything.
             asyncio.run_coroutine_threadsafe(asyncio.sleep(0), loop).result()
@@ -209,7 +209,7 @@ class LocalModel:
         if not isinstance(most, int):
             return given, wanted
         if max(width, given + 1) > most:
-            raise WindowError(f"the prompt has {width} tokens, {self.name} takes {most}", mend="shorten the prompt")
+            raise WindowError(f"the prompt has {width} tokens, {self.name} takes {most}", hint="shorten the prompt")
         return given, min(wanted, most - given)
 
     def _continue(
@@ -230,7 +230,7 @@ class LocalModel:
             if model.config.is_encoder_decoder:
                 raise ModelError(
                     f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
-                    mend="name a causal model: --model hf:NAME",
+                    hint="name a causal model: --model hf:NAME",
                     configuration=True,
                 )
             from dialore.llm.steering import SteeredLogits
@@ -270,7 +270,7 @@ class LocalModel:
             )
         answer = strip_thoughts(text)
         if not answer.strip():
-            return ModelError(f"{self.name} answered with an empty text", mend="try again", retryable=True)
+            return ModelError(f"{self.name} answered with an empty text", hint="try again", retryable=True)
         return Completion(
             text=answer,
             model=self.name,
@@ -384,11 +384,13 @@ def find_stop(text: str, stop: tuple[str, ...]) -> int | None:
 class TextStream:
     """Passes text on from the generating thread to the event loop, without thoughts and stop strings.
 
-    It has the two methods that transformers wants of a streamer; what `on_text` raises is kept in `error`.
+    It has the two methods that transformers wants of a streamer; what `on_token` raises is kept in `error`.
     """
 
-    def __init__(self, tokenizer: Any, loop: asyncio.AbstractEventLoop, on_text: OnText, stop: tuple[str, ...]) -> None:
-        self._tokenizer, self._loop, self._on_text, self._stop = tokenizer, loop, on_text, stop
+    def __init__(
+        self, tokenizer: Any, loop: asyncio.AbstractEventLoop, on_token: OnToken, stop: tuple[str, ...]
+    ) -> None:
+        self._tokenizer, self._loop, self._on_token, self._stop = tokenizer, loop, on_token, stop
         self._thoughts = ThoughtFilter()
         self._longest = max((len(word) for word in stop), default=1)
         self._tokens: list[int] = []
@@ -427,6 +429,6 @@ class TextStream:
     def _call(self, piece: str) -> None:
         if self.error is None:
             try:
-                self._on_text(piece)
+                self._on_token(piece)
             except Exception as error:  # noqa: BLE001 - raised again where the call is awaited
                 self.error = error

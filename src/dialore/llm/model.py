@@ -15,7 +15,7 @@ Role = Literal["system", "user", "assistant"]
 Api = Literal["chat", "completions"]
 """How a model is asked: by messages, or by plain text to be continued."""
 _SPEAKERS: dict[Role, str] = {"system": "System", "user": "User", "assistant": "Assistant"}
-OnText = Callable[[str], None]
+OnToken = Callable[[str], None]
 """Called with each new piece of text while a completion streams in."""
 
 
@@ -170,12 +170,12 @@ class LanguageModel(Protocol):
         """The model's name, as written into traces and runs."""
         ...
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """Answer a request.
 
         Args:
             request: the prompt and how to sample.
-            on_text: if given, the answer is streamed and each new piece of text passed to it; pieces are never
+            on_token: if given, the answer is streamed and each new piece of text passed to it; pieces are never
                 taken back, so a call that breaks after the first piece is not retried.
 
         Returns:
@@ -217,7 +217,7 @@ class Wrapper:
         await self._model.close()
 
 
-class Sampled(Wrapper):
+class SamplingOverride(Wrapper):
     """A model whose requests are sampled otherwise than they say.
 
     Args:
@@ -231,15 +231,15 @@ class Sampled(Wrapper):
         self._sample = sample
         self._changes = {name: value for name, value in sampling.items() if value is not None}
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         changes: dict[str, object] = {"sample": self._sample + request.sample} if self._sample else {}
         if self._changes:
             changes["sampling"] = request.sampling.model_copy(update=self._changes)
-        return await self._model.complete(request.model_copy(update=changes), on_text)
+        return await self._model.complete(request.model_copy(update=changes), on_token)
 
 
-class Windowed(Wrapper):
+class ContextWindow(Wrapper):
     """A model that refuses prompts that, with the answer, are longer than its window by estimate: some servers cut.
 
     With `whole`, what is too long for the server is any other error, so that nothing shorter is tried.
@@ -249,16 +249,16 @@ class Windowed(Wrapper):
         super().__init__(model)
         self._window, self._kind = window, ModelError if whole else WindowError
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises WindowError for a prompt that is too long."""
         tokens = sum(estimate_tokens(message.content) for message in request.messages) + request.sampling.max_tokens
         if self._window is not None and tokens > self._window:
             long = f"prompt and answer of about {tokens:,} tokens do not fit {self.name}'s window of {self._window:,}"
-            raise self._kind(long, mend="shorten the dialogue, or raise --window")
+            raise self._kind(long, hint="shorten the dialogue, or raise --window")
         try:
-            return await self._model.complete(request, on_text)
+            return await self._model.complete(request, on_token)
         except WindowError as error:
-            raise self._kind(error.message, mend=error.mend, status=error.status) from error
+            raise self._kind(error.message, hint=error.hint, status=error.status) from error
 
 
 @dataclass(slots=True)
@@ -276,11 +276,11 @@ class Budget:
 
     def check(self) -> None:
         """Raise BudgetError where nothing is left."""
-        mend = "raise it and run again: what is finished is kept"
+        hint = "raise it and run again: what is finished is kept"
         if self.max_tokens is not None and self.tokens >= self.max_tokens:
-            raise BudgetError(f"the budget of {self.max_tokens:,} tokens is spent ({self.tokens:,} used)", mend=mend)
+            raise BudgetError(f"the budget of {self.max_tokens:,} tokens is spent ({self.tokens:,} used)", hint=hint)
         if self.max_cost is not None and self.cost >= self.max_cost:
-            raise BudgetError(f"the budget of {self.max_cost:g} is spent ({self.cost:.4f} used)", mend=mend)
+            raise BudgetError(f"the budget of {self.max_cost:g} is spent ({self.cost:.4f} used)", hint=hint)
 
 
 class Budgeted(Wrapper):
@@ -293,16 +293,16 @@ class Budgeted(Wrapper):
     def __init__(self, model: LanguageModel, budget: Budget, price: tuple[float, float] | None = None) -> None:
         super().__init__(model)
         if budget.max_cost is not None and price is None:
-            raise InputError(f"a budget of money needs the price of {model.name}", mend="give the model a price")
+            raise InputError(f"a budget of money needs the price of {model.name}", hint="give the model a price")
         if min(price or (0,)) < 0:
             raise InputError("a price cannot be negative")
         self.budget = budget
         self._price = price or (0.0, 0.0)
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
         self.budget.check()
-        completion = await self._model.complete(request, on_text)
+        completion = await self._model.complete(request, on_token)
         usage = completion.usage
         if not usage.cached:
             self.budget.tokens += usage.prompt_tokens + usage.completion_tokens

@@ -72,7 +72,7 @@ class Retry:
                 error.tries = failures
                 if (error.retry_after or 0.0) > self.longest_wait and error.retryable:
                     error.message += f"; it asks to be left alone for {_span(error.retry_after or 0.0)}"
-                    error.mend, error.retryable, error.configuration = "try again then", False, True
+                    error.hint, error.retryable, error.configuration = "try again then", False, True
                 if not error.retryable or failures > self.retries or is_over():
                     raise
                 await self.sleep(self._pause(error, failures))

@@ -71,7 +71,7 @@ class LocalLikelihood:
         """
         for number, pair in enumerate(pairs, start=1):
             if not pair.text:
-                raise InputError(f"text {number} to be scored is empty", mend="leave it out")
+                raise InputError(f"text {number} to be scored is empty", hint="leave it out")
         found: list[Likelihood] = []
         size = self._batch * _AHEAD
         for start in range(0, len(pairs), size):
@@ -115,7 +115,7 @@ class LocalLikelihood:
         if dropped > 0:
             if dropped >= first:
                 long = f"a text of {len(tokens) - first} tokens is too long: {self.name} takes {most}"
-                raise ModelError(long, mend="score shorter texts")
+                raise ModelError(long, hint="score shorter texts")
             tokens, first = tokens[dropped:], first - dropped
         return tokens, max(first, 1)
 
@@ -131,7 +131,7 @@ class LocalLikelihood:
                 logits = model(input_ids=ids, attention_mask=mask.to(model.device)).logits[:, :-1].float()
                 chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(dim=-1)
         except RuntimeError as error:
-            raise ModelError(f"{self.name} failed to score: {error}"[:300], mend="lower the batch") from error
+            raise ModelError(f"{self.name} failed to score: {error}"[:300], hint="lower the batch") from error
         rows = chosen.double().cpu()
         return [
             Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))

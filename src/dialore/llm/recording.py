@@ -20,7 +20,7 @@ from dialore.llm.model import (
     Completion,
     LanguageModel,
     Message,
-    OnText,
+    OnToken,
     Request,
     Sampling,
     Usage,
@@ -105,10 +105,10 @@ class Recorder(Wrapper):
         self._path = Path(path)
         self._file: FileIO | None = None
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; a failed call is not recorded, one that cannot be is an InputError."""
         file = self._open()
-        completion = await self._model.complete(request, on_text)
+        completion = await self._model.complete(request, on_token)
         recorded = Recorded.of(request, completion, self.name)
         line = (recorded.model_dump_json(by_alias=True) + "\n").encode("utf-8", "replace")
         try:
@@ -140,7 +140,7 @@ class Recorder(Wrapper):
 
     def _unwritable(self, error: OSError) -> InputError:
         why = f"cannot write the recording {self._path}: {error.strerror or error}"
-        return InputError(why, mend="name a file that can be written")
+        return InputError(why, hint="name a file that can be written")
 
 
 class Replay:
@@ -169,7 +169,7 @@ class Replay:
         """The names of the recorded models."""
         return ", ".join(dict.fromkeys(line.model for line in self.lines if line.model)) or "replay"
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """Answer a request from the recording, word by word if streamed; raises NotRecordedError."""
         schema = request.output_schema.name if request.output_schema else None
         prompt = prompt_key(request.messages, schema)
@@ -183,9 +183,9 @@ class Replay:
         version = line.version_before(request.prompt) if differs else ""
         if differs and not version and not self._by_label:
             raise self._missing(request)
-        if on_text is not None:
+        if on_token is not None:
             for piece in _PIECES.findall(line.text):
-                on_text(piece)
+                on_token(piece)
                 await asyncio.sleep(0)
         usage = line.usage or Usage(
             calls=1,
@@ -211,10 +211,10 @@ class Replay:
         labels = list(dict.fromkeys(line.label for line in self.lines if line.label))
         if label in labels:
             why = "with another sample" if self._by_label else "with another prompt"
-            return NotRecordedError(f"the call {label}{sample} was recorded {why}", mend=_MEND)
+            return NotRecordedError(f"the call {label}{sample} was recorded {why}", hint=_MEND)
         near = difflib.get_close_matches(label, labels, n=1, cutoff=0.0)
         nearest = f"; the nearest that is: {near[0]}" if near else "; the recording names no calls"
-        return NotRecordedError(f"the call {label}{sample} is not in the recording{nearest}", mend=_MEND)
+        return NotRecordedError(f"the call {label}{sample} is not in the recording{nearest}", hint=_MEND)
 
 
 def _read(recording: str | Path | Iterable[str]) -> list[Recorded]:
@@ -224,9 +224,9 @@ def _read(recording: str | Path | Iterable[str]) -> list[Recorded]:
             # Not splitlines(): other line separators may stand inside a JSON string.
             lines: Iterable[str] = Path(recording).read_text(encoding="utf-8-sig").split("\n")
         except OSError as error:
-            raise InputError(f"cannot read the recording {where}: {error.strerror}", mend="check its path") from None
+            raise InputError(f"cannot read the recording {where}: {error.strerror}", hint="check its path") from None
         except UnicodeDecodeError:
-            raise InputError(f"the recording {where} is not UTF-8 text", mend=_MEND) from None
+            raise InputError(f"the recording {where} is not UTF-8 text", hint=_MEND) from None
     else:
         where, lines = "recording", recording
     return [_parse(line, where, number) for number, line in enumerate(lines, 1) if line.strip()]
@@ -240,6 +240,6 @@ def _parse(line: str, where: str, number: int) -> Recorded:
         place = ".".join(str(part) for part in first["loc"])
         what = f"{place}: {first['msg']}" if place else first["msg"]
         problem = f"{where}, line {number}: not a recorded call: {what}"
-        raise InputError(problem, mend="mend or delete that line") from None
+        raise InputError(problem, hint="mend or delete that line") from None
     recorded.prompt = recorded.prompt or prompt_key(recorded.messages, recorded.output_schema)
     return recorded

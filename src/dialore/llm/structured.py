@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.model import Completion, LanguageModel, Message, OnText, OutputSchema, Request, mend_surrogates
+from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, mend_surrogates
 from dialore.text import SENTENCE_ENDS
 
 T = TypeVar("T", bound=BaseModel)
@@ -68,7 +68,7 @@ async def complete_structured(
     *,
     repair: bool = True,
     reader: Callable[[str], T | None] | None = None,
-    on_text: OnText | None = None,
+    on_token: OnToken | None = None,
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
@@ -78,7 +78,7 @@ async def complete_structured(
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
-    first = await model.complete(request, on_text)
+    first = await model.complete(request, on_token)
     try:
         value, clean = _read(first.text, model_type, reader)
     except UnparsedError as failure:

@@ -13,11 +13,11 @@ from dialore.response import Grounding
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.response import Response
-    from dialore.sources.graph import Graph, Graphs
+    from dialore.sources.graph import Graph, MultiGraph
 
-    AnyGraph = Graph | Graphs
+    AnyGraph = Graph | MultiGraph
 
 PAPER, OURS = "paper", "ours"
 """How a method's prompts are worded: with the content that its paper gives them, or better."""
@@ -47,11 +47,11 @@ class Method(Protocol):
     needs: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str]
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Find the knowledge for the response, and stop there; a subclass without this looks nothing up."""
         return Grounding()
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Answer the dialogue's last turn: `grounding.response(text)`."""
         ...
 

@@ -13,7 +13,7 @@ from dialore.response import Grounding, Response
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +31,7 @@ class Vanilla(Method):
 
     prompting: str = OURS
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Write the response."""
         return Grounding().response(await stage.write("vanilla/response-generation"))
 
@@ -60,12 +60,12 @@ class TRag:
         """Check the option; raises InputError."""
         check_least(self, top=1)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Look up every concept that the history mentions."""
         links = link("concept-mentions", lambda: self.graph.mentions(dialogue.texts), stage, summary=False)
         return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then write."""
         grounding = await self.ground(dialogue, stage)
         return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))
@@ -87,7 +87,7 @@ class QpRag(TRag):
 
     thoughts: bool = True
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Ask for queries and look them up."""
         demands = await produce_queries(dialogue, stage, thoughts=self.thoughts)
         links = link("query-linking", lambda: self.graph.link(demands.queries), stage)
@@ -108,7 +108,7 @@ class Cosmo(Method):
     summary: ClassVar[str] = "a dialogue model with social commonsense answers from situation, role and history"
     calls: ClassVar[str] = "1"
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Write the response."""
         text = await stage.write("cosmo/response-generation", turns=plain_turns(dialogue))
         return Grounding().response(text)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dialore.llm.model import OnText
+    from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 _FENCE = "```"
@@ -42,8 +42,8 @@ class CleanStream:
     back until something follows it.
     """
 
-    def __init__(self, on_text: OnText, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
-        self._on_text, self._labels, self._leads = on_text, labels, leads
+    def __init__(self, on_token: OnToken, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
+        self._on_token, self._labels, self._leads = on_token, labels, leads
         self._held = ""
         self._flows = False
 
@@ -67,7 +67,7 @@ class CleanStream:
 
     def _pass_on(self, text: str) -> None:
         if text:
-            self._on_text(text)
+            self._on_token(text)
 
     def _begun(self) -> str | None:
         """The text held back, from where the response begins; None while that is open."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +97,13 @@ class Dcrag:
         """Check that the switches go together; raises InputError where they do not."""
         check_least(self, top=1, limit=1)
         if not (self.query_production or self.topic_planning):
-            raise InputError("dcrag without queries and topics has no demands", mend="leave one of them on")
+            raise InputError("dcrag without queries and topics has no demands", hint="leave one of them on")
         if self.cross_revision and not (self.query_production and self.topic_planning):
-            raise InputError("dcrag's cross revision needs queries and topics", mend="set cross_revision=false too")
+            raise InputError("dcrag's cross revision needs queries and topics", hint="set cross_revision=false too")
         if self.fact_selection and not self.fact_retrieval:
-            raise InputError("dcrag cannot select facts without retrieval", mend="set fact_selection=false too")
+            raise InputError("dcrag cannot select facts without retrieval", hint="set fact_selection=false too")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Knowledge Demands Identification and Demands-Guided Knowledge Retrieval (Sections 3.2 and 3.3)."""
         if self.fewer_steps and not link("mentions", lambda: mentions(self.graph, dialogue, 2), stage):
             return Grounding(demands=Demands())
@@ -113,7 +113,7 @@ class Dcrag:
         facts = await self.select(retrieval, stage)
         return Grounding(knowledge=facts, demands=demands)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Response Generation from history, facts and demands (Section 3.4, Equation 8)."""
         grounding = await self.ground(dialogue, stage)
         text = await stage.write(
@@ -125,13 +125,13 @@ class Dcrag:
         )
         return grounding.response(text)
 
-    async def produce_queries(self, dialogue: Dialogue, stage: Stages) -> Demands:
+    async def produce_queries(self, dialogue: Dialogue, stage: StageContext) -> Demands:
         """Query Production (Section 3.2.1, Equations 1 and 2)."""
         if not self.query_production:
             return Demands()
         return await produce_queries(dialogue, stage, thoughts=self.thoughts)
 
-    async def plan_topics(self, dialogue: Dialogue, stage: Stages) -> Demands:
+    async def plan_topics(self, dialogue: Dialogue, stage: StageContext) -> Demands:
         """Topic Planning (Section 3.2.2, Equations 3 and 4). Where nothing parses, there are no topics."""
         if not self.topic_planning:
             return Demands()
@@ -139,7 +139,7 @@ class Dcrag:
         planned = await stage.ask("dcrag/topic-planning", shape, shape.of(Demands()), thoughts=self.thoughts)
         return mended(planned.demands(), dialogue, stage, "topic-mending")
 
-    async def revise(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Demands:
+    async def revise(self, dialogue: Dialogue, demands: Demands, stage: StageContext) -> Demands:
         """Cross Revision (Section 3.2.3, Equations 5 and 6). Where nothing parses, the demands stay as they were."""
         if not self.cross_revision or (self.fewer_steps and not (demands.queries and demands.topics)):
             return demands
@@ -153,7 +153,7 @@ class Dcrag:
         thoughts = {kind: said for kind, said in demands.thoughts.items() if said}
         return right.model_copy(update={"thoughts": right.thoughts | thoughts})
 
-    async def retrieve(self, dialogue: Dialogue, demands: Demands, stage: Stages) -> Retrieval:
+    async def retrieve(self, dialogue: Dialogue, demands: Demands, stage: StageContext) -> Retrieval:
         """Fact Retrieval: foreseen and unforeseen facts, each ranked and cut (Section 3.3)."""
         if not self.fact_retrieval:
             return Retrieval()
@@ -168,7 +168,7 @@ class Dcrag:
             step.notes = [f"no concept for {entity!r}" for entity in found.unlinked]
         return found
 
-    async def select(self, retrieval: Retrieval, stage: Stages) -> list[Knowledge]:
+    async def select(self, retrieval: Retrieval, stage: StageContext) -> list[Knowledge]:
         """Fact Selection: foreseen facts first, then unforeseen ones until there are enough (Equation 7)."""
         if not self.fact_selection:
             return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
@@ -181,7 +181,7 @@ class Dcrag:
         facts = await self._pick("foreseen", retrieval.foreseen, self.limit, stage)
         return facts + await self._pick("unforeseen", retrieval.unforeseen, self.limit - len(facts), stage)
 
-    async def _pick(self, which: str, facts: list[Knowledge], limit: int, stage: Stages) -> list[Knowledge]:
+    async def _pick(self, which: str, facts: list[Knowledge], limit: int, stage: StageContext) -> list[Knowledge]:
         """One selection. Nothing offered asks nothing; where nothing parses, the best-ranked facts are taken."""
         if not facts or not limit or (self.fewer_steps and len(facts) <= limit):
             return facts[:limit]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.retrieval.linking.linker import Link
 
 _MOST = 12
@@ -91,14 +91,14 @@ class SelectedFacts(BaseModel):
 # --- stages
 
 
-async def produce_queries(dialogue: Dialogue, stage: Stages, *, thoughts: bool) -> Demands:
+async def produce_queries(dialogue: Dialogue, stage: StageContext, *, thoughts: bool) -> Demands:
     """Query Production (DCRAG, Section 3.2.1), mended. Where nothing parses, there are no queries."""
     shape = ThoughtQueries if thoughts else Queries
     produced = await stage.ask("dcrag/query-production", shape, shape.of(Demands()), thoughts=thoughts)
     return mended(produced.demands(), dialogue, stage, "query-mending")
 
 
-def mended(demands: Demands, dialogue: Dialogue, stage: Stages, name: str) -> Demands:
+def mended(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str) -> Demands:
     """Demands mended, as a stage of its own where there was something to mend; by the paper's prompts as they are."""
     if stage.form == PAPER:
         return demands
@@ -109,7 +109,7 @@ def mended(demands: Demands, dialogue: Dialogue, stage: Stages, name: str) -> De
     return right
 
 
-def link(name: str, work: Callable[[], list[Link]], stage: Stages, *, summary: bool = True) -> list[Link]:
+def link(name: str, work: Callable[[], list[Link]], stage: StageContext, *, summary: bool = True) -> list[Link]:
     """Links to the graph's concepts, as a stage of that name."""
     with stage.step(name) as step:
         links = work()
@@ -127,7 +127,7 @@ def mentions(graph: AnyGraph, dialogue: Dialogue, turns: int) -> list[Link]:
 
 
 async def retrieve_facts(
-    graph: AnyGraph, links: Sequence[Link], dialogue: Dialogue, stage: Stages, top: int
+    graph: AnyGraph, links: Sequence[Link], dialogue: Dialogue, stage: StageContext, top: int
 ) -> list[Knowledge]:
     """The best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:
@@ -168,7 +168,7 @@ def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[st
     return Demands(**lists, thoughts=demands.thoughts), notes
 
 
-def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: Stages) -> list[Knowledge]:
+def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: StageContext) -> list[Knowledge]:
     """The pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
     picked: list[Knowledge] = []
     notes: list[str] = []

@@ -23,7 +23,7 @@ from dialore.text import normalise
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.text import Language
 
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
@@ -97,11 +97,11 @@ class Edit(Method):
         """Check that the questions have a source of answers; raises InputError where they have none."""
         check_least(self, questions=0, top=1)
         if not (self.model_answers or self.base_answers):
-            raise InputError("edit without both kinds of answers has no knowledge", mend="leave one of them on")
+            raise InputError("edit without both kinds of answers has no knowledge", hint="leave one of them on")
         if not self.model_answers and self.documents is None:
-            raise InputError("edit without the model's answers needs documents", mend="give a base with --documents")
+            raise InputError("edit without the model's answers needs documents", hint="give a base with --documents")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
         if not self.questions:
             return Grounding()
@@ -109,12 +109,12 @@ class Edit(Method):
         answered = await gather(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
         return Grounding(knowledge=self._knowledge(questions, answered, stage))
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Response Generation from history and answers (Section 3.4)."""
         grounding = await self.ground(dialogue, stage)
         return grounding.response(await stage.write("edit/response-generation", knowledge=grounding.knowledge))
 
-    async def ask_questions(self, stage: Stages) -> list[str]:
+    async def ask_questions(self, stage: StageContext) -> list[str]:
         """Question Generation (Section 3.2.2). Where the answer holds no question, there are none."""
         nothing: list[str] = []
         asked = await stage.read(_QUESTIONS, read_questions, nothing, limit=self.questions, trained=self.trained)
@@ -124,7 +124,7 @@ class Edit(Method):
                 step.notes = [f"{len(asked)} questions were asked: the first {self.questions} are taken"]
         return asked[: self.questions]
 
-    async def answer(self, number: int, question: str, stage: Stages) -> list[Knowledge]:
+    async def answer(self, number: int, question: str, stage: StageContext) -> list[Knowledge]:
         """Both answers of one question at once, the better one first: Answer Integration (Section 3.3)."""
         both = await gather(
             self._answer_by_model(number, question, stage), self._answer_from_base(number, question, stage)
@@ -132,13 +132,13 @@ class Edit(Method):
         offered = [answer for answer in both if answer is not None]
         return await self._choose(number, question, offered, stage) if len(offered) > 1 else offered
 
-    async def _answer_by_model(self, number: int, question: str, stage: Stages) -> Knowledge | None:
+    async def _answer_by_model(self, number: int, question: str, stage: StageContext) -> Knowledge | None:
         """Answer Generation by LLMs (Section 3.3.1): from the question alone, briefly."""
         if not self.model_answers:
             return None
         return _piece(question, await stage.text("edit/model-answer", suffix=str(number), question=question))
 
-    async def _answer_from_base(self, number: int, question: str, stage: Stages) -> Knowledge | None:
+    async def _answer_from_base(self, number: int, question: str, stage: StageContext) -> Knowledge | None:
         """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
         found: list[Knowledge] = []
         if self.base_answers and self.documents is not None:
@@ -150,7 +150,9 @@ class Edit(Method):
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
         return _piece(question, text, found, stage.dialogue.language)
 
-    async def _choose(self, number: int, question: str, offered: list[Knowledge], stage: Stages) -> list[Knowledge]:
+    async def _choose(
+        self, number: int, question: str, offered: list[Knowledge], stage: StageContext
+    ) -> list[Knowledge]:
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
         # A coin that falls the same way for the same question, in every run.
         is_odd = hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
@@ -166,7 +168,7 @@ class Edit(Method):
         return shown if chosen.better == "A" else shown[::-1]
 
     def _knowledge(
-        self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: Stages
+        self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: StageContext
     ) -> list[Knowledge]:
         """The chosen answers, in the questions' order, as knowledge; an answer that was given before counts once."""
         with stage.step("answer-integration") as step:
@@ -212,7 +214,7 @@ class EditQuestions(Method):
         """Check the number; raises InputError."""
         check_least(self, questions=0)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ask; text that holds no question is the response as it is."""
         text = await stage.text(_QUESTIONS, limit=self.questions or 5, trained=self.trained)
         asked = read_questions(text) or [text]

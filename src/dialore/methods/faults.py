@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.llm.model import OnText
+    from dialore.llm.model import OnToken
 
 ECHO = "the answer says the last turn back"
 SCRIPT = "the answer goes on with a script of both sides"
@@ -70,8 +70,8 @@ def stops(messages: list[str]) -> tuple[str, ...]:
 class EchoStream:
     """Holds a text back for as long as it may be the last turn said back, and passes it on from then on."""
 
-    def __init__(self, on_text: OnText, last: str) -> None:
-        self._on_text, self._last = on_text, _plain(last)
+    def __init__(self, on_token: OnToken, last: str) -> None:
+        self._on_token, self._last = on_token, _plain(last)
         self._held, self.flows = "", not _is_telling(self._last)
 
     def feed(self, piece: str) -> None:
@@ -82,10 +82,10 @@ class EchoStream:
             if self._last.startswith(begun) or (begun.startswith(self._last) and len(begun) < len(self._last) + 12):
                 return
             piece, self._held, self.flows = self._held, "", True
-        self._on_text(piece)
+        self._on_token(piece)
 
     def close(self) -> None:
         """Pass on what is held."""
         if self._held:
-            self._on_text(self._held)
+            self._on_token(self._held)
             self._held, self.flows = "", True

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.embedding import Embedder
-    from dialore.sources.graph import Graph, Graphs
+    from dialore.sources.graph import Graph, MultiGraph
 
 VERSION = 5
 TOPICS = ("chosen", "checked", "none")
@@ -113,7 +113,7 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
 
 
 def aligned_samples(
-    dialogues: Iterable[Dialogue], graph: Graph | Graphs, embedder: Embedder, top: int = 3
+    dialogues: Iterable[Dialogue], graph: Graph | MultiGraph, embedder: Embedder, top: int = 3
 ) -> Iterator[Sample]:
     """Samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
 
@@ -301,7 +301,7 @@ class SampleDatabase:
         self.name = path.name
         build = "build one with `dialore samples build`"
         if not path.exists():
-            raise InputError(f"no such sample database: {path}", mend=build)
+            raise InputError(f"no such sample database: {path}", hint=build)
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
                 self.meta = SamplesMeta.model_validate_json(archive["meta"].tobytes())
@@ -309,11 +309,11 @@ class SampleDatabase:
                 self._lines = self._columns.pop("lines").tobytes().split(b"\n")
         except _BROKEN as error:
             reason = "" if "pickle" in str(error) else f": {first_line(error)}"  # numpy takes any other file for one
-            raise InputError(f"{path} is no sample database, or a damaged one{reason}", mend=build) from None
+            raise InputError(f"{path} is no sample database, or a damaged one{reason}", hint=build) from None
         if self.meta.version != VERSION:
-            raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", mend=_MEND)
+            raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", hint=_MEND)
         if {len(self._lines), *map(len, self._columns.values())} != {len(self)}:
-            raise InputError(f"the sample database {path} is damaged: its parts do not fit", mend=_MEND)
+            raise InputError(f"the sample database {path} is damaged: its parts do not fit", hint=_MEND)
 
     def __len__(self) -> int:
         return self.meta.samples
@@ -334,7 +334,7 @@ class SampleDatabase:
             return _SAMPLE.validate_json(self._lines[row])
         except ValidationError as error:
             reason = str(error).partition("\n")[0]
-            raise SourceError(f"sample {row} of {self.path} cannot be read: {reason}", mend=_MEND) from None
+            raise SourceError(f"sample {row} of {self.path} cannot be read: {reason}", hint=_MEND) from None
 
     def nearest(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "chosen", fit: bool = True
@@ -402,7 +402,7 @@ class SampleDatabase:
         if not self.meta.perplexity_by:
             raise InputError(
                 f"the sample database {self.path} has no perplexities",
-                mend="build it with `dialore samples build ... --perplexity hf:gpt2`",
+                hint="build it with `dialore samples build ... --perplexity hf:gpt2`",
             )
         rows = self._rows(dialogue)
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
@@ -503,7 +503,7 @@ def build_samples(
     """
     rows = list(samples)
     if not rows:
-        raise InputError("no sample has any knowledge", mend="take dialogues whose replies come with their knowledge")
+        raise InputError("no sample has any knowledge", hint="take dialogues whose replies come with their knowledge")
     check_out(out)
     shares, covered = np.array([_shares(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
     lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
@@ -540,7 +540,7 @@ def build_samples(
 def check_out(out: Path) -> None:
     """Check that a path is free for a database, or holds one; raises InputError where it does not."""
     if out.is_dir() or (out.exists() and out.read_bytes()[:2] != b"PK"):
-        raise InputError(f"{out} is there and is no sample database", mend="name another file, or delete it")
+        raise InputError(f"{out} is there and is no sample database", hint="name another file, or delete it")
 
 
 def _encode(

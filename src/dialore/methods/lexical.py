@@ -20,9 +20,9 @@ from dialore.text import is_mentioned, split_sentences
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import OnText
+    from dialore.llm.model import OnToken
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import StageCall, Stages
+    from dialore.methods.stages import StageCall, StageContext
     from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
@@ -69,7 +69,7 @@ class Lexical(Method):
         """Check the numbers; raises InputError."""
         check_least(self, top=1, turns=1)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
         demands, facts = await self._look_up(dialogue, stage)
         further = [source for source in (self.persona, self.memory, self.documents, self.web) if source is not None]
@@ -78,7 +78,7 @@ class Lexical(Method):
         pieces = [*facts, *(piece for each in found for piece in each)]
         return Grounding(knowledge=_ranked(pieces, dialogue, stage), demands=demands)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then quote the first piece that says something new."""
         grounding = await self.ground(dialogue, stage)
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
@@ -89,7 +89,7 @@ class Lexical(Method):
         stage.send(text)
         return grounding.response(text, cited)
 
-    async def _look_up(self, dialogue: Dialogue, stage: Stages) -> tuple[Demands, list[Knowledge]]:
+    async def _look_up(self, dialogue: Dialogue, stage: StageContext) -> tuple[Demands, list[Knowledge]]:
         graph = self.graph
         if graph is None:
             return Demands(), []
@@ -102,7 +102,7 @@ class Lexical(Method):
         return demands, await retrieve_facts(graph, links, dialogue, stage, self.top)
 
 
-def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: Stages) -> list[Knowledge]:
+def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext) -> list[Knowledge]:
     """The pieces, the nearest to the last two turns first; their scores are these cosines."""
     with stage.step("ranking") as step:
         order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
@@ -125,11 +125,11 @@ def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
     return " ".join(sentences[load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())
 
 
-class NoModel:
+class NullRunner:
     """The responder of agents without a language model: it refuses every stage, and says how to add a model."""
 
     name = "no model"
 
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """Refuse; raises InputError."""
-        raise InputError(f"{call.prompt} needs a language model", mend=HOW_TO_ADD_A_MODEL)
+        raise InputError(f"{call.prompt} needs a language model", hint=HOW_TO_ADD_A_MODEL)

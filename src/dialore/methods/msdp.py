@@ -18,7 +18,7 @@ from dialore.sources.base import KnowledgeSource, ranked_by
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.text import Language
 
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
@@ -85,9 +85,9 @@ class MsdpKg:
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0)
         if self.retrieved and self.documents is None:
-            raise InputError("knowledge that is retrieved needs documents", mend="give a base with --documents")
+            raise InputError("knowledge that is retrieved needs documents", hint="give a base with --documents")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
         topic = topic_of(dialogue, self.topic)
         if self.retrieved and self.documents is not None:
@@ -100,14 +100,14 @@ class MsdpKg:
         text = await stage.read("msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown)
         return Grounding(knowledge=[Knowledge.of_passage(Passage(text, topic), "model")] if text else [])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Generate knowledge, which is the answer too."""
         grounding = await self.ground(dialogue, stage)
         text = " ".join(piece.text for piece in grounding.knowledge)
         stage.send(text)
         return grounding.response(text)
 
-    def select(self, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+    def select(self, dialogue: Dialogue, stage: StageContext) -> list[Sample]:
         """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
         scores: list[float] = []
         with stage.step("knowledge-samples") as step:
@@ -173,9 +173,9 @@ class DialogueGenerator:
         check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
-            raise InputError(f"an overlap from {self.least} to {self.most} is none", mend="0 <= least <= most <= 1")
+            raise InputError(f"an overlap from {self.least} to {self.most} is none", hint="0 <= least <= most <= 1")
 
-    def select_for_response(self, dialogue: Dialogue, stage: Stages) -> list[Sample]:
+    def select_for_response(self, dialogue: Dialogue, stage: StageContext) -> list[Sample]:
         """The samples, in the order in which they were sampled."""
         with stage.step("response-samples") as step:
             bounds = (self.least, self.most) if self.response_selection == "overlap" else None
@@ -186,7 +186,7 @@ class DialogueGenerator:
         return found
 
     async def write(
-        self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: Stages, knowledge: str = ""
+        self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: StageContext, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
         if self.response_prompting:
@@ -214,7 +214,7 @@ class Msdp(DialogueGenerator, MsdpKg):
         MsdpKg.__post_init__(self)
         DialogueGenerator.__post_init__(self)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then response generation (Section 2.2)."""
         samples = self.select_for_response(dialogue, stage)
         grounding = await self.ground(dialogue, stage)
@@ -232,7 +232,7 @@ class Ssdp(DialogueGenerator, Method):
     needs: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Write the response."""
         samples = self.select_for_response(dialogue, stage)
         return Grounding().response(await self.write("ssdp/response-generation", samples, dialogue, stage))
@@ -272,18 +272,18 @@ class MsdpDcrag:
         """Check the options; raises InputError."""
         check_least(self, shots=0, turns=0)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Sample selection and knowledge generation."""
         return (await self._ground(dialogue, stage))[0]
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then response generation after the same samples."""
         grounding, samples = await self._ground(dialogue, stage)
         known = "; ".join(piece.triple for piece in grounding.knowledge)
         shown = prompted(samples, dialogue, "", known, self.turns)
         return grounding.response(await stage.write("msdp-dcrag/response-generation", leads=LEADS, **shown))
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Sample]]:
+    async def _ground(self, dialogue: Dialogue, stage: StageContext) -> tuple[Grounding, list[Sample]]:
         generator = MsdpKg(self.samples, shots=self.shots, topic="none", fit=False)
         samples = await asyncio.to_thread(generator.select, dialogue, stage)
         shown = prompted(samples, dialogue, "")

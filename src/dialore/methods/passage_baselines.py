@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
 
 _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 _PASSAGES = ("documents", "memory", "web")
@@ -77,26 +77,26 @@ class Rag(Method):
         own = {"persona": self.persona, "memory": self.memory}
         return self.sources or default_sources({**own, **further}, retriever="fused")
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """The best passages for one query, then the persona's sentences."""
         query = await self._query(dialogue, stage)
         passages = await self._search(_PASSAGES, query, stage) or await self._search(("graph",), query, stage)
         return Grounding(knowledge=[*passages, *_persona(self.declared, dialogue)])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then write."""
         grounding = await self.ground(dialogue, stage)
         text = await stage.write("rag/response-generation", **_shown(grounding.knowledge))
         return grounding.response(text)
 
-    async def _query(self, dialogue: Dialogue, stage: Stages) -> str:
+    async def _query(self, dialogue: Dialogue, stage: StageContext) -> str:
         """The last turn, rewritten where it may lean on others."""
         if not self.rewrite or len(dialogue.turns) == 1:
             return dialogue.last.text
         rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
         return clean_response(" ".join(rewritten.split()), ()) or dialogue.last.text
 
-    async def _search(self, kinds: Sequence[str], query: str, stage: Stages) -> list[Knowledge]:
+    async def _search(self, kinds: Sequence[str], query: str, stage: StageContext) -> list[Knowledge]:
         """The best pieces of all sources of some kinds, asked at once."""
         asked = [(entry, entry.source) for entry in self.declared.entries if entry.kind in kinds]
         searches = [
@@ -150,7 +150,7 @@ class FullContext(Method):
         opened = {"persona": self.persona, "memory": self.memory, "documents": self.documents}
         return self.sources or default_sources(opened)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Everything there is, each text once, until it is too much."""
         pieces: dict[str, Knowledge] = {}
         words = 0
@@ -164,7 +164,7 @@ class FullContext(Method):
             step.output = {"passages": len(pieces), "words": words}
         return Grounding(knowledge=[*pieces.values(), *_persona(self.declared, dialogue)])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """List, then write."""
         grounding = await self.ground(dialogue, stage)
         try:
@@ -178,7 +178,7 @@ class FullContext(Method):
 
 def _too_much(message: str) -> DialoreError:
     return DialoreError(
-        message, mend="take rag, which retrieves, or name fewer documents; the bound is the option words"
+        message, hint="take rag, which retrieves, or name fewer documents; the bound is the option words"
     )
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
 
 _LONGEST_CHINESE = 4
 
@@ -71,11 +71,11 @@ class Pplm:
         check_word("topic", self.topic, TOPICS)
         check_least(self, facts=0, words=0, turns=0)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """The facts that the bag is taken from."""
         return Grounding(knowledge=self._bag(dialogue, stage)[1])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Fill the bag, then write, steered by it."""
         bag, facts = self._bag(dialogue, stage)
         settings = ("iterations", "step_size", "gamma", "kl_scale", "gm_scale", "window", "top_k")
@@ -87,7 +87,7 @@ class Pplm:
         )
         return Grounding(knowledge=facts).response(text)
 
-    def _bag(self, dialogue: Dialogue, stage: Stages) -> tuple[list[str], list[Knowledge]]:
+    def _bag(self, dialogue: Dialogue, stage: StageContext) -> tuple[list[str], list[Knowledge]]:
         with stage.step("bag-of-words") as step:
             topic = topic_of(dialogue, self.topic)
             links = self.graph.link([topic]) if topic else []

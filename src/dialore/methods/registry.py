@@ -64,7 +64,7 @@ def method_class(name: str) -> type[Method]:
         InputError: it cannot be loaded.
     """
     if name == "draft-ground":
-        raise InputError("the method draft-ground is no more", mend="use weave, which drafts and grounds too")
+        raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
     if name not in _OWN:
         add_prompts(Path(inspect.getfile(cls)).parent / "prompts")
@@ -97,12 +97,12 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.needs if sources.get(need) is None]
     if missing:
-        raise InputError(f"method {name} needs the source {missing[0]}", mend=f"give it with {option_of(missing[0])}")
+        raise InputError(f"method {name} needs the source {missing[0]}", hint=f"give it with {option_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, field in known.items():
         if _default(field) is dataclasses.MISSING and option not in (options or {}):
-            raise InputError(f"method {name} needs its option {option}", mend=f"give it: -o {option}=...")
+            raise InputError(f"method {name} needs its option {option}", hint=f"give it: -o {option}=...")
     for option, value in (options or {}).items():
         if option not in known:
             raise UnknownNameError(f"option of {name}", option, known)
@@ -128,7 +128,7 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
         usual = _default(field)
         said = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(type(usual))
         wrong = f"option {field.name} of {cls.name}: {value!r} is not {said or field.type}"
-        raise InputError(wrong, mend="" if usual is dataclasses.MISSING else f"default: {usual}") from error
+        raise InputError(wrong, hint="" if usual is dataclasses.MISSING else f"default: {usual}") from error
 
 
 # --- descriptions, for the command and the docs

@@ -29,7 +29,7 @@ from dialore.sources.persona import PersonaSource
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
@@ -127,10 +127,10 @@ class Safari(Method):
             open_planner(self.planning)
         check_least(self, top=1, turns=0, demonstrations=0, longest=0)
         if not self._always("persona") and self.planning == "persona":
-            raise InputError("planning=persona needs a source of the kind persona", mend="declare one")
+            raise InputError("planning=persona needs a source of the kind persona", hint="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
             message = "no demonstration names declared sources alone"
-            raise InputError(message, mend="add some to the declaration, or set demonstrations=0")
+            raise InputError(message, hint="add some to the declaration, or set demonstrations=0")
 
     @functools.cached_property
     def declared(self) -> DeclaredSources:
@@ -141,11 +141,11 @@ class Safari(Method):
         opened = {"persona": self.persona, **(further if self.prompting == OURS else {})}
         return default_sources(opened, retriever=self.retriever, paper=self.prompting != OURS)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
         return (await self._ground(dialogue, stage))[0]
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
         grounding, given = await self._ground(dialogue, stage)
         shown = self._shown(dialogue.language)
@@ -159,14 +159,14 @@ class Safari(Method):
         )
         return grounding.response(text[: self.longest] if self.longest else text)
 
-    async def _ground(self, dialogue: Dialogue, stage: Stages) -> tuple[Grounding, list[Given]]:
+    async def _ground(self, dialogue: Dialogue, stage: StageContext) -> tuple[Grounding, list[Given]]:
         """Plan and knowledge, and each piece with its source."""
         plan = await self.plan(dialogue, stage)
         given = each_once(await self.retrieve(dialogue, plan, stage))
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
         return Grounding(knowledge=[piece for _, piece in given], plan=plan, kinds=kinds), given
 
-    async def plan(self, dialogue: Dialogue, stage: Stages) -> list[str]:
+    async def plan(self, dialogue: Dialogue, stage: StageContext) -> list[str]:
         """Planning (Equation 1, Tables 2 and 12). Where nothing can be read, the plan is NULL."""
         if self.planning == "model":
             names = (await self._ask_planner(dialogue, stage)).sources
@@ -194,7 +194,7 @@ class Safari(Method):
         said = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
         return [entry.name for entry in entries if entry is not None], said
 
-    async def _ask_planner(self, dialogue: Dialogue, stage: Stages) -> Plan:
+    async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
         read = functools.partial(read_plan if self.reading == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
@@ -215,7 +215,9 @@ class Safari(Method):
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
         return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
 
-    async def retrieve(self, dialogue: Dialogue, plan: Sequence[str], stage: Stages) -> dict[str, list[Knowledge]]:
+    async def retrieve(
+        self, dialogue: Dialogue, plan: Sequence[str], stage: StageContext
+    ) -> dict[str, list[Knowledge]]:
         """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
         if self.retrieval == "gold":
             with stage.step("retrieval-gold") as step:
@@ -232,7 +234,11 @@ class Safari(Method):
         return dict(zip(tasks, await gather(*tasks.values()), strict=True))
 
     async def _ask_source(
-        self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], dialogue: Dialogue, stage: Stages
+        self,
+        entry: DeclaredSource,
+        before: Sequence[asyncio.Task[list[Knowledge]]],
+        dialogue: Dialogue,
+        stage: StageContext,
     ) -> list[Knowledge]:
         preceding = [piece for found in await asyncio.gather(*before) for piece in found]
         narrowed = self.dependency and entry.join == "filter" and bool(entry.depends_on)
@@ -251,11 +257,11 @@ class Safari(Method):
         if entry.source is None:
             return await self._ask_model(entry, query, preceding, stage)
         top = entry.top or self.top
-        within = preceding if narrowed else ()
-        return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, within))[:top]
+        scope = preceding if narrowed else ()
+        return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, scope))[:top]
 
     async def _ask_model(
-        self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: Stages
+        self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
     ) -> list[Knowledge]:
         """The model's own knowledge as a source; it may know nothing."""
         text = await stage.text(
@@ -432,14 +438,14 @@ def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
     """The plan of a data set ("+ Ground Planning"), in names of sources or kinds; raises DialoreError without one."""
     if not dialogue.sources and "sources" not in dialogue.model_fields_set:
         raise DialoreError(
-            f"dialogue {dialogue.id} has no gold plan", mend='it is its field "sources"; or planning=model'
+            f"dialogue {dialogue.id} has no gold plan", hint='it is its field "sources"; or planning=model'
         )
     plan = []
     for name in dialogue.sources:
         entry = declared.find(name) or of_kind(name, declared)
         if entry is None:
             message = f"dialogue {dialogue.id}: its gold plan names {name!r}, which is not declared"
-            raise DialoreError(message, mend=f"declared: {', '.join(declared.names)}")
+            raise DialoreError(message, hint=f"declared: {', '.join(declared.names)}")
         plan.append(entry.name)
     return plan
 
@@ -452,7 +458,7 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
     """
     if not dialogue.knowledge and (dialogue.sources or "sources" not in dialogue.model_fields_set):
         message = f"dialogue {dialogue.id} has no gold knowledge"
-        raise DialoreError(message, mend='it is its field "knowledge"; or set retrieval=found')
+        raise DialoreError(message, hint='it is its field "knowledge"; or set retrieval=found')
     found: dict[str, list[Knowledge]] = {}
     for given in dialogue.knowledge:
         item: dict[str, Any] = {} if isinstance(given, str) else given

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
@@ -126,7 +126,7 @@ def read_search(text: str) -> str | None:
     return "" if _NO_SEARCH.fullmatch(_first_line(text)) else read_query(text)
 
 
-def sendable(query: str, spare: str, stage: Stages) -> str:
+def sendable(query: str, spare: str, stage: StageContext) -> str:
     """The query, or the spare one in place of a question to the other person; the paper sends such questions, too."""
     if stage.form == PAPER or not _TO_THE_OTHER.match(query):
         return query
@@ -229,7 +229,7 @@ class QueryMaker:
         if isinstance(self.decision, str):
             open_decision(self.decision)
 
-    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+    async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """Decide and track at once; then, where the turn asks for no particular thing, direct and generate."""
         decided, topic = await gather(self.decide(stage), self.track(stage))
         if decided.kind != "passive":
@@ -242,7 +242,7 @@ class QueryMaker:
         query = await self.generate(dialogue, decided.kind, topic, directive, stage)
         return GuidedQuery(query, decided.kind, topic, directive)
 
-    async def decide(self, stage: Stages) -> SearchDecision:
+    async def decide(self, stage: StageContext) -> SearchDecision:
         """Search Decision (Limitations). Where nothing parses, the turn is passive: the paper's own case."""
         passive = SearchDecision(kind="passive")
         if not self.decision:
@@ -255,13 +255,13 @@ class QueryMaker:
             return decided
         return await stage.ask("scg-qp/search-decision", SearchDecision, passive, summary="Turn: {0.kind}")
 
-    async def track(self, stage: Stages) -> Topic:
+    async def track(self, stage: StageContext) -> Topic:
         """Fine-Grained Topic Tracking (Section 2.1). Where nothing can be read, the topic is left open."""
         if not self.topic_tracking:
             return Topic()
         return await stage.read("scg-qp/topic-tracking", read_topic, Topic(), summary="Topic: {}")
 
-    async def direct(self, dialogue: Dialogue, kind: Kind, topic: Topic, stage: Stages) -> str:
+    async def direct(self, dialogue: Dialogue, kind: Kind, topic: Topic, stage: StageContext) -> str:
         """Commonsense-Based Directive (Section 2.2); where there is no current topic, it proposes one.
 
         A request for information says itself what to look for: it needs none.
@@ -284,7 +284,7 @@ class QueryMaker:
         )
         return " ".join(text.split())
 
-    async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: Stages) -> str:
+    async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: StageContext) -> str:
         """Instruction-Driven Query Generation (Section 2.3). Where nothing can be read, the topic is searched for."""
         spare = topic.name or plain_query(directive if topic.absent else dialogue.last.text)
         query = await stage.read(
@@ -329,14 +329,14 @@ class WebGrounded(ABC):
         check_least(self, candidates=1, passages=1)
 
     @abstractmethod
-    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+    async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """Make the query that is searched for."""
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Make the query, search, rerank."""
         return await self._search(await self.make_query(dialogue, stage), stage)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then write from history and best passage."""
         wanted = await self.make_query(dialogue, stage)
         grounding = await self._search(wanted, stage)
@@ -349,14 +349,14 @@ class WebGrounded(ABC):
         )
         return grounding.response(text)
 
-    async def _search(self, wanted: GuidedQuery, stage: Stages) -> Grounding:
+    async def _search(self, wanted: GuidedQuery, stage: StageContext) -> Grounding:
         found: list[Knowledge] = []
         if wanted.query:
             found = await stage.search("web-search", self.web, wanted.query, self.candidates, summary="Searched: {}")
         kept = await asyncio.to_thread(self._rerank, wanted.query, found, stage) if found else []
         return Grounding(knowledge=kept, demands=wanted.demands)
 
-    def _rerank(self, query: str, found: list[Knowledge], stage: Stages) -> list[Knowledge]:
+    def _rerank(self, query: str, found: list[Knowledge], stage: StageContext) -> list[Knowledge]:
         with stage.step("reranking") as step:
             order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
             kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
@@ -432,7 +432,7 @@ class ScgQp(QueryMaker, WebGrounded):
         QueryMaker.__post_init__(self)
         WebGrounded.__post_init__(self)
 
-    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+    async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """The guided query; none where it is switched off."""
         return await QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
 
@@ -464,7 +464,7 @@ class SearchQuery(WebGrounded):
         WebGrounded.__post_init__(self)
         check_least(self, turns=0)
 
-    async def make_query(self, dialogue: Dialogue, stage: Stages) -> GuidedQuery:
+    async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """The generator's query. Where none can be read, the last turn's content words are it."""
         turns, spare = plain_turns(dialogue)[-self.turns :], plain_query(dialogue.last.text)
         query = await stage.read("search-query/query-generation", read_search, spare, turns=turns)
@@ -507,7 +507,7 @@ class ScgQpGraph(QueryMaker):
         QueryMaker.__post_init__(self)
         check_least(self, top=1)
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Make the query and look its concepts up."""
         wanted = await self.make_query(dialogue, stage)
         if not wanted.query:
@@ -516,7 +516,7 @@ class ScgQpGraph(QueryMaker):
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then write as T-RAG does."""
         grounding = await self.ground(dialogue, stage)
         return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))

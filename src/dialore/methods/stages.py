@@ -1,4 +1,4 @@
-"""The stages of a response: asked of a responder, timed, traced, and given their fallback where nothing parses."""
+"""The stages of a response: asked of a stage runner, timed, traced, and given their fallback where nothing parses."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pydantic import BaseModel
 
 from dialore.errors import AnswerError, DialoreError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
-from dialore.llm.model import Completion, LanguageModel, Message, OnText, OutputSchema, Request, Usage
+from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, Usage
 from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
@@ -28,7 +28,7 @@ from dialore.prompts.history import (
     history_variables,
 )
 from dialore.response import Citation, Outcome, StageTrace
-from dialore.sources.base import Findings, KnowledgeSource
+from dialore.sources.base import KnowledgeSource, SearchResult
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -59,7 +59,7 @@ class Text(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StageCall(Generic[T]):
-    """A stage as a responder is asked to do it.
+    """A stage as a stage runner is asked to do it.
 
     Attributes:
         prompt: `<method>/<stage>` of the prompt file that says what is wanted.
@@ -86,7 +86,7 @@ class StageCall(Generic[T]):
     schema: Mapping[str, Any] | None = None
 
 
-class Responder(Protocol):
+class StageRunner(Protocol):
     """Whoever does the stages: a language model, or several."""
 
     @property
@@ -94,7 +94,7 @@ class Responder(Protocol):
         """Its name in traces."""
         ...
 
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """Do one stage, record what it took in `step`, and pass plain text on as it comes; None: nothing parsed.
 
         Raises:
@@ -104,7 +104,7 @@ class Responder(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelResponder:
+class LLMRunner:
     """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
     Attributes:
@@ -140,8 +140,8 @@ class ModelResponder:
         tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
         return bool(tokens < _SLOW * seconds)
 
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """See `Responder`; raises InputError too, where the prompt is missing or malformed.
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
+        """See `StageRunner`; raises InputError too, where the prompt is missing or malformed.
 
         What does not fit the model's window is tried with the later half of the turns, and so on.
         """
@@ -153,7 +153,7 @@ class ModelResponder:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
                 request = self._request(prompt, call, shown, step)
-                answered, completions = await _complete(model, call, request, step, on_text)
+                answered, completions = await _complete(model, call, request, step, on_token)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -210,10 +210,10 @@ class ModelResponder:
 
 
 async def _complete(
-    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_text: OnText | None
+    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_token: OnToken | None
 ) -> tuple[T | None, list[Completion]]:
     if issubclass(call.output, Text):
-        text, completions = await _written(model, call, request, step, on_text)
+        text, completions = await _written(model, call, request, step, on_token)
         return call.output(text=text), completions
     structured = await complete_structured(model, request, call.output, reader=call.reader)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
@@ -224,7 +224,7 @@ async def _complete(
 
 
 async def _written(
-    model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_text: OnText | None
+    model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_token: OnToken | None
 ) -> tuple[str, list[Completion]]:
     """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
 
@@ -237,7 +237,7 @@ async def _written(
     is_checked = call.replies and not call.form
     completions: list[Completion] = []
     while True:
-        held = EchoStream(on_text, call.dialogue.last.text if is_checked else "") if on_text is not None else None
+        held = EchoStream(on_token, call.dialogue.last.text if is_checked else "") if on_token is not None else None
         stream = CleanStream(held.feed, labels, call.leads) if held is not None else None
         completions.append(await model.complete(request, None if stream is None else stream.feed))
         if stream is not None:
@@ -250,7 +250,7 @@ async def _written(
                 held.close()
             return text, completions
         if len(completions) > 1 or (held is not None and held.flows):
-            raise AnswerError(fault, mend="ask again, or take a larger model")
+            raise AnswerError(fault, hint="ask again, or take a larger model")
         step.notes.append(f"{fault}: asked once more")
         warmer = {"temperature": max(_AGAIN, request.sampling.temperature)}
         request = request.model_copy(
@@ -287,19 +287,19 @@ OnStage: TypeAlias = Callable[[StageName], object]
 
 
 @dataclass(slots=True)
-class Stages:
+class StageContext:
     """One response in the making: its stages and their trace. Made anew for each dialogue.
 
-    `ask`, `read`, `text` and `write` ask the responder. They take the prompt's name, `<method>/<stage>`, and its
+    `ask`, `read`, `text` and `write` ask the stage runner. They take the prompt's name, `<method>/<stage>`, and its
     variables beside the dialogue; `suffix` tells several calls of one stage apart (`foreseen`, `unforeseen`), and
     `summary` is the stage's line for readers, in which `{}` stands for its value. They raise StageError where the
-    responder failed.
+    stage runner failed.
 
     Attributes:
-        responder: does the stages.
+        stage_runner: does the stages.
         method: the method's name, for labels.
         dialogue: the dialogue being answered.
-        on_text: gets the response's text as it comes.
+        on_token: gets the response's text as it comes.
         on_stage: gets the name of each stage as it begins.
         on_draft: gets what is written before it is known whether it is the response.
         cite: have the response cite its knowledge by number (see `citations`).
@@ -308,12 +308,12 @@ class Stages:
         given: the knowledge that the last text which may become the response was given.
     """
 
-    responder: Responder
+    stage_runner: StageRunner
     method: str
     dialogue: Dialogue
-    on_text: OnText | None = None
+    on_token: OnToken | None = None
     on_stage: OnStage | None = None
-    on_draft: OnText | None = field(default=None, kw_only=True)
+    on_draft: OnToken | None = field(default=None, kw_only=True)
     cite: bool = field(default=False, kw_only=True)
     form: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
@@ -342,7 +342,7 @@ class Stages:
         """
         traced = StageTrace(stage=name, by=by, started=self.seconds)
         self.trace.append(traced)
-        asks = by == self.responder.name
+        asks = by == self.stage_runner.name
         if asks and not self._asked:
             self._steps += 1
         self._asked += asks
@@ -423,7 +423,7 @@ class Stages:
         summary: str = "",
         cites: Sequence[Knowledge] | None = None,
         leads: tuple[str, ...] = (),
-        on_text: OnText | None = None,
+        on_token: OnToken | None = None,
         **variables: object,
     ) -> str:
         """Have a stage done whose output is plain text: a draft, a passage of knowledge, the response (see `write`).
@@ -434,14 +434,14 @@ class Stages:
         self.given = list(cites) if cites is not None else self.given
         if cites is None or not self.cite:
             replies = cites is not None
-            return (await self._text(prompt, suffix, variables, on_text, leads, summary, replies=replies))[0]
+            return (await self._text(prompt, suffix, variables, on_token, leads, summary, replies=replies))[0]
         reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
-            if on_text is not None and piece:
-                on_text(piece)
+            if on_token is not None and piece:
+                on_token(piece)
 
-        streamed = None if on_text is None else lambda piece: pass_on(reader.feed(piece))
+        streamed = None if on_token is None else lambda piece: pass_on(reader.feed(piece))
         variables["cite"] = True  # also where nothing was found: the instructions stay the same from turn to turn
         text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
         pass_on(reader.close())
@@ -450,20 +450,20 @@ class Stages:
             step.notes.append("the answer was citations alone: asked once more, without any")
             uncited = variables | {"cite": False}
             again = f"{suffix}-uncited" if suffix else "uncited"
-            return (await self._text(prompt, again, uncited, on_text, leads, summary, replies=True))[0]
+            return (await self._text(prompt, again, uncited, on_token, leads, summary, replies=True))[0]
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text
 
     async def write(self, prompt: str, *, leads: tuple[str, ...] = (), **variables: Any) -> str:  # noqa: ANN401
-        """Have the response written, streamed to `on_text` if there is one; `leads` as in `text`.
+        """Have the response written, streamed to `on_token` if there is one; `leads` as in `text`.
 
         Its prompt numbers the knowledge among the variables, of several lists one after the other.
         """
         lists = [value for value in variables.values() if isinstance(value, list | tuple)]
         cites = [piece for value in lists for piece in value if isinstance(piece, Knowledge)]
-        return await self.text(prompt, cites=cites, leads=leads, on_text=self.on_text, **variables)
+        return await self.text(prompt, cites=cites, leads=leads, on_token=self.on_token, **variables)
 
     def citations(self, text: str) -> list[Citation]:
         """The citations of a text that was written here; none for one that has been changed since."""
@@ -475,8 +475,8 @@ class Stages:
 
     def send(self, text: str) -> None:
         """Give the reader a response that was not written by `write` and is now settled."""
-        if self.on_text is not None:
-            self.on_text(text)
+        if self.on_token is not None:
+            self.on_token(text)
 
     async def search(
         self,
@@ -484,7 +484,7 @@ class Stages:
         source: KnowledgeSource,
         query: str,
         top: int,
-        within: Sequence[Knowledge] = (),
+        scope: Sequence[Knowledge] = (),
         summary: str = "",
     ) -> list[Knowledge]:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
@@ -494,10 +494,10 @@ class Stages:
         Raises:
             StageError: it would fail so for every dialogue (see `is_fatal`).
         """
-        found = Findings()
+        found = SearchResult()
         with self.step(name) as step:
             try:
-                found = Findings.of(await source.search(query, self.dialogue, top, within))
+                found = SearchResult.of(await source.search(query, self.dialogue, top, scope))
                 query = query if found.query is None else found.query
                 step.notes += found.notes
             except DialoreError as error:
@@ -515,13 +515,13 @@ class Stages:
         prompt: str,
         suffix: str,
         variables: dict[str, object],
-        on_text: OnText | None = None,
+        on_token: OnToken | None = None,
         leads: tuple[str, ...] = (),
         summary: str = "",
         *,
         replies: bool = False,
     ) -> tuple[str, StageTrace]:
-        answer, step = await self._answer(prompt, suffix, Text, variables, on_text, leads, replies=replies)
+        answer, step = await self._answer(prompt, suffix, Text, variables, on_token, leads, replies=replies)
         text = answer.text if answer is not None else ""
         step.output = {"text": text}
         step.summary = summary.format(" ".join(text.split())) if text.strip() else ""
@@ -533,7 +533,7 @@ class Stages:
         suffix: str,
         output: type[T],
         variables: dict[str, object],
-        on_text: OnText | None = None,
+        on_token: OnToken | None = None,
         leads: tuple[str, ...] = (),
         reader: Callable[[str], T | None] | None = None,
         *,
@@ -541,7 +541,7 @@ class Stages:
         replies: bool = False,
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
-        with self.step(f"{name}-{suffix}" if suffix else name, self.responder.name) as step:
+        with self.step(f"{name}-{suffix}" if suffix else name, self.stage_runner.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
             call = StageCall(prompt, self.dialogue, output, variables, label, replies, leads, self.form, reader, schema)
-            return await self.responder.answer(call, step, on_text), step
+            return await self.stage_runner.answer(call, step, on_token), step

@@ -13,15 +13,15 @@ from pydantic import BaseModel
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.learned import open_entailment
 from dialore.methods.base import Method, Switch, check_least
-from dialore.methods.needs import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
 from dialore.methods.safari import titled_line
+from dialore.methods.selection import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
 from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.dialogue_ranking import joined
-from dialore.sources.documents import DocumentIndex, SeveralDocuments
+from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.text import asks
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import OnText
+    from dialore.llm.model import OnToken
     from dialore.methods.base import AnyGraph
-    from dialore.methods.stages import Stages
+    from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
 
 _SEEN, _TITLES = 200, 30
@@ -70,8 +70,8 @@ class _Plan:
 class _Reader:
     """The reader of the stream: what is held back for him until it is settled, and whether he was sent anything."""
 
-    on_text: OnText | None
-    on_draft: OnText | None
+    on_token: OnToken | None
+    on_draft: OnToken | None
     held: list[str] = field(default_factory=list)
     is_held: bool = True
     has_begun: bool = False
@@ -82,9 +82,9 @@ class _Reader:
             self.held.append(piece)
             if self.on_draft is not None:
                 self.on_draft(piece)
-        elif self.on_text is not None and piece:
+        elif self.on_token is not None and piece:
             self.has_begun = True
-            self.on_text(piece)
+            self.on_token(piece)
 
     def release(self) -> None:
         """Send what was held back, and what comes from now on."""
@@ -102,7 +102,7 @@ class _Turn:
     """One response in the making: dialogue and stages, the persona that every prompt shows, the sources to ask."""
 
     dialogue: Dialogue
-    stage: Stages
+    stage: StageContext
     own: list[Knowledge]
     entries: list[DeclaredSource]
     is_planned: bool = True
@@ -177,7 +177,7 @@ class Weave(Method):
         """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
-            raise InputError(f"option threshold of weave is a probability, not {self.threshold}", mend="0 to 1")
+            raise InputError(f"option threshold of weave is a probability, not {self.threshold}", hint="0 to 1")
         if self.plan not in _PLANS:
             raise UnknownNameError("plan of weave", self.plan, _PLANS)
         if isinstance(self.check, str):
@@ -191,17 +191,17 @@ class Weave(Method):
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
         return default_sources({"persona": self.persona, "memory": self.memory, **further})
 
-    async def ground(self, dialogue: Dialogue, stage: Stages) -> Grounding:
+    async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Needs and look-up, without a draft."""
         turn = await self._open(dialogue, stage)
         first = None if turn.is_planned else asyncio.create_task(self._look_first(turn))
         plan, selection = await self._look_up(turn, first)
         return self._grounding(plan, [*selection.kept, *turn.own])
 
-    async def respond(self, dialogue: Dialogue, stage: Stages) -> Response:
+    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
         turn = await self._open(dialogue, stage)
-        reader = _Reader(stage.on_text, stage.on_draft)
+        reader = _Reader(stage.on_token, stage.on_draft)
         first = asyncio.create_task(self._look_first(turn))
         drafting = asyncio.create_task(self._draft(turn, first, reader))
         alone: list[str] = []
@@ -229,9 +229,9 @@ class Weave(Method):
 
     # --- what there is to ask
 
-    async def _open(self, dialogue: Dialogue, stage: Stages) -> _Turn:
+    async def _open(self, dialogue: Dialogue, stage: StageContext) -> _Turn:
         """The persona that every prompt shows, and the sources that are left to be asked."""
-        is_slow = getattr(stage.responder, "is_slow", False)
+        is_slow = getattr(stage.stage_runner, "is_slow", False)
         is_planned = self.plan == "needs" or (self.plan == "auto" and not is_slow)
         turn = _Turn(dialogue, stage, [], [], is_planned)
         for entry in self.declared.entries:
@@ -267,7 +267,7 @@ class Weave(Method):
             return await turn.stage.text(
                 "weave/draft",
                 cites=given,
-                on_text=None if reader.on_text is None else reader.feed,
+                on_token=None if reader.on_token is None else reader.feed,
                 own=given[: len(turn.own)],
                 knowledge=given[len(turn.own) :],
             )
@@ -403,7 +403,7 @@ class Weave(Method):
                 "weave/write",
                 suffix=suffix,
                 cites=given,
-                on_text=None if self.check or reader.on_text is None else reader.feed,
+                on_token=None if self.check or reader.on_token is None else reader.feed,
                 own=given[: len(own)],
                 knowledge=given[len(own) :],
                 draft=draft,
@@ -430,7 +430,7 @@ class Weave(Method):
             reader.feed(text)
         return text
 
-    async def _check(self, text: str, given: Sequence[Knowledge], stage: Stages, suffix: str = "") -> list[str]:
+    async def _check(self, text: str, given: Sequence[Knowledge], stage: StageContext, suffix: str = "") -> list[str]:
         """Take out the citations that do not hold; gives the statements that are left without any."""
         cited = stage.citations(text)
         if not cited:
@@ -480,7 +480,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
 
 def _count(source: KnowledgeSource) -> int:
     """How many pieces it has at least, where that can be told without listing them, which takes long."""
-    if isinstance(source, SeveralDocuments):
+    if isinstance(source, MultiDocuments):
         return sum(map(_count, source.sources))
     return len(source) if isinstance(source, DocumentIndex) else 0
 
@@ -505,7 +505,7 @@ def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | Non
     return next(by_name, None) or next((entry for entry in entries if entry.kind == wanted), None)
 
 
-def _go_on(error: StageError, how: str, stage: Stages, *, begun: bool = False) -> None:
+def _go_on(error: StageError, how: str, stage: StageContext, *, begun: bool = False) -> None:
     """Note how the response goes on after a failed stage; raises what cannot be gone on after."""
     if is_fatal(error.cause) or begun:
         raise error

@@ -127,17 +127,17 @@ class Prompt:
         match = _FRONT.match(self.text.replace("\r\n", "\n"))
         if match is None:
             lacking = f"prompt {self.path}: no front matter"
-            raise InputError(lacking, mend="begin the file with ---, version, output, ---")
+            raise InputError(lacking, hint="begin the file with ---, version, output, ---")
         try:
             front = FrontMatter.model_validate(parse_yaml(match[1], f"prompt {self.path}"))
         except ValidationError as error:
             raise InputError(
-                f"prompt {self.path}: {describe(error)}", mend="begin it with version and output"
+                f"prompt {self.path}: {describe(error)}", hint="begin it with version and output"
             ) from error
         pieces = _ROLE.split(match[2])
         if not set(pieces[1::2]) - {_CONTINUATION, _STEERING} or pieces[0].strip():
             lacking = f"prompt {self.path}: no message"
-            raise InputError(lacking, mend="start each with a line <!-- system --> or <!-- user -->")
+            raise InputError(lacking, hint="start each with a line <!-- system --> or <!-- user -->")
         sections: list[tuple[str, str]] = []
         for role, body in zip(pieces[1::2], pieces[2::2], strict=True):
             roles = ("user", _CONTINUATION) if role == _PATTERN else (role,)
@@ -176,7 +176,7 @@ class Prompt:
             filled = [(role, template.render(given)) for role, template in self._sections]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
-            raise InputError(f"prompt {self.path}: {error.message}", mend=f"it is given: {known}") from error
+            raise InputError(f"prompt {self.path}: {error.message}", hint=f"it is given: {known}") from error
         except InputError:  # its head is malformed, which is said
             raise
         except Exception as error:
@@ -222,11 +222,11 @@ class PromptLibrary:
 
     def __init__(self, overrides: Path | None = None) -> None:
         if overrides is not None and not overrides.is_dir():
-            raise InputError(f"no such prompt folder: {overrides}", mend="export one with `dialore prompts export`")
+            raise InputError(f"no such prompt folder: {overrides}", hint="export one with `dialore prompts export`")
         own = Path(str(resources.files("dialore") / "prompts"))
         if overrides is not None and not any(overrides.glob("*/*.*.md")):
-            mend = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
-            raise InputError(f"no prompt in the folder {overrides}", mend=mend)
+            hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
+            raise InputError(f"no prompt in the folder {overrides}", hint=hint)
         for path in overrides.glob("*/*.*.md") if overrides is not None else ():
             known = {each.name.partition(".")[0] for each in (own / path.parent.name).glob("*.md")}
             if known and path.name.partition(".")[0] not in known:

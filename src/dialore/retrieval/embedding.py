@@ -60,7 +60,7 @@ def load_embedder(spec: str = "static") -> Embedder:
     if kind not in _KINDS:
         raise UnknownNameError("embedder", kind, _KINDS)
     if _KINDS[kind] and not argument:
-        raise InputError(f"the embedder {kind!r} needs a model's name", mend=f"write {_KINDS[kind]}")
+        raise InputError(f"the embedder {kind!r} needs a model's name", hint=f"write {_KINDS[kind]}")
     if kind == "static":
         from dialore.retrieval.static import StaticEmbedder, static_embedder
 
@@ -98,13 +98,13 @@ def recorded_embedder(
     if url and url not in map(_address, (*addresses, *map(os.environ.get, ("DIALORE_BASE_URL", "OPENAI_BASE_URL")))):
         raise InputError(
             f"{where} would send texts to {url}, which your settings do not name",
-            mend=f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again",
+            hint=f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again",
         )
     embedder = given or load_embedder(spec)
     if embedder.fingerprint != fingerprint:
         raise InputError(
             f"{where} has vectors of another version of the embedder {spec}",
-            mend="build it again, or give the embedder that it was built with",
+            hint="build it again, or give the embedder that it was built with",
         )
     return embedder
 

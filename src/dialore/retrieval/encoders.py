@@ -70,7 +70,7 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
         except (OSError, ValueError) as error:
             raise InputError(
                 f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
-                mend="check the name, or give a local folder",
+                hint="check the name, or give a local folder",
             ) from error
         super().__init__(f"{kind}:{model}", 64)
         self._unit = kind == "st"
@@ -119,7 +119,7 @@ class OnnxEmbedder(_LocalEmbedder):
         path = Path(folder)
         for name in ("model.onnx", "tokenizer.json"):
             if not (path / name).is_file():
-                raise InputError(f"no ONNX model in {path}: {name} is missing", mend=_ONNX_MEND)
+                raise InputError(f"no ONNX model in {path}: {name} is missing", hint=_ONNX_MEND)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
@@ -129,7 +129,7 @@ class OnnxEmbedder(_LocalEmbedder):
             )
         except Exception as error:
             # Both libraries raise bare exceptions of their own for a file that they cannot read.
-            raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", mend=_ONNX_MEND) from error
+            raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", hint=_ONNX_MEND) from error
         # Files made for training truncate and pad to a length of their own.
         self._tokenizer.enable_truncation(longest)
         self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
@@ -195,7 +195,7 @@ class EndpointEmbedder:
         if not base_url:
             raise InputError(
                 f"no endpoint for the embedding model {model!r}",
-                mend="write endpoint:MODEL@URL or set DIALORE_BASE_URL",
+                hint="write endpoint:MODEL@URL or set DIALORE_BASE_URL",
             )
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
@@ -253,6 +253,6 @@ class EndpointEmbedder:
     def _malformed(self, found: str) -> ModelError:
         return ModelError(
             f"{self._client.where} did not answer with embeddings but with {found}",
-            mend=f"is {self._model} an embedding model?",
+            hint=f"is {self._model} an embedding model?",
             configuration=True,
         )

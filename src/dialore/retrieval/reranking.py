@@ -185,10 +185,10 @@ class CrossEncoderReranker(_Scored):
             self._model: Any = library.CrossEncoder(model)
         except (OSError, ValueError) as error:
             message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
-            raise InputError(message, mend="check the name, or give a local folder") from error
+            raise InputError(message, hint="check the name, or give a local folder") from error
         if self._model.num_labels != 1:
             message = f"the cross-encoder {model!r} gives {self._model.num_labels} scores a pair"
-            raise InputError(message, mend="take one that was trained for ranking, with one score")
+            raise InputError(message, hint="take one that was trained for ranking, with one score")
         self.name = f"cross:{model}"
         self._lock = threading.Lock()
 
@@ -221,11 +221,11 @@ def load_reranker(spec: str = "dense") -> Reranker:
         raise UnknownNameError("reranker", kind, RERANKERS)
     if kind in {"bm25", "okapi"}:
         if argument:
-            raise InputError(f"the reranker {kind!r} takes no argument, got {argument!r}", mend=f"write {kind}")
+            raise InputError(f"the reranker {kind!r} takes no argument, got {argument!r}", hint=f"write {kind}")
         return Bm25Reranker() if kind == "bm25" else OkapiReranker()
     if kind == "cross":
         if not argument:
-            raise InputError("the reranker 'cross' needs a model's name", mend="write cross:NAME")
+            raise InputError("the reranker 'cross' needs a model's name", hint="write cross:NAME")
         return CrossEncoderReranker(argument)
     embedder = load_embedder(argument) if argument else None
     return DenseReranker(embedder) if kind == "dense" else FusedReranker(embedder)

@@ -62,7 +62,7 @@ class StaticEmbedder:
             self.fingerprint = str(manifest["fingerprint"])
         except (OSError, ValueError, KeyError) as error:
             raise InputError(
-                f"no static embedding in {self._folder}", mend="reinstall dialore, or give a distilled folder"
+                f"no static embedding in {self._folder}", hint="reinstall dialore, or give a distilled folder"
             ) from error
 
     @cached_property
@@ -156,7 +156,7 @@ def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
             return dict(archive.items())
     except (OSError, ValueError, BadZipFile) as error:
-        raise InputError(f"{path} is not a data file of the static embedding", mend="reinstall dialore") from error
+        raise InputError(f"{path} is not a data file of the static embedding", hint="reinstall dialore") from error
 
 
 @dataclass
@@ -240,12 +240,12 @@ class WordPiece:
             model = json.loads(path.read_text(encoding="utf-8"))["model"]
             if model["type"] != "WordPiece":
                 raise InputError(
-                    f"{path} is a {model['type']} tokenizer, not WordPiece", mend="distil from a BERT model"
+                    f"{path} is a {model['type']} tokenizer, not WordPiece", hint="distil from a BERT model"
                 )
             unknown = model["unk_token"]
             return cls({token: number for token, number in model["vocab"].items() if token != unknown})
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{path} is not a tokenizer", mend="reinstall dialore") from error
+            raise InputError(f"{path} is not a tokenizer", hint="reinstall dialore") from error
 
     def ids(self, text: str) -> list[int]:
         """The tokens of a text, in order."""

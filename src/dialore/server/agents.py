@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import UnknownNameError
-from dialore.methods.stages import ModelResponder
+from dialore.methods.stages import LLMRunner
 from dialore.server.errors import ServiceError
+from dialore.session import Connect, Session, options_by_method
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.persona import PersonaSource
-from dialore.workbench import Connect, Workbench, options_by_method
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
     from dialore.agent import Agent
-    from dialore.server.added import AddedKnowledge
+    from dialore.server.knowledge_store import AddedKnowledge
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ class Served:
 
     agent: Agent
     persona: tuple[str, ...]
-    bench: Workbench
+    bench: Session
 
 
 @dataclass(slots=True)
@@ -42,7 +42,7 @@ class _Opened:
     """The agents on one state of what sources there are; closed when nobody asks them any more."""
 
     models: dict[str, Served]
-    benches: list[Workbench]
+    benches: list[Session]
     places: Mapping[str, str]
     users: int = 0
     is_old: bool = False
@@ -72,9 +72,9 @@ class ServedAgents:
         self._opened = _Opened({}, [], {})
 
     def open(self) -> None:
-        """Open the agents; raises InputError as `Workbench` does."""
+        """Open the agents; raises InputError as `Session` does."""
         self._opened = self._open()
-        if not isinstance(self._opened.models[MODEL].agent.responder, ModelResponder):
+        if not isinstance(self._opened.models[MODEL].agent.stage_runner, LLMRunner):
             log.warning("no model: responses show what was found; add one by --base-url and --model")
 
     async def close(self) -> None:
@@ -142,11 +142,11 @@ class ServedAgents:
             opened.models[f"{MODEL}/{name}"] = first if is_alike else served
         return opened
 
-    def _bench(self, sources: SourceSettings) -> Workbench:
+    def _bench(self, sources: SourceSettings) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)
         places = sources.model_extra or {}
         if not places:
             given["graph"] = ["starter"]
         for key, place in self._knowledge.places.items():
             given[key] = [*given.get(key, ()), place]
-        return Workbench(validated(SourceSettings, given, where="sources"), connect=self._connect)
+        return Session(validated(SourceSettings, given, where="sources"), connect=self._connect)

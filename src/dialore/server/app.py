@@ -26,10 +26,10 @@ from dialore.errors import DialoreError, InputError
 from dialore.server import annotate, completions, knowledge, memory, pages, responses, runs
 from dialore.server.connections import bounded_protocol
 from dialore.server.errors import ServiceError, full_disk, reply
-from dialore.server.guard import Guard, check_address
+from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
 from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
-from dialore.workbench import Connect, connect_model
+from dialore.session import Connect, connect_model
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -43,7 +43,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     """The application that serves the agents of settings.
 
     Raises:
-        InputError: its address can be reached from outside and it has no keys; or as `Workbench` does.
+        InputError: its address can be reached from outside and it has no keys; or as `Session` does.
     """
     check_address(settings.server)
     telemetry = Telemetry()
@@ -157,7 +157,7 @@ def _supervise(settings: Settings, connect: Connect, shared: socket.socket) -> N
         for worker in workers:
             worker.join()
     if has_died:
-        raise DialoreError("a worker has ended unasked, and the service with it", mend="its log tells why")
+        raise DialoreError("a worker has ended unasked, and the service with it", hint="its log tells why")
 
 
 def _worker(settings: Settings, connect: Connect, shared: socket.socket) -> None:
@@ -193,8 +193,8 @@ def bound(settings: ServerSettings) -> socket.socket:
         shared.bind((settings.host, settings.port))
     except OSError as error:
         shared.close()
-        mend = "see --host and --port"
-        raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", mend=mend) from error
+        hint = "see --host and --port"
+        raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", hint=hint) from error
     return shared
 
 

@@ -20,8 +20,8 @@ from dialore.files import storable
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
+from dialore.server.schemas import finish_reason, grounding_of
 from dialore.server.service import Asked, Draft, Events, Service, Stage
-from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from dialore.llm.model import Usage
@@ -113,7 +113,7 @@ class Metadata(BaseModel):
     conversation: Name | None = Field(default=None, description="The id to keep it under, where the user consents.")
 
 
-class Sampled(Body):
+class SamplingOverride(Body):
     """What requests say of sampling and of the speaker."""
 
     model_config = ConfigDict(protected_namespaces=())
@@ -141,7 +141,7 @@ class Sampled(Body):
         return {name: value for name, value in said.items() if value is not None}
 
 
-class ChatRequest(Sampled):
+class ChatRequest(SamplingOverride):
     """A request for a chat completion."""
 
     messages: list[ChatMessage] = Field(min_length=1)

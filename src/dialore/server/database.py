@@ -32,11 +32,11 @@ class _Moment(sa.TypeDecorator[datetime]):
     impl = sa.DateTime(timezone=True)
     cache_ok = True
 
-    def process_bind_param(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+    def process_bind_param(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
         """As it is written."""
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: datetime | None, dialect: sa.Dialect) -> datetime | None:
+    def process_result_value(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
         """As it is read."""
         return value if value is None else (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
 
@@ -83,8 +83,8 @@ def read_url(place: str | Path) -> sa.URL:
         url = sa.make_url(str(place))
         return url.set(drivername=_DRIVERS[url.drivername.partition("+")[0]])
     except (ArgumentError, KeyError) as error:
-        mend = "name a file, sqlite:///FILE, or postgresql://user@host/database"
-        raise InputError("the store's address is no URL of SQLite or PostgreSQL", mend=mend) from error
+        hint = "name a file, sqlite:///FILE, or postgresql://user@host/database"
+        raise InputError("the store's address is no URL of SQLite or PostgreSQL", hint=hint) from error
 
 
 def open_engine(url: sa.URL) -> sa.Engine:

@@ -10,7 +10,6 @@ from fastapi import Response as Reply
 from pydantic import BaseModel, Field, StringConstraints
 
 from dialore.knowledge import Fact, Knowledge
-from dialore.server.added import ADDED
 from dialore.server.agents import MODEL
 from dialore.server.completions import (
     Body,
@@ -21,8 +20,9 @@ from dialore.server.completions import (
     usage_of,
 )
 from dialore.server.errors import ServiceError, reply
+from dialore.server.knowledge_store import ADDED
+from dialore.server.schemas import grounding_of, told
 from dialore.server.service import explained
-from dialore.server.wire import grounding_of, told
 
 router = APIRouter(prefix="/v1")
 _DEEPEST = 10_000

@@ -17,8 +17,8 @@ from mcp.types import ToolAnnotations
 from pydantic import BaseModel, Field, StringConstraints
 
 from dialore import __version__
-from dialore.methods.remembering import LONGEST, is_harmless
-from dialore.methods.stages import ModelResponder
+from dialore.methods.memory_extraction import LONGEST, is_harmless
+from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
@@ -26,12 +26,12 @@ from dialore.server.app import bound, log_lines, run_app
 from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
-from dialore.server.guard import Caller, Guard, anybody, check_address
+from dialore.server.middleware import Caller, Guard, anybody, check_address
+from dialore.server.schemas import grounding_of, told
 from dialore.server.service import Asked, Service, explained
 from dialore.server.telemetry import Telemetry
-from dialore.server.wire import grounding_of, told
+from dialore.session import Connect, connect_model
 from dialore.sources.memory import Statement
-from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -143,7 +143,7 @@ class _Offered:
 
     def note(self, model: str) -> str:
         with self.service.agents.served(model) as served:
-            return "" if isinstance(served.agent.responder, ModelResponder) else _NO_MODEL
+            return "" if isinstance(served.agent.stage_runner, LLMRunner) else _NO_MODEL
 
     def who(self, call: _Call) -> User:
         return User(self.caller(call).name, self.user)

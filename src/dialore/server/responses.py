@@ -14,7 +14,7 @@ from pydantic import BaseModel, Field, field_validator
 from dialore.server.completions import (
     ChatMessage,
     Part,
-    Sampled,
+    SamplingOverride,
     Tokens,
     asked_of,
     begun,
@@ -25,8 +25,8 @@ from dialore.server.completions import (
     until_gone,
 )
 from dialore.server.errors import reply
+from dialore.server.schemas import finish_reason, grounding_of
 from dialore.server.service import Asked, Events
-from dialore.server.wire import finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -67,7 +67,7 @@ class TextSettings(BaseModel):
     format: TextFormat = TextFormat()
 
 
-class ResponsesRequest(Sampled):
+class ResponsesRequest(SamplingOverride):
     """A request for a response; nothing is kept that a later one could go on from."""
 
     input: str | list[Item | OtherItem] = Field(min_length=1)

@@ -27,27 +27,27 @@ from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
-from dialore.methods.remembering import extract_statements
-from dialore.methods.stages import ModelResponder, T
+from dialore.methods.memory_extraction import extract_statements
+from dialore.methods.stages import LLMRunner, T
 from dialore.response import Response
 from dialore.retrieval.graph.relations import verbalise
-from dialore.server.added import AddedKnowledge
 from dialore.server.agents import MODEL, ServedAgents
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, full_disk
+from dialore.server.knowledge_store import AddedKnowledge
+from dialore.server.schemas import grounding_of
 from dialore.server.store import ServerStore, tried
-from dialore.server.wire import grounding_of
+from dialore.session import Connect, connect_model
 from dialore.settings import Settings
 from dialore.sources.base import listed
 from dialore.sources.persona import PersonaSource
-from dialore.workbench import Connect, connect_model
 
 if TYPE_CHECKING:
-    from dialore.llm.model import OnText
-    from dialore.methods.stages import Responder, StageCall
+    from dialore.llm.model import OnToken
+    from dialore.methods.stages import StageCall, StageRunner
     from dialore.response import Grounding, StageTrace
     from dialore.server.agents import Served
-    from dialore.server.guard import Caller
+    from dialore.server.middleware import Caller
     from dialore.server.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
@@ -73,18 +73,18 @@ class Draft:
 class _Metered:
     """A responder whose stages are kept as they begin: a response that is given up has no trace of its own."""
 
-    responder: Responder
+    stage_runner: StageRunner
     steps: list[StageTrace] = field(default_factory=list)
 
     @property
     def name(self) -> str:
         """Its name."""
-        return self.responder.name
+        return self.stage_runner.name
 
-    async def answer(self, call: StageCall[T], step: StageTrace, on_text: OnText | None = None) -> T | None:
-        """See `Responder`."""
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
+        """See `StageRunner`."""
         self.steps.append(step)
-        return await self.responder.answer(call, step, on_text)
+        return await self.stage_runner.answer(call, step, on_token)
 
     def usage(self, text: str) -> Usage:
         """What the stages took; of one under way its prompt and the text that it has given, by estimate."""
@@ -191,10 +191,12 @@ class Service:
         """
         with self.agents.served(asked.model) as served, explained():
             dialogue = await self._dialogue(asked, served, caller)
-            responder = served.agent.responder
-            if isinstance(responder, ModelResponder):
-                responder = dataclasses.replace(responder, instructions=asked.instructions, sampling=asked.sampling)
-            metered = _Metered(responder)
+            stage_runner = served.agent.stage_runner
+            if isinstance(stage_runner, LLMRunner):
+                stage_runner = dataclasses.replace(
+                    stage_runner, instructions=asked.instructions, sampling=asked.sampling
+                )
+            metered = _Metered(stage_runner)
             agent = Agent(served.agent.method, metered, cite=served.agent.cite)
             waiting: deque[str | Stage | Draft] = deque()
             awake = asyncio.Event()
@@ -260,8 +262,8 @@ class Service:
             source = served.bench.source(name)
             if source is None:
                 added = {"documents": "documents", "graph": "facts"}.get(name, name)
-                mend = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{added}"
-                raise ServiceError(404, f"there is no source {name} ({mend})", code="source_not_found")
+                hint = f"name one in dialore.toml, under [sources], or add to it by /v1/knowledge/{added}"
+                raise ServiceError(404, f"there is no source {name} ({hint})", code="source_not_found")
             dialogue = Dialogue([query])
             if name != "graph":
                 return list(await source.search(query, dialogue, top))
@@ -320,7 +322,7 @@ class Service:
                 return
             with self.agents.served(asked.model) as served:
                 known = await self.store.statements(who)
-                kept = await extract_statements(dialogue, known, served.agent.responder)
+                kept = await extract_statements(dialogue, known, served.agent.stage_runner)
             await caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens, self.store)
             await self.store.remember(who, kept.statements, kept.replaced)
         except DialoreError as error:

@@ -109,10 +109,10 @@ class ServerStore:
         try:
             await self._upgrade(_ALL)
         except SourceError as error:
-            raise InputError(error.message, mend="name a file, or postgresql://user@host/database") from error
+            raise InputError(error.message, hint="name a file, or postgresql://user@host/database") from error
         except CommandError as error:
-            mend = "install a newer dialore, or name another"
-            raise InputError(f"{self._place}: {first_line(error)}", mend=mend) from error
+            hint = "install a newer dialore, or name another"
+            raise InputError(f"{self._place}: {first_line(error)}", hint=hint) from error
         await self.sweep()
 
     @_changing

@@ -131,16 +131,16 @@ class Telemetry:
         tracer, now = self._provider.get_tracer("dialore"), time.time()
 
         def add(name: str, kind: SpanKind, start: float, end: float, said: dict[str, Any], error: str) -> Span:
-            span = tracer.start_span(name, within, kind, said, start_time=int(start * 1e9))
+            span = tracer.start_span(name, scope, kind, said, start_time=int(start * 1e9))
             if error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute("error.type", error)
             span.end(int(end * 1e9))
             return span
 
-        within = None
+        scope = None
         whole = add(f"{operation} {model}", SpanKind.SERVER, began, now, _used(operation, model, usage), error)
-        within = set_span_in_context(whole)
+        scope = set_span_in_context(whole)
         for stage in stages:
             name, kind = stage.stage, SpanKind.INTERNAL
             said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}

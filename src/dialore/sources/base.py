@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 
-class Findings(list[Knowledge]):
+class SearchResult(list[Knowledge]):
     """The knowledge that a search found, the best first, with what was done on the way.
 
     Attributes:
@@ -28,9 +28,9 @@ class Findings(list[Knowledge]):
         self.notes = list(notes)
 
     @classmethod
-    def of(cls, found: list[Knowledge]) -> Findings:
+    def of(cls, found: list[Knowledge]) -> SearchResult:
         """Return the findings of a search that may have given a plain list."""
-        return found if isinstance(found, Findings) else cls(found)
+        return found if isinstance(found, SearchResult) else cls(found)
 
 
 @runtime_checkable
@@ -52,14 +52,16 @@ class KnowledgeSource(Protocol):
         """Its kind: graph, documents, persona, memory, web or model."""
         ...
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """Knowledge for a query, the best first.
 
         Args:
             query: what is looked for: a phrase, a question, or a dialogue context.
             dialogue: the dialogue being answered: its language, and its own persona and documents.
             top: how many pieces at most.
-            within: knowledge that was chosen from a source that this one depends on. A source whose knowledge belongs
+            scope: knowledge that was chosen from a source that this one depends on. A source whose knowledge belongs
                 to such pieces (documents under a persona sentence) gives only what belongs to them; others ignore it.
 
         Returns:
@@ -89,7 +91,7 @@ def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowl
     if not isinstance(source, Listed):
         named = "what the model knows" if source is None else f"the source {source.name} ({source.kind})"
         raise InputError(
-            f"{named} cannot be given whole", mend="name documents or a persona, or take a method that searches"
+            f"{named} cannot be given whole", hint="name documents or a persona, or take a method that searches"
         )
     return source.every(dialogue)
 

@@ -37,14 +37,14 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.files import parse_yaml, read_text
 from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import Findings, KnowledgeSource, listed
+from dialore.sources.base import KnowledgeSource, SearchResult, listed
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge, Source
-    from dialore.sources.graph import Graph, Graphs
+    from dialore.sources.graph import Graph, MultiGraph
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
@@ -137,7 +137,7 @@ def read_declaration(text: str, place: str) -> DeclarationFile:
     try:
         return DeclarationFile.model_validate({"sources": data} if isinstance(data, list) else data)
     except ValidationError as error:
-        raise InputError(f"{place}: {_named(describe(error), data)}", mend=_FORM) from error
+        raise InputError(f"{place}: {_named(describe(error), data)}", hint=_FORM) from error
 
 
 def _named(problem: str, data: object) -> str:
@@ -164,14 +164,14 @@ def in_order(entries: Iterable[Named]) -> list[Named]:
         other = next((name for name in by_name if name.casefold() == entry.name.casefold()), None)
         if other is not None:
             problem = "differ in case alone" if other != entry.name else "have the same name"
-            raise InputError(f"the sources {other!r} and {entry.name!r} {problem}", mend="give each its own name")
+            raise InputError(f"the sources {other!r} and {entry.name!r} {problem}", hint="give each its own name")
         by_name[entry.name] = entry
     order: dict[str, None] = {}
 
     def visit(name: str, path: tuple[str, ...]) -> None:
         if name in path:
             cycle = " -> ".join([*path[path.index(name) :], name])
-            raise InputError(f"the sources depend on each other in a circle: {cycle}", mend="take one dependency out")
+            raise InputError(f"the sources depend on each other in a circle: {cycle}", hint="take one dependency out")
         if name in order:
             return
         for before in by_name[name].depends_on:
@@ -243,21 +243,23 @@ class GraphKnowledge:
 
     kind: Source = "graph"
 
-    def __init__(self, graph: Graph | Graphs, *, name: str = "graph") -> None:
+    def __init__(self, graph: Graph | MultiGraph, *, name: str = "graph") -> None:
         self.graph, self.name = graph, name
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored.
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored.
 
         Raises:
             SourceError: the graph cannot be asked: its server is down, its file is gone.
         """
         try:
-            return Findings(await asyncio.to_thread(self._search, query, dialogue, top))
+            return SearchResult(await asyncio.to_thread(self._search, query, dialogue, top))
         except SourceError:
             raise
         except DialoreError as error:
-            raise SourceError(f"graph {self.name}: {error.message}", mend=error.mend) from error
+            raise SourceError(f"graph {self.name}: {error.message}", hint=error.hint) from error
 
     def _search(self, query: str, dialogue: Dialogue, top: int) -> list[Knowledge]:
         links = self.graph.mentions([query])
@@ -275,9 +277,11 @@ class Reranked:
         self.source, self.reranker = source, reranker
         self.name, self.kind = source.name, source.kind
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
-        found = Findings.of(await self.source.search(query, dialogue, top * _WIDER, within))
+        found = SearchResult.of(await self.source.search(query, dialogue, top * _WIDER, scope))
         sent = query if found.query is None else found.query
         try:
             ranked = await asyncio.to_thread(self.reranker.rerank, sent, [piece.text for piece in found], top)
@@ -285,7 +289,7 @@ class Reranked:
             error.query = sent
             raise
         pieces = (found[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
-        return Findings(pieces, query=found.query, notes=found.notes)
+        return SearchResult(pieces, query=found.query, notes=found.notes)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where the source cannot be listed."""
@@ -355,7 +359,7 @@ def _open(
     if entry.join == "filter" and not filters:
         raise InputError(
             f"{place}: source {entry.name!r} cannot be filtered by what it depends on",
-            mend="join: query; filter is for documents without `from` that depend on a persona",
+            hint="join: query; filter is for documents without `from` that depend on a persona",
         )
     join: Join = "filter" if filters else "query"
     source: KnowledgeSource | None = None
@@ -364,7 +368,7 @@ def _open(
             message = (
                 f"{place}: source {entry.name!r}: what the model knows is opened from nothing and ranked by nothing"
             )
-            raise InputError(message, mend="leave `from` and `retriever` out")
+            raise InputError(message, hint="leave `from` and `retriever` out")
     elif entry.kind == "persona":
         source = _persona(entry, opened, folder)
     elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
@@ -388,11 +392,11 @@ def _other(
 ) -> KnowledgeSource:
     if entry.retriever is not None and (entry.retriever == "dialogue" or entry.retriever.startswith(PREFIX)):
         message = f"{place}: source {entry.name!r}: the retriever `{entry.retriever}` ranks a persona and its documents"
-        raise InputError(message, mend="take bm25, dense, fused or cross:NAME")
+        raise InputError(message, hint="take bm25, dense, fused or cross:NAME")
     given: Any = opened.get(entry.kind) if entry.opened_from is None else None
     if given is None and entry.opened_from is None and entry.kind != "graph":
         message = f"{place}: source {entry.name!r} has no `from`, and no {entry.kind} is open"
-        raise InputError(message, mend=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
+        raise InputError(message, hint=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
     if given is None:
         found = _open_kind(entry, folder)
         own.callback(found.close)

@@ -23,7 +23,7 @@ from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import K, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.spelling import correct
-from dialore.sources.base import Findings, listed, ranked_by
+from dialore.sources.base import SearchResult, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -87,7 +87,7 @@ class DocumentIndex:
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
-                f"{shown(path)} has no vectors", mend="build it with --embedder, or take the retriever bm25"
+                f"{shown(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
             )
 
     def _use(self, settings: Settings) -> None:
@@ -96,7 +96,7 @@ class DocumentIndex:
 
     def _opened(self) -> Store:
         if self._store is None:
-            raise SourceError(f"the document index {shown(self.path)} is closed", mend="open it again")
+            raise SourceError(f"the document index {shown(self.path)} is closed", hint="open it again")
         return self._store
 
     def close(self) -> None:
@@ -169,13 +169,15 @@ class DocumentIndex:
 
     # --- questions
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """See `KnowledgeSource`: passages, the best first, equal texts once.
 
-        `within` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
+        `scope` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
         dialogue's language: an index may hold several, and each text is split by its own script.
         """
-        return Findings(await asyncio.to_thread(self.find, query, top))
+        return SearchResult(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
         """This index, ranked by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
@@ -195,7 +197,7 @@ class DocumentIndex:
                     self._use(settings)
                 return self._find(transaction, query, top) if top > 0 else []
         except InputError as error:
-            raise SourceError(error.message, mend=error.mend) from error
+            raise SourceError(error.message, hint=error.hint) from error
 
     def _find(self, transaction: Transaction, query: str, top: int) -> list[Knowledge]:
         depth = max(_DEPTH, 2 * top)
@@ -218,7 +220,7 @@ class DocumentIndex:
         try:
             [vector] = self._embedder.encode([query])
         except DialoreError as error:
-            raise SourceError(f"{self.name}: {error.message}", mend=error.mend) from error
+            raise SourceError(f"{self.name}: {error.message}", hint=error.hint) from error
         if vector.any():
             near = transaction.by_vector(vector, depth)
         if self.retriever == "dense":
@@ -251,7 +253,7 @@ class DocumentIndex:
         )
 
 
-class SeveralDocuments:
+class MultiDocuments:
     """Sources of passages asked at once, their rankings fused by reciprocal ranks; each passage keeps its index's name.
 
     One that cannot be asked is noted, and the others give what they have; only where none can be asked is it an error.
@@ -267,7 +269,9 @@ class SeveralDocuments:
         self.sources = tuple(sources)
         self.name = name or "+".join(source.name for source in sources)
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
         """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
 
         The notes name each index that could not be asked.
@@ -275,8 +279,8 @@ class SeveralDocuments:
         Raises:
             SourceError: none of them can be asked.
         """
-        asked = (source.search(query, dialogue, top, within) for source in self.sources)
-        found: list[Findings] = []
+        asked = (source.search(query, dialogue, top, scope) for source in self.sources)
+        found: list[SearchResult] = []
         failed: list[SourceError] = []
         notes: list[str] = []
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -287,22 +291,22 @@ class SeveralDocuments:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found.append(Findings.of(answer))
+                found.append(SearchResult.of(answer))
                 notes += found[-1].notes
         if not found:
-            raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), mend=failed[0].mend)
+            raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), hint=failed[0].hint)
         by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
-        return Findings(knowledge, notes=notes)
+        return SearchResult(knowledge, notes=notes)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where one of them cannot be listed."""
         return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
 
-    def by(self, retriever: str) -> SeveralDocuments:
+    def by(self, retriever: str) -> MultiDocuments:
         """These sources, ranked by another retriever where they can be; see `ranked_by`."""
-        return SeveralDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
+        return MultiDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
 
     def close(self) -> None:
         """Close them all."""
@@ -333,7 +337,7 @@ def open_documents(
         InputError: none is named, or as `DocumentIndex` and `build_documents` do.
     """
     if not paths:
-        raise InputError("no document index is named", mend="give --documents PATH")
+        raise InputError("no document index is named", hint="give --documents PATH")
     if str(paths[0]).startswith(_POOL):
         from dialore.sources.pool import PoolSource
 
@@ -345,7 +349,7 @@ def open_documents(
             for path in distinct
         ]
         failed.pop_all()
-    return opened[0] if len(opened) == 1 else SeveralDocuments(opened)
+    return opened[0] if len(opened) == 1 else MultiDocuments(opened)
 
 
 def _index_of(path: Path | str) -> Path | str:

@@ -196,7 +196,7 @@ def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: Set
 # --- several graphs
 
 
-class Graphs:
+class MultiGraph:
     """Several graphs that methods ask as they ask one.
 
     Ranks are comparable because all graphs rank by the same embedder and settings; each counts how crowded a concept
@@ -212,15 +212,15 @@ class Graphs:
 
     def __init__(self, graphs: Sequence[Graph]) -> None:
         if not graphs:
-            raise InputError("no graphs", mend="name one or more")
+            raise InputError("no graphs", hint="name one or more")
         names = [graph.name for graph in graphs]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"two graphs are called {name!r}", mend="build one of them with another --name")
+                raise InputError(f"two graphs are called {name!r}", hint="build one of them with another --name")
         first = graphs[0]
         for other in graphs[1:]:
             if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
-                raise InputError(f"{first.name} and {other.name} rank differently", mend="give both one embedder")
+                raise InputError(f"{first.name} and {other.name} rank differently", hint="give both one embedder")
         self.graphs = tuple(graphs)
 
     @property
@@ -324,7 +324,7 @@ def open_graph(
 
 def open_graphs(
     graphs: Sequence[str], ranking: Ranking | str = "default", embedder: str | None = None
-) -> Graph | Graphs:
+) -> Graph | MultiGraph:
     """One graph or several as one; the starter graph where none is named.
 
     Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
@@ -334,6 +334,6 @@ def open_graphs(
     made = load_embedder(embedder) if embedder else None
     with ExitStack() as stack:
         opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]
-        found = opened[0] if len(opened) == 1 else Graphs(opened)
+        found = opened[0] if len(opened) == 1 else MultiGraph(opened)
         stack.pop_all()
         return found

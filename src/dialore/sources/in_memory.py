@@ -10,17 +10,17 @@ from typing import TYPE_CHECKING, Literal, get_args
 from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 from dialore.text import detect_language
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
-ShelfKind = Literal["documents", "web"]
-KINDS: tuple[ShelfKind, ...] = get_args(ShelfKind)
+InMemoryKind = Literal["documents", "web"]
+KINDS: tuple[InMemoryKind, ...] = get_args(InMemoryKind)
 
 
-class Shelf:
+class InMemoryPassages:
     """Passages that are held in memory; what is beyond some hundreds is for a document index.
 
     It needs no extra. As a shelf of the kind `web` it stands in for web search where there is none: in demonstrations
@@ -42,7 +42,7 @@ class Shelf:
         self,
         passages: Iterable[Passage | str],
         *,
-        kind: ShelfKind = "documents",
+        kind: InMemoryKind = "documents",
         name: str | None = None,
         retriever: str | Reranker = "fused",
         own_language: bool = False,
@@ -50,12 +50,14 @@ class Shelf:
         if kind not in KINDS:
             raise UnknownNameError("kind of shelf", kind, KINDS)
         if isinstance(passages, str | Mapping) or not isinstance(passages, Iterable):
-            raise InputError(f"passages cannot be {passages!r:.80}", mend='give a list: Shelf(["We open at nine."])')
+            raise InputError(
+                f"passages cannot be {passages!r:.80}", hint='give a list: InMemoryPassages(["We open at nine."])'
+            )
         whole = [passage if isinstance(passage, Passage) else Passage(passage) for passage in passages]
         for passage in whole:
-            check_type("a passage's text", passage.text, str, 'give texts: Shelf(["We open at nine."])')
+            check_type("a passage's text", passage.text, str, 'give texts: InMemoryPassages(["We open at nine."])')
         if not all(passage.text.strip() for passage in whole):
-            raise InputError("a shelf cannot hold a passage without text", mend="leave empty passages out")
+            raise InputError("a shelf cannot hold a passage without text", hint="leave empty passages out")
         self.kind: Source = kind
         self.name = kind if name is None else name
         self.passages = tuple({passage.id: passage for passage in whole}.values())
@@ -66,8 +68,10 @@ class Shelf:
     def __len__(self) -> int:
         return len(self.passages)
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored. A passage is found by its title and its text.
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored. A passage is found by its title and its text.
 
         All are ranked, however little they have to do with the query: the best of a few is what is asked for. Only
         where the retriever is `bm25`, those without any word of the query are not found.
@@ -79,7 +83,7 @@ class Shelf:
         ranked = await asyncio.to_thread(self.retriever.rerank, query, [passage.searched for passage in held], top)
         if self.retriever.name == "bm25":
             ranked = [(at, score) for at, score in ranked if score > 0]
-        return Findings(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
+        return SearchResult(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
@@ -89,7 +93,7 @@ class Shelf:
         every = zip(self.passages, self._languages, strict=True)
         return [passage for passage, language in every if not self.own_language or language == dialogue.language]
 
-    def by(self, retriever: str) -> Shelf:
+    def by(self, retriever: str) -> InMemoryPassages:
         """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
         other = copy.copy(self)
         if retriever != self.retriever.name:

@@ -17,7 +17,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, Ty
 from dialore.errors import InputError, SourceError, describe
 from dialore.files import read_text
 from dialore.knowledge import Knowledge, Passage
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 from dialore.sources.persona import PersonaSource
 from dialore.text import content_lemmas, is_chinese, lemmas, normalise, stem
 
@@ -84,17 +84,19 @@ class MemorySource:
             statements = self.statements if given is None else _STATEMENTS.validate_python(given)
         except ValidationError as error:
             message = f"dialogue {dialogue.id}: its memory: {describe(error)}"
-            raise SourceError(message, mend=f"memory is a list of {_FORM}") from error
+            raise SourceError(message, hint=f"memory is a list of {_FORM}") from error
         return standing(statements, datetime.now(UTC))
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored. Raises SourceError where the dialogue's memory is malformed."""
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored. Raises SourceError where the dialogue's memory is malformed."""
         by_text = {statement.text: statement for statement in self.of(dialogue)}
         if not by_text:
-            return Findings()
+            return SearchResult()
         asked = dialogue.model_copy(update={"persona": tuple(by_text), "extra": {}})
         found = await self._ranked.search(query, asked, top)
-        return Findings(_piece(by_text[piece.text], dialogue, piece.score) for piece in found)
+        return SearchResult(_piece(by_text[piece.text], dialogue, piece.score) for piece in found)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises SourceError where the dialogue's memory is malformed."""
@@ -120,7 +122,7 @@ def open_memory(path: Path | None = None) -> MemorySource:
         try:
             statements += [Statement.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:
-            raise InputError(f"{path}, line {number}: {describe(error)}", mend=f"a line is {_FORM}") from error
+            raise InputError(f"{path}, line {number}: {describe(error)}", hint=f"a line is {_FORM}") from error
     return MemorySource(statements)
 
 

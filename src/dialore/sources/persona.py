@@ -21,7 +21,7 @@ from dialore.learned import open_ranker
 from dialore.learned.model import PREFIX
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
@@ -79,8 +79,10 @@ class PersonaSource:
         given = _documents_of(dialogue)
         return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored.
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored.
 
         Raises:
             SourceError: the dialogue's documents are malformed.
@@ -91,7 +93,7 @@ class PersonaSource:
         found = await _ranked(
             self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
         )
-        return Findings(_sentence(sentences[at], persona[sentences[at]], score) for at, score in found)
+        return SearchResult(_sentence(sentences[at], persona[sentences[at]], score) for at, score in found)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
@@ -121,14 +123,16 @@ class PersonaDocuments:
         self._persona = persona or PersonaSource()
         self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; of `within`, persona pieces count. `detail.persona` names the owning sentence.
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; of `scope`, persona pieces count. `detail.persona` names the owning sentence.
 
         Raises:
             SourceError: the dialogue's documents are malformed.
         """
         persona = self._persona.of(dialogue)
-        chosen = [piece for piece in within if piece.kind == "persona"]
+        chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
             persona = {piece.text: persona.get(piece.text, _under(piece)) for piece in chosen}
         owner = _owners(persona)
@@ -137,7 +141,7 @@ class PersonaDocuments:
         found = await _ranked(
             self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
         )
-        return Findings(
+        return SearchResult(
             Knowledge.of_passage(Passage(texts[at]), "documents", score, persona=owner[texts[at]])
             for at, score in found
         )
@@ -205,12 +209,12 @@ def read_persona(path: Path) -> Persona:
         try:
             data = json.loads(text) if suffix == ".json" else parse_yaml(text, str(path), _MEND)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not valid JSON: {error}", mend=_MEND) from error
+            raise InputError(f"{path}: not valid JSON: {error}", hint=_MEND) from error
         if isinstance(data, list):
             data = dict.fromkeys(data, ()) if all(isinstance(entry, str) for entry in data) else None
         persona = _mapping(data)
     if not persona:
-        raise InputError(f"{path}: {'not a persona' if persona is None else 'no persona sentence'}", mend=_MEND)
+        raise InputError(f"{path}: {'not a persona' if persona is None else 'no persona sentence'}", hint=_MEND)
     return persona
 
 
@@ -233,7 +237,7 @@ def _documents_of(dialogue: Dialogue) -> Persona:
     mapping = _mapping(given)
     if mapping is None:
         message = f"dialogue {dialogue.id}: its documents are no mapping of persona sentences to lists of texts"
-        raise SourceError(message, mend='write "documents": {"persona sentence": ["document", ...]}')
+        raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
     return mapping
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import Findings
+from dialore.sources.base import SearchResult
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -27,11 +27,13 @@ class PoolSource:
     def __init__(self, reranker: str = "dense") -> None:
         self._reranker = load_reranker(reranker)
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored."""
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored."""
         passages = _pool(dialogue)
         ranked = await asyncio.to_thread(self._reranker.rerank, query, [passage.searched for passage in passages], top)
-        return Findings(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
+        return SearchResult(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""

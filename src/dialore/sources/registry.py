@@ -77,7 +77,7 @@ class SourceKind:
     def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
         if len(places) > 1 and not self.several:
-            raise InputError(f"one {self.flag} is taken, not {len(places)}", mend=f"name one: {places[0]}")
+            raise InputError(f"one {self.flag} is taken, not {len(places)}", hint=f"name one: {places[0]}")
         named = [self.form(place) for place in places]
         module, _, function = self.opener.partition(":")
         opener = getattr(importlib.import_module(module), function)

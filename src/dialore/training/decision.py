@@ -53,8 +53,8 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
     reader = data_set(name)
     needs = {"search": "query", "shift": "knowledge"}[label]
     if needs not in reader.has:
-        mend = "wizard-of-internet has what is needed for search, kdconv for shift"
-        raise InputError(f"{name} has no {needs} to learn {label} from", mend=mend)
+        hint = "wizard-of-internet has what is needed for search, kdconv for shift"
+        raise InputError(f"{name} has no {needs} to learn {label} from", hint=hint)
     dialogues = split_dialogues(reader.read(path), cut="all")
     numbers = numbered(dialogues, path)
     if label == "search":
@@ -65,8 +65,8 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
     labels = np.array([found[at] for at in kept], np.int64)
     for value, said in enumerate(("no", "yes")):
         if (count := int((labels == value).sum())) < FOLDS:
-            mend = f"each must come {FOLDS} times at least"
-            raise InputError(f"{path}: nothing to learn for {label}: {said} comes {count} times", mend=mend)
+            hint = f"each must come {FOLDS} times at least"
+            raise InputError(f"{path}: nothing to learn for {label}: {said} comes {count} times", hint=hint)
     of = hashlib.sha256(path.read_bytes()).hexdigest()
     return Labelled(name, of, [dialogues[at] for at in kept], numbers[kept], seed, label, labels)
 

@@ -94,7 +94,7 @@ def train_encoder(
     reading: dict[str, bool] = {"whole": whole} if kind in _RANKING else {"hard": hard}
     rows, held = (make(each, **reading) for each in (train, dev))
     if not rows or not held:
-        raise InputError("no dialogue has two pieces of knowledge to tell apart", mend="give more dialogues")
+        raise InputError("no dialogue has two pieces of knowledge to tell apart", hint="give more dialogues")
     work = out.parent / f".{out.name}.training"
     with said(base):
         model = _opened(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning, dot)

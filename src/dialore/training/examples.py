@@ -105,11 +105,11 @@ def read_examples(
     """
     reader = data_set(name)
     if lacking := [what for what in needs if what not in reader.has]:
-        raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", mend="kbp has all that is needed")
+        raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", hint="kbp has all that is needed")
     dialogues = split_dialogues(reader.read(path), cut="all")
     bare = [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]
     if "persona" in needs and bare:
-        raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", mend="leave it out")
+        raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", hint="leave it out")
     numbers = numbered(dialogues, path)
     return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
 
@@ -119,7 +119,7 @@ def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
     wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
     if len(wholes) < _FEWEST:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
-        raise InputError(message, mend=f"give at least {_FEWEST}")
+        raise InputError(message, hint=f"give at least {_FEWEST}")
     return np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
 
 
@@ -130,7 +130,7 @@ def refuse_leaks(train: Examples, held: Path) -> None:
     for one in split_dialogues(data_set(train.name).read(held), cut="all"):
         if (*one.texts, one.reference) in seen:
             message = f"dialogue {one.id.partition('@')[0]} of the held-out file is in the training file, too"
-            raise InputError(message, mend="train on a file without it, or figures will be too good")
+            raise InputError(message, hint="train on a file without it, or figures will be too good")
 
 
 def compare(examples: Examples, step: Step) -> Compared:

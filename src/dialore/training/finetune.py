@@ -165,13 +165,13 @@ def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
     """Raise InputError where there is nothing to learn, or a held-out dialogue is in the training data."""
     for name, split in (("training", train), ("held-out", dev)):
         if not any(text.strip() for one in split for text, learnt in one.parts if learnt):
-            raise InputError(f"the {name} data has nothing to learn", mend="give dialogues with responses")
+            raise InputError(f"the {name} data has nothing to learn", hint="give dialogues with responses")
     seen = {one.parts for one in train}
     new = {one.of.partition("@")[0] for one in dev if one.parts not in seen}
     # One target may be alike by chance: a greeting. All of a dialogue's are not.
     if (leak := next((name for one in dev if (name := one.of.partition("@")[0]) not in new), None)) is not None:
         message = f"dialogue {leak} of the held-out file is in the training file, too"
-        raise InputError(message, mend="train on a file without it, or figures will be too good")
+        raise InputError(message, hint="train on a file without it, or figures will be too good")
 
 
 def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str, list[int]]:
@@ -224,13 +224,13 @@ def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
     fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads
     if config.is_encoder_decoder != (kind == "seq2seq") or not fits:
         found = f" ({', '.join(heads)})" if heads else ""
-        raise InputError(f"{base}{found} is no {_CALLED[kind]} model", mend=f"give a {_CALLED[kind]} --base")
+        raise InputError(f"{base}{found} is no {_CALLED[kind]} model", hint=f"give a {_CALLED[kind]} --base")
     chosen = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
     # Pickled weights can run any code when read.
     model = chosen.from_pretrained(base, use_safetensors=True)
     tokenizer = transformers.AutoTokenizer.from_pretrained(base)
     if tokenizer.eos_token_id is None:
-        raise InputError(f"the tokenizer of {base} has no end-of-sequence token", mend="choose another --base")
+        raise InputError(f"the tokenizer of {base} has no end-of-sequence token", hint="choose another --base")
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token
     return tokenizer, model
@@ -292,7 +292,7 @@ def _modules(model: Any, tuning: Tuning) -> list[str] | str:
     last = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     if missing := [name for name in tuning.modules if name not in last]:
         message = f"the model has no {' and no '.join(missing)} for LoRA to adapt"
-        raise InputError(message, mend="choose another --base, or --lora without --as")
+        raise InputError(message, hint="choose another --base, or --lora without --as")
     return [*tuning.modules] or "all-linear"
 
 

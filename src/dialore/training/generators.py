@@ -62,7 +62,7 @@ def read_targets(
     chosen, reader = RECIPES[recipe], data_set(name)
     if lacking := [what for what in chosen.needs if what not in reader.has]:
         raise InputError(
-            f"{name} has no {' and no '.join(lacking)} to learn {recipe} from", mend="name another data set"
+            f"{name} has no {' and no '.join(lacking)} to learn {recipe} from", hint="name another data set"
         )
     library, files = PromptLibrary(), [split_dialogues(reader.read(path), cut="all") for path in paths]
     if len(files) == 1:

@@ -87,7 +87,7 @@ def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
             rows += [(piece, response, 0, at, protocol, kind) for protocol, piece in negatives]
     if not rows:
         raise InputError(
-            "no response stands on a persona sentence or document", mend="nothing can be learned from that"
+            "no response stands on a persona sentence or document", hint="nothing can be learned from that"
         )
     pieces, responses, labels, of, protocols, kinds = zip(*rows, strict=True)
     texts = list(zip(pieces, responses, strict=True))

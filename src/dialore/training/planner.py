@@ -73,7 +73,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     plans = sorted((plan for plan in counts), key=lambda plan: (len(plan), plan))
     if len(plans) < 2 or min(counts.values()) < FOLDS:
         message = f"nothing to learn: {', '.join(f'{named(plan)} {counts[plan]} times' for plan in plans)}"
-        raise InputError(message, mend=f"every plan has to come at least {FOLDS} times, and two at least")
+        raise InputError(message, hint=f"every plan has to come at least {FOLDS} times, and two at least")
     labels = labels_of(examples, plans)
     arrays = {**examples.past.arrays(), "labels": labels.astype(np.int8)}
     stages = iter(range(3 * (FOLDS + 1)))

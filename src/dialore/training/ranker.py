@@ -43,7 +43,7 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
     parts = _parts(compared, asked)
     for name, (_, labels, _) in parts.items():
         if not labels.any() or labels.all():
-            raise InputError(f"nothing to learn for {name}: one class only", mend="train on more dialogues")
+            raise InputError(f"nothing to learn for {name}: one class only", hint="train on more dialogues")
     arrays = examples.past.arrays()
     sharpness: dict[str, float] = {}
     rounds: dict[str, int] = {}

@@ -85,7 +85,7 @@ def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Targ
         lists.append(query_targets(dialogues) if what == "query" else question_targets(dialogues))
         if not lists[-1]:
             needed = "wizard-of-internet" if what == "query" else "coq, or what `dialore distill --coq` writes"
-            raise InputError(f"{path} has no {what} to learn", mend=f"give {needed}")
+            raise InputError(f"{path} has no {what} to learn", hint=f"give {needed}")
     train, held = lists
     known = {one.parts for one in train}
     return train, [one for one in held if one.parts not in known], _described({"dataset": name}, len(train), files[0])
@@ -111,7 +111,7 @@ def _parted(targets: Targets, path: Path) -> Targets:
     known = {one.parts for one in targets[0]}
     held = [one for one in targets[1] if one.parts not in known]
     if not held:
-        raise InputError(f"{path}: no dialogue is held out", mend="one in ten is: gather some dozens of dialogues")
+        raise InputError(f"{path}: no dialogue is held out", hint="one in ten is: gather some dozens of dialogues")
     return targets[0], held
 
 

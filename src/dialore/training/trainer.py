@@ -116,15 +116,15 @@ def said(base: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as error:
-        raise InputError("not enough memory to train", mend=_MEMORY_MEND) from error
+        raise InputError("not enough memory to train", hint=_MEMORY_MEND) from error
     except (OSError, ValueError, RuntimeError, ImportError) as error:
         if isinstance(error, InputError):
             raise
         why = first_line(error)
         if "out of memory" in why.lower() or "can't allocate memory" in why.lower():
-            raise InputError(f"not enough memory to train: {why}", mend=_MEMORY_MEND) from error
+            raise InputError(f"not enough memory to train: {why}", hint=_MEMORY_MEND) from error
         raise InputError(
-            f"cannot train {base}: {why}", mend="check --base, and that its weights are safetensors"
+            f"cannot train {base}: {why}", hint="check --base, and that its weights are safetensors"
         ) from error
 
 
@@ -141,7 +141,7 @@ def checkpoint(work: Path, signature: str) -> str | None:
         work.mkdir(parents=True)
         marked.write_text(signature)
     except OSError as error:
-        raise InputError(f"{work}: cannot be written: {error.strerror}", mend="choose another --out") from error
+        raise InputError(f"{work}: cannot be written: {error.strerror}", hint="choose another --out") from error
     return None
 
 

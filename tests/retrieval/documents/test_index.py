@@ -17,16 +17,16 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge
-from dialore.methods.lexical import NoModel
-from dialore.methods.stages import Stages
+from dialore.methods.lexical import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import PATIENCE
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
-from dialore.sources.base import Findings, KnowledgeSource
-from dialore.sources.documents import DocumentIndex, SeveralDocuments, open_documents
-from dialore.workbench import SourceSettings, Workbench
+from dialore.session import Session, SourceSettings
+from dialore.sources.base import KnowledgeSource, SearchResult
+from dialore.sources.documents import DocumentIndex, MultiDocuments, open_documents
 from tests.retrieval.embedding_server import EmbeddingServer
 
 FACTS = [
@@ -139,7 +139,7 @@ def several(tmp_path):
 async def test_of_several_the_failing_one_is_traced_and_the_others_answer(several, tmp_path):
     (tmp_path / "health").write_text("{", "utf-8")
     alone = await DocumentIndex(tmp_path / "travel").search("sore throat museums", ASK, 9)
-    stages = Stages(NoModel(), "weave", ASK)
+    stages = StageContext(NullRunner(), "weave", ASK)
     for source in (several, several.by("bm25")):
         found = await stages.search("documents-search", source, "sore throat museums", 9)
         assert {piece.text for piece in found} <= {piece.text for piece in alone}
@@ -157,7 +157,7 @@ async def test_several_fail_only_where_all_fail(several, tmp_path):
         (tmp_path / name).write_text("{", "utf-8")
     with pytest.raises(SourceError, match=r"health is (damaged|not a).*; .*travel is (damaged|not a)"):
         await several.search("throat", ASK, 3)
-    stages = Stages(NoModel(), "weave", ASK)
+    stages = StageContext(NullRunner(), "weave", ASK)
     assert await stages.search("documents-search", several, "throat", 3) == []
     assert stages.trace[0].outcome == "failed"
 
@@ -166,14 +166,14 @@ async def test_what_would_fail_for_every_dialogue_is_no_passing_trouble_of_one(s
     class Broken:
         name, kind = "broken", "documents"
 
-        async def search(self, query, dialogue, top=10, within=()):
+        async def search(self, query, dialogue, top=10, scope=()):
             raise InputError("the embedder is another one now")
 
         def close(self):
             pass
 
     with pytest.raises(InputError, match="another one"):
-        await SeveralDocuments([several.sources[0], Broken()]).search("throat", ASK, 3)
+        await MultiDocuments([several.sources[0], Broken()]).search("throat", ASK, 3)
 
 
 async def test_several_hand_on_what_is_asked_within_and_what_is_told():
@@ -181,19 +181,19 @@ async def test_several_hand_on_what_is_asked_within_and_what_is_told():
         kind = "documents"
 
         def __init__(self, name):
-            self.name, self.within = name, None
+            self.name, self.scope = name, None
 
-        async def search(self, query, dialogue, top=10, within=()):
-            self.within = within
+        async def search(self, query, dialogue, top=10, scope=()):
+            self.scope = scope
             piece = Knowledge(id=self.name, kind="passage", text=self.name, source="documents")
-            return Findings([piece], notes=[f"{self.name} tells"])
+            return SearchResult([piece], notes=[f"{self.name} tells"])
 
         def close(self):
             pass
 
     sources, under = [Telling("one"), Telling("two")], (Knowledge(id="p", kind="persona", text="x", source="persona"),)
-    told = await SeveralDocuments(sources).search("tea", ASK, 3, under)
-    assert [source.within for source in sources] == [under, under]
+    told = await MultiDocuments(sources).search("tea", ASK, 3, under)
+    assert [source.scope for source in sources] == [under, under]
     assert told.notes == ["one tells", "two tells"]
     assert {piece.text for piece in told} == {"one", "two"}
 
@@ -333,7 +333,7 @@ class TestAnIndexOfAnybody:
                 use()
         assert embedding_server.requests == []
         with pytest.raises(InputError, match="would send"):
-            Workbench(SourceSettings(documents=[theirs])).source("documents")
+            Session(SourceSettings(documents=[theirs])).source("documents")
         assert delete_documents(theirs, ids=["passage:000000000000"]).missing
 
     def test_is_asked_where_the_user_names_its_address(self, theirs, embedding_server, monkeypatch):
@@ -345,7 +345,7 @@ class TestAnIndexOfAnybody:
         ):
             assert index.by("dense").find("honey")
         trusting = SourceSettings(documents=[theirs], embedder=named)
-        assert Workbench(trusting).source("documents").find("honey")
+        assert Session(trusting).source("documents").find("honey")
         assert all("Authorization" not in each.headers for each in embedding_server.requests), "keys are another host's"
         monkeypatch.setenv("DIALORE_BASE_URL", embedding_server.url)
         assert DocumentIndex(theirs, retriever="dense").find("honey")

@@ -20,7 +20,7 @@ from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.documents import DocumentIndex
-from dialore.sources.in_memory import Shelf
+from dialore.sources.in_memory import InMemoryPassages
 
 FACTS = [
     "Honey soothes a sore throat.",
@@ -46,7 +46,7 @@ def texts(path) -> set[str]:
 @pytest.fixture(params=["sqlite", "postgres", "shelf"])
 def source(request, tmp_path):
     if request.param == "shelf":
-        yield Shelf([*FACTS, Passage(MUSEUM.text, MUSEUM.title, MUSEUM.url)])
+        yield InMemoryPassages([*FACTS, Passage(MUSEUM.text, MUSEUM.title, MUSEUM.url)])
         return
     server = request.getfixturevalue("vector_server") if request.param == "postgres" else None
     path = server.url("source") if server else tmp_path / "source"
@@ -68,8 +68,8 @@ async def test_it_is_a_source_of_knowledge(source, retriever):
     assert found[0].id == stable_id("passage", "", "", FACTS[0])
     assert (await ranked.search("嗓子疼怎么办", ASK, 2))[0].text == FACTS[5]
     under = PersonaDetail(documents=["y"])
-    within = [Knowledge(id="p", kind="persona", text="x", source="persona", detail=under)]
-    assert await ranked.search("what helps a sore throat?", ASK, 3, within) == found
+    scope = [Knowledge(id="p", kind="persona", text="x", source="persona", detail=under)]
+    assert await ranked.search("what helps a sore throat?", ASK, 3, scope) == found
     assert await ranked.search("throat", ASK, 0) == []
     ranked.close()
     assert len(await source.search("throat", ASK)) > 0, "closing a view closed the source"

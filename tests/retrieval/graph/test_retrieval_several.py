@@ -10,7 +10,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore
-from dialore.sources.graph import Graph, Graphs
+from dialore.sources.graph import Graph, MultiGraph
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import build, embedder, facts
 
@@ -33,13 +33,13 @@ def opened(folder: Path, name: str, *lines: str, ranking: str = "paper") -> Grap
 
 
 @pytest.fixture
-def both(tmp_path: Path) -> Iterator[Graphs]:
-    graphs = Graphs([opened(tmp_path, "world", *WORLD), opened(tmp_path, "company", *COMPANY)])
+def both(tmp_path: Path) -> Iterator[MultiGraph]:
+    graphs = MultiGraph([opened(tmp_path, "world", *WORLD), opened(tmp_path, "company", *COMPANY)])
     yield graphs
     graphs.close()
 
 
-def test_facts_of_both_by_one_rank(both: Graphs, tmp_path: Path) -> None:
+def test_facts_of_both_by_one_rank(both: MultiGraph, tmp_path: Path) -> None:
     demands = Demands(explicit=["tea", "assam", "zeppelin"], maintained=["drink"])
     found = both.retrieve(demands, HISTORY)
     one = opened(tmp_path, "one", *WORLD, *COMPANY).retrieve(demands, HISTORY)
@@ -50,7 +50,7 @@ def test_facts_of_both_by_one_rank(both: Graphs, tmp_path: Path) -> None:
     assert both.name == "world+company"
 
 
-def test_a_fact_keeps_its_graph_and_a_copy_the_heavier(both: Graphs) -> None:
+def test_a_fact_keeps_its_graph_and_a_copy_the_heavier(both: MultiGraph) -> None:
     found = both.retrieve(Demands(explicit=["tea"], maintained=["drink"]), HISTORY)
     origin = {item.triple.lower(): (item.detail.graph, item.detail.weight) for item in found.unforeseen}
     assert [(item.detail.graph, item.detail.weight) for item in found.foreseen] == [("company", 5.0)]
@@ -64,20 +64,20 @@ def test_foreseen_in_one_is_not_unforeseen_in_the_other(tmp_path: Path) -> None:
     # "green tea" is a concept of the second graph only: in the first the phrase leads to "tea".
     one = opened(tmp_path, "one", "tea | IsA | drink", "green | IsA | colour")
     other = opened(tmp_path, "other", "green tea | IsA | drink", "tea | IsA | drink")
-    graphs = Graphs([one, other])
+    graphs = MultiGraph([one, other])
     found = graphs.retrieve(Demands(explicit=["green tea"], maintained=["drink"]), HISTORY)
     assert {item.triple for item in found.foreseen} == {"(tea, IsA, drink)", "(green tea, IsA, drink)"}
     assert not {item.id for item in found.foreseen} & {item.id for item in found.unforeseen}
     graphs.close()
 
 
-def test_the_cut_is_of_all(both: Graphs) -> None:
+def test_the_cut_is_of_all(both: MultiGraph) -> None:
     demands = Demands(explicit=["tea", "assam", "drink"])
     whole = both.retrieve(demands, HISTORY, top=50)
     assert both.retrieve(demands, HISTORY, top=2).unforeseen == whole.unforeseen[:2]
 
 
-def test_links_mentions_and_queries(both: Graphs) -> None:
+def test_links_mentions_and_queries(both: MultiGraph) -> None:
     links = both.link(["teas", "Assam"])
     assert [link.name.lower() for link in links] == ["tea", "assam"]
     assert [link.name.lower() for link in both.mentions(HISTORY.texts)] == ["tea", "assam"]
@@ -90,7 +90,7 @@ def test_links_mentions_and_queries(both: Graphs) -> None:
 def test_pairs_are_folded_across_graphs(tmp_path: Path) -> None:
     one = opened(tmp_path, "one", "tea | AtLocation | cup", ranking="default")
     other = opened(tmp_path, "other", "cup | UsedFor | tea", ranking="default")
-    graphs = Graphs([one, other])
+    graphs = MultiGraph([one, other])
     assert len(graphs.retrieve(Demands(explicit=["tea"]), HISTORY).unforeseen) == 1
     graphs.close()
 
@@ -98,10 +98,10 @@ def test_pairs_are_folded_across_graphs(tmp_path: Path) -> None:
 def test_what_does_not_go_together_is_refused(tmp_path: Path) -> None:
     one, same = opened(tmp_path, "one", *WORLD), opened(tmp_path, "one", *COMPANY)
     with pytest.raises(InputError, match="two graphs are called 'one'"):
-        Graphs([one, same])
+        MultiGraph([one, same])
     with pytest.raises(InputError, match="rank differently"):
-        Graphs([one, opened(tmp_path, "other", *COMPANY, ranking="default")])
+        MultiGraph([one, opened(tmp_path, "other", *COMPANY, ranking="default")])
     with pytest.raises(InputError, match="rank differently"):
-        Graphs([one, Graph(opened(tmp_path, "third", *COMPANY).store, HashingEmbedder(), "paper")])
+        MultiGraph([one, Graph(opened(tmp_path, "third", *COMPANY).store, HashingEmbedder(), "paper")])
     with pytest.raises(InputError, match="no graphs"):
-        Graphs([])
+        MultiGraph([])

@@ -35,7 +35,7 @@ def failure(url: str) -> str:
     with pytest.raises(GraphError) as caught:
         open_store(url)
     assert "\n" not in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
     return str(caught.value)
 
 

@@ -120,7 +120,7 @@ async def test_trouble_is_a_source_error_with_a_mend(site, engine, dialogue, rep
     site.serve(engine.path, reply)
     with pytest.raises(SourceError, match=reason) as caught:
         await engine.search("penguins", dialogue, 3)
-    assert caught.value.mend
+    assert caught.value.hint
     assert "\n" not in str(caught.value)
     assert KEY not in str(caught.value)
     assert "penguins" not in str(caught.value)
@@ -170,13 +170,13 @@ async def test_braves_refusal_is_quoted_without_the_key(site, dialogue):
     assert KEY not in str(caught.value)
 
 
-class Shelf:
+class InMemoryPassages:
     """A document index in memory."""
 
     name, kind = "documents", "documents"
     closed = False
 
-    async def search(self, query, dialogue, top=10, within=()):
+    async def search(self, query, dialogue, top=10, scope=()):
         detail = {"title": "Birds", "url": "https://a.test/birds"}
         return [Knowledge(id="p", kind="passage", text=f"{query}: ice", source="documents", detail=detail)][:top]
 
@@ -185,7 +185,7 @@ class Shelf:
 
 
 async def test_documents_in_place_of_the_web(dialogue):
-    shelf = Shelf()
+    shelf = InMemoryPassages()
     engine = CorpusEngine(shelf)
     (result,) = await engine.search("penguins", dialogue, 3)
     assert (result.text, result.title, result.url) == ("penguins: ice", "Birds", "https://a.test/birds")

@@ -9,7 +9,7 @@ from dialore.sources.base import KnowledgeSource
 from dialore.sources.web.engines import CorpusEngine, SearxngEngine
 from dialore.sources.web.source import WebSource, open_web
 from tests.sources.web.page_server import article, endless, found, gzip_bomb, page, redirect, silence
-from tests.sources.web.test_engines import Shelf
+from tests.sources.web.test_engines import InMemoryPassages
 
 ICE = "Penguins live almost only in the southern hemisphere, most of them on the coasts of Antarctica."
 FOOD = "A penguin eats krill, squid and small fish, which it catches while it swims under water."
@@ -171,7 +171,7 @@ async def test_the_same_text_on_two_pages_comes_once(site, web, dialogue):
 
 
 async def test_documents_in_place_of_the_web(dialogue):
-    shelf = Shelf()
+    shelf = InMemoryPassages()
     web = WebSource(CorpusEngine(shelf))
     (piece,) = await web.search("penguins", dialogue)
     assert (piece.text, piece.source, piece.detail.title) == ("penguins: ice", "web", "Birds")

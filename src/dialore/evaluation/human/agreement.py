@@ -99,7 +99,7 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Findings:
+class SearchResult:
     """Everything that annotations say."""
 
     form: str
@@ -108,9 +108,9 @@ class Findings:
     standings: list[Standing] = field(default_factory=list)
 
 
-def analyse(annotations: Sequence[Annotation]) -> Findings:
+def analyse(annotations: Sequence[Annotation]) -> SearchResult:
     """Agreement, win rates and significance, question by question."""
-    found = Findings(annotations[0].form if annotations else "")
+    found = SearchResult(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(each.criterion for each in annotations):
         some = [each for each in annotations if each.criterion == criterion]
         # Where somebody always says the same, the libraries divide by nothing on the way, and give NaN where it shows.

@@ -87,7 +87,7 @@ def read_key(path: Path) -> Key:
     try:
         return Key.model_validate_json(read_text(path))
     except ValidationError as error:
-        raise InputError(f"{path} is no key of an export", mend="name the key that `annotate export` wrote") from error
+        raise InputError(f"{path} is no key of an export", hint="name the key that `annotate export` wrote") from error
 
 
 def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
@@ -130,7 +130,7 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
         wrong += [f"{path.name}, row {number}, column {column}: {what}" for column, what in problems.items()]
     if wrong:
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise InputError("; ".join(wrong[:_SHOWN]) + more, mend="mend these fields and import again")
+        raise InputError("; ".join(wrong[:_SHOWN]) + more, hint="mend these fields and import again")
     failed = {key.items[each.item].batch for each in found if each.is_wrong}
     kept = [each for each in found if key.items[each.item].batch not in failed and CONTROL not in each.systems]
     if key.form == "likert":
@@ -171,7 +171,7 @@ def read_answers(place: Path) -> Answers:
     ]
     exports = {(each.criteria, each.form) for each in found}
     if len(exports) != 1:
-        raise InputError(f"{place} holds annotations of {len(exports)} exports", mend="analyse each on its own")
+        raise InputError(f"{place} holds annotations of {len(exports)} exports", hint="analyse each on its own")
     return Answers(place, *exports.pop(), found)
 
 
@@ -185,7 +185,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
         sheet = read_sheet(path, key, path.stem)
         if sheet.annotations or sheet.dropped:
             if path.stem in read:
-                raise InputError(f"two sheets are called {path.stem}", mend="give one of each annotator, named by them")
+                raise InputError(f"two sheets are called {path.stem}", hint="give one of each annotator, named by them")
             read[path.stem] = sheet
     annotations = [one for sheet in read.values() for one in sheet.annotations]
     empty, dropped = (sum(getattr(sheet, name) for sheet in read.values()) for name in ("empty", "dropped"))
@@ -200,7 +200,7 @@ def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, st
     head = [name.strip() for name in rows[top]] if rows else []
     if missing := [name for name in wanted if name not in head]:
         raise InputError(
-            f"{path.name}: no column {', '.join(missing)}", mend="keep the names of the sheet's columns as they were"
+            f"{path.name}: no column {', '.join(missing)}", hint="keep the names of the sheet's columns as they were"
         )
     for number, row in enumerate(rows[top + 1 :], start=top + 2):
         fields = dict(zip(head, [field.strip() for field in row], strict=False))
@@ -257,7 +257,7 @@ def read_csv(path: Path) -> list[list[str]]:
     try:
         return list(csv.reader(io.StringIO(text), delimiter=delimiter))
     except csv.Error as error:
-        raise InputError(f"{path.name} is no CSV", mend="save it as CSV UTF-8") from error
+        raise InputError(f"{path.name} is no CSV", hint="save it as CSV UTF-8") from error
 
 
 def read_xlsx(path: Path) -> list[list[str]]:
@@ -280,8 +280,8 @@ def read_xlsx(path: Path) -> list[list[str]]:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # a damaged file fails wherever openpyxl or zipfile stumbles over it
-        raise InputError(f"{path.name} is no XLSX", mend="save it as XLSX or CSV UTF-8") from error
+        raise InputError(f"{path.name} is no XLSX", hint="save it as XLSX or CSV UTF-8") from error
     found = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
     if len(found) > 1:
-        raise InputError(f"{path.name}: {len(found)} sheets have a column item", mend="keep the one that counts")
+        raise InputError(f"{path.name}: {len(found)} sheets have a column item", hint="keep the one that counts")
     return next(iter([*found, *sheets]), [])

@@ -228,7 +228,7 @@ def make_items(
     """
     if not found:
         raise InputError(
-            f"no dialogue has a {chosen.judges} of every system to be judged", mend="leave out systems without"
+            f"no dialogue has a {chosen.judges} of every system to be judged", hint="leave out systems without"
         )
     systems = list(next(iter(found.values()))[1])
     groups = _groups(systems, form, against)
@@ -258,7 +258,7 @@ def make_items(
     items = {item.id: keyed for item, keyed in made}
     key = Key(criteria=name, form=form, seed=seed, language=language, items=items, same=same)
     if len(key.items) != len(made):
-        raise InputError("two items have the same id", mend="take another seed")
+        raise InputError("two items have the same id", hint="take another seed")
     return [item for item, _ in made], key
 
 
@@ -268,10 +268,10 @@ def _groups(systems: Sequence[str], form: Form, against: str | None) -> list[tup
     if form == "likert":
         return [(system,) for system in systems]
     if len(systems) < 2:
-        raise InputError(f"a {form} sheet compares systems, and there is one: {systems[0]}", mend="take --form likert")
+        raise InputError(f"a {form} sheet compares systems, and there is one: {systems[0]}", hint="take --form likert")
     if form == "ranking":
         if len(systems) > len(LETTERS):
-            raise InputError(f"{len(systems)} systems are too many to rank", mend="name some by --system")
+            raise InputError(f"{len(systems)} systems are too many to rank", hint="name some by --system")
         return [tuple(systems)]
     if against is not None:
         return [(against, other) for other in systems if other != against]

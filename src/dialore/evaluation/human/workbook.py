@@ -46,7 +46,7 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
     try:
         book.save(path)
     except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror or error}", mend="check the folder") from error
+        raise InputError(f"cannot write {path}: {error.strerror or error}", hint="check the folder") from error
 
 
 def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401

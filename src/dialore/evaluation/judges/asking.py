@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import Measure
+from dialore.evaluation.base import SampleScore
 from dialore.llm.structured import Structured, complete_structured
 from dialore.prompts.history import history_variables
 from dialore.prompts.library import PromptLibrary
@@ -75,13 +75,13 @@ _REFUSAL = re.compile(
 class UnjudgedError(Exception):
     """A judge has nothing to judge, refused, or gave no score; carries the measure that says so."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: SampleScore) -> None:
         super().__init__(measure.reason)
         self.measure = measure
 
 
 @dataclass(frozen=True)
-class Asker:
+class JudgeClient:
     """A judge: a language model and the prompts that it is asked by."""
 
     model: LanguageModel
@@ -115,9 +115,9 @@ class Asker:
         return _checked(answer)
 
 
-def asker_of(context: Context) -> Asker | None:
+def asker_of(context: Context) -> JudgeClient | None:
     """The judge of a context; None where there is none."""
-    return Asker(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
+    return JudgeClient(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
 
 
 def _checked(answer: Structured[T]) -> T:
@@ -128,12 +128,12 @@ def _checked(answer: Structured[T]) -> T:
             raise _refused(text)
     if answer.value is None:
         reason = f"the judge's answer could not be parsed: {answer.error}"
-        raise UnjudgedError(Measure(problem="unparsed", reason=reason, detail=_short(said)))
+        raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(said)))
     return answer.value
 
 
 def _refused(said: str) -> UnjudgedError:
-    return UnjudgedError(Measure(problem="refused", reason="the judge refused", detail=_short(said)))
+    return UnjudgedError(SampleScore(problem="refused", reason="the judge refused", detail=_short(said)))
 
 
 def _short(text: str) -> str:

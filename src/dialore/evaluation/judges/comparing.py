@@ -13,9 +13,9 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Literal, cast
 
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import About, Mean, Measure, Problem, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, MetricInfo, Problem, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.judges.asking import (
-    Asker,
+    JudgeClient,
     UnjudgedError,
     asker_of,
     list_shape,
@@ -85,7 +85,7 @@ def position_bias(preferences: Iterable[Preference]) -> float:
 
 
 async def compare(
-    judge: Asker,
+    judge: JudgeClient,
     dialogue: Dialogue,
     responses: Mapping[str, Response],
     *,
@@ -103,7 +103,7 @@ async def compare(
         ModelError: a call failed.
     """
     if len(responses) < 2:
-        raise InputError("a comparison wants at least two systems", mend="name another")
+        raise InputError("a comparison wants at least two systems", hint="name another")
     check_criteria(criteria, judged)
     pairs = combinations(responses, 2)
     found = await gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
@@ -130,7 +130,7 @@ def _is_unjudged(response: Response, judged: Judged) -> bool:
 
 
 async def _pair(
-    judge: Asker,
+    judge: JudgeClient,
     dialogue: Dialogue,
     responses: Mapping[str, Response],
     pair: tuple[str, str],
@@ -161,7 +161,7 @@ async def _pair(
 
 
 @dataclass(frozen=True)
-class Together(Mean):
+class JointJudge(Mean):
     """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, in a shuffled order.
 
     Attributes:
@@ -170,7 +170,7 @@ class Together(Mean):
         seed: of the order, with the dialogue's id.
     """
 
-    asker: Asker | None
+    asker: JudgeClient | None
     criterion: str = "overall"
     judged: Judged = "responses"
     seed: int = 0
@@ -179,7 +179,7 @@ class Together(Mean):
         check_criteria([self.criterion], self.judged, JOINT_CRITERIA)
 
     @property
-    def about(self) -> About:
+    def about(self) -> MetricInfo:
         """What it is."""
         return about_of(f"together-{self.judged}-{self.criterion}")
 
@@ -188,11 +188,11 @@ class Together(Mean):
         """The judge, its prompt and the seed."""
         return f"{self.asker.identity(f'together-{self.judged}')}, seed {self.seed}" if self.asker is not None else ""
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """Nothing: one response alone is not scored."""
         return unavailable(f"{self.about.name} scores the systems of a run together, not a {sample.response.method}")
 
-    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, Measure]:
+    async def measure_together(self, dialogue: Dialogue, responses: Mapping[str, Response]) -> dict[str, SampleScore]:
         """Return scores by system; who has no answer is left out of the prompt, and not available.
 
         An empty response is left out, too, and has the lowest score.
@@ -202,7 +202,7 @@ class Together(Mean):
         measures = dict.fromkeys(responses, unavailable(lacking))
         for system, response in responses.items():
             if not _is_unjudged(response, self.judged):
-                measures[system] = Measure((1.0,), detail="it is empty")
+                measures[system] = SampleScore((1.0,), detail="it is empty")
         if self.asker is None:
             return measures | dict.fromkeys(texts, unavailable("no judge was given"))
         if len(texts) < 2:
@@ -216,12 +216,12 @@ class Together(Mean):
         except UnjudgedError as error:
             return measures | dict.fromkeys(texts, error.measure)
         return measures | {
-            system: Measure((float(score),), detail=f"{place} of {len(order)} shown")
+            system: SampleScore((float(score),), detail=f"{place} of {len(order)} shown")
             for place, (system, score) in enumerate(zip(order, said.model_dump()["scores"], strict=True), start=1)
         }
 
 
-def make(name: str, context: Context) -> Together:
+def make(name: str, context: Context) -> JointJudge:
     """A metric of this file by name."""
     _, judged, criterion = name.split("-", 2)
-    return Together(asker_of(context), criterion, cast("Judged", judged))
+    return JointJudge(asker_of(context), criterion, cast("Judged", judged))

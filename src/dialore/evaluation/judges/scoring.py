@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field
 
-from dialore.evaluation.base import About, Mean, Measure, Sample, about_of, unavailable
+from dialore.evaluation.base import Mean, MetricInfo, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.judges.asking import (
-    Asker,
+    JudgeClient,
     UnjudgedError,
     asker_of,
     list_shape,
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
-Score = Callable[[Asker, Sample], Awaitable[Measure]]
+Score = Callable[[JudgeClient, Sample], Awaitable[SampleScore]]
 
 
 def make(name: str, context: Context) -> Judge:
@@ -61,8 +61,8 @@ class Judge(Mean):
         also: what else its values depend on.
     """
 
-    about: About
-    asker: Asker | None
+    about: MetricInfo
+    asker: JudgeClient | None
     score: Score
     prompts: tuple[str, ...]
     also: str = ""
@@ -74,7 +74,7 @@ class Judge(Mean):
             return ""
         return ", ".join(filter(None, [self.asker.identity(*self.prompts), self.also]))
 
-    async def measure(self, sample: Sample) -> Measure:
+    async def measure(self, sample: Sample) -> SampleScore:
         """The judge's score, or why there is none."""
         if self.asker is None:
             return unavailable("no judge was given")
@@ -116,18 +116,18 @@ class Questions(BaseModel):
     noncommittal: bool
 
 
-async def _meep(judge: Asker, sample: Sample) -> Measure:
+async def _meep(judge: JudgeClient, sample: Sample) -> SampleScore:
     said = await judge.ask("meep", Engagingness, sample.dialogue, response=spoken(sample.response))
-    return Measure((said.score,))
+    return SampleScore((said.score,))
 
 
-async def _quality(name: str, judge: Asker, sample: Sample) -> Measure:
+async def _quality(name: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     """One of two scores that one prompt asks for; a cache of completions answers whichever comes second."""
     said = await judge.ask("quality", Quality, sample.dialogue, label=name, response=spoken(sample.response))
-    return Measure((float(said.overall if name == "overall" else said.informativeness),))
+    return SampleScore((float(said.overall if name == "overall" else said.informativeness),))
 
 
-async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure:
+async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> SampleScore:
     """The mean over what a method looked up."""
     queries = queries_of(sample.response)
     if not queries:
@@ -135,33 +135,33 @@ async def _queries(name: str, top: int, judge: Asker, sample: Sample) -> Measure
     shape = list_shape("QueryScores", "scores", top, len(queries))
     scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
     each = "; ".join(f"{query}: {score:g}" for query, score in zip(queries, scores, strict=True))
-    return Measure((sum(scores) / len(scores),), detail=each)
+    return SampleScore((sum(scores) / len(scores),), detail=each)
 
 
-async def _useful_knowledge(judge: Asker, sample: Sample) -> Measure:
+async def _useful_knowledge(judge: JudgeClient, sample: Sample) -> SampleScore:
     said = await judge.ask("useful-knowledge", UsefulKnowledge, sample.dialogue, response=spoken(sample.response))
-    return Measure((float(said.score),))
+    return SampleScore((float(said.score),))
 
 
-async def _useful_pieces(judge: Asker, sample: Sample) -> Measure:
+async def _useful_pieces(judge: JudgeClient, sample: Sample) -> SampleScore:
     pieces = _pieces(sample)
     shape = list_shape("UsefulPieces", "useful", len(pieces))
     said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
     useful = sorted(set(said.model_dump()["useful"]))
     numbers = f": {', '.join(map(str, useful))}" if useful else ""
-    return Measure((float(len(useful)),), detail=f"{len(useful)} of {len(pieces)} useful{numbers}")
+    return SampleScore((float(len(useful)),), detail=f"{len(useful)} of {len(pieces)} useful{numbers}")
 
 
-async def _context_relevance(judge: Asker, sample: Sample) -> Measure:
+async def _context_relevance(judge: JudgeClient, sample: Sample) -> SampleScore:
     shown = zip(sample.response.knowledge, _pieces(sample), strict=True)
     sentences = [sentence for piece, text in shown for sentence in sentences_of(piece, text)]
     shape = list_shape("NeededSentences", "needed", len(sentences))
     said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
     needed = set(said.model_dump()["needed"])
-    return Measure((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
+    return SampleScore((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
 
 
-async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
+async def _faithfulness(judge: JudgeClient, sample: Sample) -> SampleScore:
     """Two calls: what the response claims, and what of it follows."""
     pieces = _pieces(sample)
     claimed = await judge.ask(
@@ -177,12 +177,12 @@ async def _faithfulness(judge: Asker, sample: Sample) -> Measure:
     verdicts = said.model_dump()["verdicts"]
     missing = [text for text, follows in zip(statements, verdicts, strict=True) if not follows]
     detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
-    return Measure(
+    return SampleScore(
         (1 - len(missing) / len(statements),), detail=detail + (f"; not: {' | '.join(missing)}" if missing else "")
     )
 
 
-async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Measure:
+async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     known = _pieces(sample) if sample.response.knowledge else []
     said = await judge.ask(
         "ragas-answer-relevance",
@@ -194,12 +194,12 @@ async def _answer_relevance(embedder: str, judge: Asker, sample: Sample) -> Meas
     )
     questions = [question for question in said.questions if question.strip()][:QUESTIONS]
     if not questions:
-        return Measure(problem="unparsed", reason="the judge's questions are blank")
+        return SampleScore(problem="unparsed", reason="the judge's questions are blank")
     if said.noncommittal:
-        return Measure((0.0,), detail="noncommittal")
+        return SampleScore((0.0,), detail="noncommittal")
     history = "\n".join(sample.dialogue.texts)
     vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((history, *questions)))
-    return Measure((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
+    return SampleScore((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
 
 
 def _pieces(sample: Sample) -> list[str]:

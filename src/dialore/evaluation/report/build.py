@@ -33,7 +33,7 @@ from dialore.evaluation.report.tables import (
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import About
+    from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.people import People
 
 DIALOGUES = 200
@@ -66,7 +66,7 @@ class Report:
     browser: Browser | None
 
     @property
-    def described(self) -> list[About]:
+    def described(self) -> list[MetricInfo]:
         """Every metric that the report names, those without a column too."""
         return [*self.table.metrics, *(about for about, _ in self.table.absent)]
 
@@ -141,7 +141,7 @@ def _names(results: Results) -> list[str]:
 
 
 def _figures(
-    results: Results, about: About, group: Group, surveys: Mapping[int, Survey], sizes: Mapping[str, float]
+    results: Results, about: MetricInfo, group: Group, surveys: Mapping[int, Survey], sizes: Mapping[str, float]
 ) -> list[Figure]:
     rows, title = group.rows, group.title
     found = [bars(about, rows, title)]
@@ -160,7 +160,7 @@ _STAGE = {"stage", "by", "outcome", "started", "seconds", "usage", "prompt", "me
 class Browser:
     """Collects what the browser shows, response by response; at most so many dialogues of each data set."""
 
-    def __init__(self, names: Sequence[str], datasets: Sequence[str], abouts: Sequence[About], limit: int) -> None:
+    def __init__(self, names: Sequence[str], datasets: Sequence[str], abouts: Sequence[MetricInfo], limit: int) -> None:
         self._names, self._of, self._limit = list(names), list(datasets), limit
         self._datasets = list(dict.fromkeys(datasets))
         self._abouts = {about.name: about for about in abouts}

@@ -13,7 +13,7 @@ import numpy as np
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import About, Measure, Score
+    from dialore.evaluation.base import MetricInfo, SampleScore, Score
     from dialore.evaluation.judges.comparing import Preference
     from dialore.response import Response
 
@@ -88,12 +88,12 @@ def size_of(model: str) -> float | None:
     return int(times or 1) * float(number) / (1 if unit in "bB" else 1000)
 
 
-def arrow(about: About) -> str:
+def arrow(about: MetricInfo) -> str:
     """Which way is better."""
     return "↑" if about.higher_is_better else "↓"
 
 
-def unit(about: About) -> str:
+def unit(about: MetricInfo) -> str:
     """The unit that its figures are in, as a table's head shows it."""
     return "%" if about.scale == 100 else ""
 
@@ -107,7 +107,7 @@ class ScoredResponse:
 
     dialogue: Dialogue
     response: Response
-    measures: dict[str, Measure] = field(default_factory=dict)
+    measures: dict[str, SampleScore] = field(default_factory=dict)
     repetition: int = 0
 
 
@@ -166,7 +166,7 @@ class Results(Protocol):
     def systems(self) -> Sequence[SystemScores]:
         """Every system, in the order in which the runs name them."""
 
-    def metrics(self) -> Sequence[About]:
+    def metrics(self) -> Sequence[MetricInfo]:
         """Every metric that was scored, in the order of the tables."""
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import jinja2
 
-    from dialore.evaluation.base import About
+    from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.build import Report
     from dialore.evaluation.report.people import People
 
@@ -201,7 +201,7 @@ def _spanning(metrics: int, text: str) -> str:
     return f"\\multicolumn{{{_SUBCOLUMNS * metrics}}}{{c}}{{{text}}}"
 
 
-def _head(about: About) -> str:
+def _head(about: MetricInfo) -> str:
     return escape_latex(f"{about.name}{f' ({unit(about)})' if unit(about) else ''} {arrow(about)}")
 
 
@@ -293,7 +293,7 @@ def render_people(people: Sequence[People]) -> str:
     return text.getvalue()
 
 
-def _measured(about: About, cell: Cell) -> dict[str, object]:
+def _measured(about: MetricInfo, cell: Cell) -> dict[str, object]:
     score, compared = cell.score, cell.comparison
     line: dict[str, object] = {"metric": about.name, "scale": about.scale, "n": score.n, "reason": score.reason}
     line |= {"higher_is_better": str(about.higher_is_better).lower(), "place": cell.place or "", "mark": cell.mark}

@@ -25,7 +25,7 @@ from dialore.evaluation.report.data import size_of, three
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from dialore.evaluation.base import About
+    from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.tables import Row
 
     ByResponse = Mapping[tuple[str, int], float]
@@ -133,7 +133,7 @@ def _literal(text: str) -> str:
     return html.escape(text).replace("\\", r"\\")
 
 
-def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
+def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
     """A bar a system with its 95% interval."""
     known = [
         (place, row.label, score)
@@ -161,7 +161,7 @@ def bars(about: About, rows: Sequence[Row], title: str) -> Figure | None:
     return Figure("bars", "Score with its 95% interval", said, head, lines, 0.5 + 0.55 * len(known), draw)
 
 
-def distribution(about: About, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
+def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
     """A histogram a system over one axis, with the mean."""
     known = [
         (place, row.label, np.array(list(found.values())))
@@ -192,7 +192,7 @@ def distribution(about: About, rows: Sequence[Row], values: Sequence[ByResponse]
 
 
 def knowledge_against(
-    about: About,
+    about: MetricInfo,
     rows: Sequence[Row],
     values: Sequence[ByResponse],
     given: Sequence[Mapping[tuple[str, int], int]],
@@ -227,7 +227,7 @@ def knowledge_against(
     return Figure("knowledge", "Knowledge given against score", said, head, table, height, draw)
 
 
-def sizes_against(about: About, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
+def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
     """Score against the model's size, a line a method; None where fewer than two sizes are known."""
     series: dict[str, list[_Point]] = {}
     for row in rows:

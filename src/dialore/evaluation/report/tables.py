@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import About, Additive, Metric, Score, conversation_of
+from dialore.evaluation.base import Additive, Metric, MetricInfo, Score, conversation_of
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of
@@ -88,7 +88,7 @@ def combiner(name: str) -> Metric:
 
 
 def compare(
-    results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[About]
+    results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[MetricInfo]
 ) -> list[Comparison]:
     """Every other system against the baseline, metric by metric; those without common dialogues are left out."""
     found: list[Comparison] = []
@@ -111,7 +111,7 @@ def compare(
     return found
 
 
-def ablations(results: Results, abouts: Sequence[About]) -> list[Ablation]:
+def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
     """Full systems, each with those that leave out or change a part of it, of one method by one kind of prompts."""
     families: dict[tuple[str, str, str, str], list[SystemScores]] = {}
     for system in results.systems():
@@ -387,11 +387,11 @@ class MainTable:
         remarks: what one should know of the runs before one reads their figures.
     """
 
-    metrics: list[About]
+    metrics: list[MetricInfo]
     families: list[tuple[str, int]]
     groups: list[Group]
     notes: list[str] = field(default_factory=list)
-    absent: list[tuple[About, str]] = field(default_factory=list)
+    absent: list[tuple[MetricInfo, str]] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
 
     @property
@@ -421,7 +421,7 @@ class MainTable:
         return [each for group in self.groups for each in group.comparisons]
 
 
-def family(about: About) -> str:
+def family(about: MetricInfo) -> str:
     """What kind of metric it is, by what it needs: the heading over its column."""
     needs = set(about.needs)
     return next((title for title, any_of in reversed(_FAMILIES.items()) if needs & any_of), "Reference-free")
@@ -492,7 +492,7 @@ def _group(
     results: Results,
     title: str,
     systems: Sequence[SystemScores],
-    abouts: Sequence[About],
+    abouts: Sequence[MetricInfo],
     wanted: str | None,
     notes: list[str],
 ) -> Group:
@@ -529,7 +529,7 @@ def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[s
     return Cell(score, three(score.value), wide, place, comparison, note)
 
 
-def _places(systems: Sequence[SystemScores], about: About) -> list[int]:
+def _places(systems: Sequence[SystemScores], about: MetricInfo) -> list[int]:
     """1 for the best, 2 for the second, else 0; figures that look the same share a place, and all alike have none.
 
     Nor have figures of different numbers of responses: who answers only what is easy is not the best.
@@ -547,11 +547,11 @@ def _differ(scores: Iterable[Score]) -> bool:
     return len({score.n for score in scores if score.value is not None}) > 1
 
 
-def _score(system: SystemScores, about: About) -> Score:
+def _score(system: SystemScores, about: MetricInfo) -> Score:
     return system.scores.get(about.name) or Score(about.name, None, reason="not measured in this run")
 
 
-def _reasons(systems: Sequence[SystemScores], about: About) -> str:
+def _reasons(systems: Sequence[SystemScores], about: MetricInfo) -> str:
     return "; ".join(dict.fromkeys(_score(system, about).reason or "not measured" for system in systems))
 
 

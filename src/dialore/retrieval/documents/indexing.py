@@ -180,7 +180,7 @@ class _Change:
     def nothing(self) -> InputError:
         """The error that nothing could be taken in."""
         said = f": {self.report.rejects[0]}" if self.report.rejects else ""
-        return InputError(f"nothing to make passages of{said}", mend="name files with text, or --format")
+        return InputError(f"nothing to make passages of{said}", hint="name files with text, or --format")
 
 
 @contextmanager

@@ -72,10 +72,10 @@ class PostgresStore:
         try:
             parts = conninfo_to_dict(address)
         except psycopg.ProgrammingError as error:
-            raise InputError(f"not an address of PostgreSQL: {str(error).strip()}", mend="check the URL") from error
+            raise InputError(f"not an address of PostgreSQL: {str(error).strip()}", hint="check the URL") from error
         self.shown = f"{parts.get('host', '')}/{parts.get('dbname', '')}#{self.name}"
         if not re.fullmatch(r"\w{1,60}", self.name):
-            raise InputError(f"{self.name!r} is no name of an index", mend="take letters, digits and _")
+            raise InputError(f"{self.name!r} is no name of an index", hint="take letters, digits and _")
         settings = f'-c search_path="{self.name}",public -c lock_timeout=30s'
         conninfo = make_conninfo(address, options=settings)
         with self._explained():  # What is wrong is said at once; a pool tries again until its time is up.
@@ -126,18 +126,18 @@ class PostgresStore:
         try:
             yield
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
-            raise InputError(f"no such document index: {self.shown}", mend=BUILD) from error
+            raise InputError(f"no such document index: {self.shown}", hint=BUILD) from error
         except errors.LockNotAvailable as error:
             message = f"{self.shown} is being changed by another process"
-            raise InputError(message, mend="wait until it is done") from error
+            raise InputError(message, hint="wait until it is done") from error
         except errors.UndefinedFile as error:
-            raise InputError("the server has no pgvector", mend="install it beside PostgreSQL") from error
+            raise InputError("the server has no pgvector", hint="install it beside PostgreSQL") from error
         except psycopg.Error as error:
             said = " ".join(str(error).split())
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
-                mend = "does the server run, and are host, port, database, user and password right?"
-                raise InputError(f"cannot reach {self.shown}: {said}", mend=mend) from error
-            raise InputError(f"{self.shown}: {said}", mend=f"check the server, or {AGAIN}") from error
+                hint = "does the server run, and are host, port, database, user and password right?"
+                raise InputError(f"cannot reach {self.shown}: {said}", hint=hint) from error
+            raise InputError(f"{self.shown}: {said}", hint=f"check the server, or {AGAIN}") from error
 
 
 class PostgresTransaction(Transaction):

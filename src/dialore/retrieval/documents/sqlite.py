@@ -65,7 +65,7 @@ class SqliteStore:
         if path.is_dir():
             old = (path / "index.json").is_file()
             said = "is a document index of an older version" if old else "is not a document index but a folder"
-            raise InputError(f"{path} {said}", mend=f"{AGAIN} under another name" if old else "name a file")
+            raise InputError(f"{path} {said}", hint=f"{AGAIN} under another name" if old else "name a file")
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -120,7 +120,7 @@ class SqliteStore:
             failed.callback(connection.close)
             # Asked of SQLite: whoever opens and closes the file by himself takes the process's locks from it.
             if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
-                raise InputError(f"{self.path} is not a document index", mend=BUILD)
+                raise InputError(f"{self.path} is not a document index", hint=BUILD)
             connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, search, 'instance')")
             failed.pop_all()
         return connection
@@ -129,9 +129,9 @@ class SqliteStore:
         try:
             return self.path.stat()
         except FileNotFoundError as error:
-            raise InputError(f"no such document index: {self.path}", mend=BUILD) from error
+            raise InputError(f"no such document index: {self.path}", hint=BUILD) from error
         except OSError as error:
-            raise InputError(f"cannot open {self.path}: {error.strerror}", mend="check its permissions") from error
+            raise InputError(f"cannot open {self.path}: {error.strerror}", hint="check its permissions") from error
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
@@ -150,7 +150,7 @@ class SqliteStore:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
                     self.path.touch()
                 except OSError as error:
-                    raise InputError(f"cannot write {self.path}: {error.strerror}", mend="name another file") from error
+                    raise InputError(f"cannot write {self.path}: {error.strerror}", hint="name another file") from error
             self._stat()
             connection = self._open("mode=rw")
             try:
@@ -193,16 +193,16 @@ class SqliteStore:
     def _error(self, error: sqlite3.Error) -> InputError:
         said = str(error)
         if "not a database" in said:
-            return InputError(f"{self.path} is not a document index", mend=BUILD)
+            return InputError(f"{self.path} is not a document index", hint=BUILD)
         if "locked" in said:
-            return InputError(f"{self.path} is being changed by another process", mend="wait until it is done")
+            return InputError(f"{self.path} is being changed by another process", hint="wait until it is done")
         if "fts5" in said:
-            return InputError("this Python's SQLite has no FTS5", mend="take a Python from python.org or your system")
+            return InputError("this Python's SQLite has no FTS5", hint="take a Python from python.org or your system")
         if "no such table: state" in said:
-            return InputError(f"{self.path} was never finished", mend=AGAIN)
+            return InputError(f"{self.path} was never finished", hint=AGAIN)
         if "readonly" in said or "unable to open" in said or "full" in said:
-            return InputError(f"cannot open or write {self.path}: {said}", mend="check its permissions and the disk")
-        return InputError(f"{self.path} is damaged: {said}", mend=f"delete it and {AGAIN}")
+            return InputError(f"cannot open or write {self.path}: {said}", hint="check its permissions and the disk")
+        return InputError(f"{self.path} is damaged: {said}", hint=f"delete it and {AGAIN}")
 
     def column(self, name: str, transaction: SqliteTransaction) -> _Column:
         """A column as a transaction sees it: kept from question to question, read anew where it changed."""

@@ -191,9 +191,9 @@ class Transaction(ABC):
         try:
             settings = Settings.model_validate_json(self.state().settings)
         except ValidationError as error:
-            raise InputError(f"{self._path} is damaged", mend=AGAIN) from error
+            raise InputError(f"{self._path} is damaged", hint=AGAIN) from error
         if (settings.layout, settings.tokeniser) != (LAYOUT, TERMS):
-            raise InputError(f"{self._path} was made by another version (layout {settings.layout})", mend=AGAIN)
+            raise InputError(f"{self._path} was made by another version (layout {settings.layout})", hint=AGAIN)
         return settings
 
     def documents(self) -> dict[int, Document]:

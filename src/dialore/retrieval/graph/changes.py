@@ -209,7 +209,7 @@ class _Change:
 
     def _wanted(self, fact: Fact) -> _Value:
         if not np.isfinite(fact.weight):
-            raise GraphError(f"the weight of {fact.triple} is not a number", mend="e.g. 1.0")
+            raise GraphError(f"the weight of {fact.triple} is not a number", hint="e.g. 1.0")
         return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
     def _key(self, fact: Fact, *, new: bool) -> _Key | None:

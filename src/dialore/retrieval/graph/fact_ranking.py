@@ -102,7 +102,7 @@ class Ranking:
             return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
             wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
-            raise InputError(f"ranking {spec}: {wrong}", mend="write it like paper,history=5") from error
+            raise InputError(f"ranking {spec}: {wrong}", hint="write it like paper,history=5") from error
 
 
 RANKINGS: dict[str, dict[str, Any]] = {

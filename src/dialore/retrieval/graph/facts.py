@@ -54,7 +54,7 @@ class Rejects:
         self._of_file = 0
         self._error: GraphError | None = None
 
-    def bad(self, path: Path, number: int, reason: str, mend: str = "") -> None:
+    def bad(self, path: Path, number: int, reason: str, hint: str = "") -> None:
         """Count a line; raises GraphError where one is too many, or too many were bad by now."""
         sentence = f"{path}, line {number}: {reason}"
         self.count += 1
@@ -62,7 +62,7 @@ class Rejects:
         if len(self.first) < _SHOWN:
             self.first.append(sentence)
         if self._error is None:
-            self._error = GraphError(sentence, mend=mend)
+            self._error = GraphError(sentence, hint=hint)
         if self._strict:
             raise self._error
         if number >= _SOON:
@@ -101,7 +101,7 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOW
             with io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline="") as text:
                 yield raw, binary, text
     except InputError as error:
-        raise GraphError(error.message, mend=error.mend) from error
+        raise GraphError(error.message, hint=error.hint) from error
 
 
 def guess_format(path: Path) -> FileFormat:
@@ -112,14 +112,14 @@ def guess_format(path: Path) -> FileFormat:
     with _open(path) as (_, _, text):
         first = next((line.rstrip() for line in text if line.strip()), "")
     if not first:
-        raise GraphError(f"{path} is empty", mend="head TAB relation TAB tail, one a line")
+        raise GraphError(f"{path} is empty", hint="head TAB relation TAB tail, one a line")
     if first.startswith("/a/["):
         return "conceptnet"
     if first.startswith("{"):
         return "jsonl"
     if first.count("\t") >= 2 or (name.endswith(".csv") and first.count(",") >= 2):
         return "tsv"
-    raise GraphError(f"cannot tell the format of {path}", mend=f"say --format {' | '.join(FILE_FORMATS)}")
+    raise GraphError(f"cannot tell the format of {path}", hint=f"say --format {' | '.join(FILE_FORMATS)}")
 
 
 def read_facts(
@@ -150,12 +150,12 @@ def read_facts(
         in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
         lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
-            parse, mend = _conceptnet(languages), "is the file cut short?"
+            parse, hint = _conceptnet(languages), "is the file cut short?"
         elif chosen == "jsonl":
-            parse, mend = functools.partial(_object, file=path.name), _JSONL_SHAPE
+            parse, hint = functools.partial(_object, file=path.name), _JSONL_SHAPE
         else:
             lines, parse = _table(lines, path)
-            mend = _TSV_SHAPE
+            hint = _TSV_SHAPE
         for number, line in lines:
             if number % _TOLD == 0 and progress is not None:
                 progress(raw.tell())
@@ -163,7 +163,7 @@ def read_facts(
                 fact = _plain(parse(line), languages)
             except (_BadLine, csv.Error, UnicodeError) as reason:
                 if line.strip():
-                    rejects.bad(path, number, str(reason), mend)
+                    rejects.bad(path, number, str(reason), hint)
             else:
                 if fact is not None:
                     yield fact
@@ -291,7 +291,7 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     is the second, or the first where that one has far fewer different values.
     """
     if not rows:
-        raise GraphError(f"{path} holds no facts", mend=f"{_TSV_SHAPE}, one a line")
+        raise GraphError(f"{path} holds no facts", hint=f"{_TSV_SHAPE}, one a line")
     first = [cell.strip().lower() for cell in rows[0][1]]
     if all(name in first for name in _OWN_HEADER):
         places = {name: first.index(name) for name in _Columns._fields if name in first}
@@ -302,7 +302,7 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     usual = [cells for _, cells in rows if len(cells) >= width]
     if width < 3:
         number, cells = next((number, cells) for number, cells in rows if len(cells) < 3)
-        raise GraphError(f"{path}, line {number}: {len(cells)} columns, expected 3", mend=_TSV_SHAPE)
+        raise GraphError(f"{path}, line {number}: {len(cells)} columns, expected 3", hint=_TSV_SHAPE)
     hits = [sum(canonical(cells[place]) in RELATIONS for cells in usual) for place in range(width)]
     if max(hits) * 2 >= len(usual):
         place = hits.index(max(hits))
@@ -310,7 +310,7 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
         one, two = (len({cells[column] for cells in usual}) for column in (0, 1))
         place = 0 if len(usual) >= 20 and one * 4 < two else 1
     if place == width - 1:
-        raise GraphError(f"{path}: the relation is in the last column", mend=_TSV_SHAPE)
+        raise GraphError(f"{path}: the relation is in the last column", hint=_TSV_SHAPE)
     # The relation first is ConceptNet 4's habit; anywhere else, the head stands before it and the tail after it.
     found = (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
     columns = _Columns(*found, *((3,) if max(found) == 2 and width == 4 else ()))

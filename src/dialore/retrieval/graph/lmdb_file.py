@@ -113,15 +113,15 @@ def open_file(path: Path) -> MappedFile:
             return file
     except OSError as error:
         if not path.exists():
-            raise GraphError(f"no such graph: {path}", mend="build one with `dialore graph build`") from error
-        raise GraphError(f"cannot read {path}: {error.strerror}", mend="check its permissions") from error
+            raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`") from error
+        raise GraphError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
 
 
 def file_key(path: Path) -> tuple[int, int, int]:
     """What tells a file from any other, in this process; raises GraphError for what is no file."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise GraphError(f"{path} is not a file", mend="name a graph file")
+        raise GraphError(f"{path} is not a file", hint="name a graph file")
     return status.st_dev, status.st_ino, os.getpid()
 
 
@@ -145,7 +145,7 @@ def folder_lock(folder: Path, *, exclusive: bool, wait: bool = True) -> Iterator
 def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
     with path.open("rb") as file:  # LMDB would make a graph of an empty file, and a lock file beside any other
         if file.read(20)[16:] != _MAGIC:
-            raise GraphError(f"{path} is not a graph or is damaged", mend=REBUILD)
+            raise GraphError(f"{path} is not a graph or is damaged", hint=REBUILD)
     settings: dict[str, Any] = {"subdir": False, "readahead": False, "create": False}
     try:
         writable = os.access(path, os.W_OK)
@@ -155,10 +155,10 @@ def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
             # Where no lock file can be made, nobody changes the graph either.
             env = lmdb.open(str(path), readonly=True, lock=False, **settings)
     except (lmdb.Error, OSError) as error:
-        raise GraphError(f"{path} is not a graph or is damaged: {error}", mend=REBUILD) from error
+        raise GraphError(f"{path} is not a graph or is damaged: {error}", hint=REBUILD) from error
     # A memory map of a file that is cut short would end the process at the first missing page.
     needed, have = (env.info()["last_pgno"] + 1) * env.stat()["psize"], path.stat().st_size
     if have < needed:
         env.close()
-        raise GraphError(f"{path} is cut short: {have} of {needed} bytes", mend="copy it again or rebuild it")
+        raise GraphError(f"{path} is cut short: {have} of {needed} bytes", hint="copy it again or rebuild it")
     return MappedFile(env, key)

@@ -147,7 +147,7 @@ class PostgresStore(FactStore):
             except psycopg.OperationalError:
                 # A server that was started anew has closed the pool's connections: reading again harms nothing.
                 if self._pool.closed:
-                    raise GraphError(f"the graph {self.place} is closed", mend="open it again") from None
+                    raise GraphError(f"the graph {self.place} is closed", hint="open it again") from None
                 self._pool.check()
                 return self._fetch(query, params)
 
@@ -173,7 +173,7 @@ class PostgresStore(FactStore):
     def _of(self, number: int, memory: dict[int, Any]) -> Any:  # noqa: ANN401 - a name or a degree
         while number not in memory:
             if not self._concepts_by("id", number):
-                raise GraphError(f"{self.place} has no concept {number}", mend="load it again, or open it again")
+                raise GraphError(f"{self.place} has no concept {number}", hint="load it again, or open it again")
         return memory[number]
 
     def find(self, name: str) -> int | None:
@@ -249,12 +249,12 @@ class _Target:
         address, fragment = urldefrag(url)
         self.schema = unquote(fragment) or DEFAULT
         if len(self.schema.encode()) > _LONGEST_NAME:
-            raise GraphError(f"the graph's name is too long: {self.schema!r}", mend=f"at most {_LONGEST_NAME} bytes")
+            raise GraphError(f"the graph's name is too long: {self.schema!r}", hint=f"at most {_LONGEST_NAME} bytes")
         try:
             given = conninfo_to_dict(address)
         except psycopg.Error as error:
             raise GraphError(
-                "not a URL of a PostgreSQL database", mend="write postgresql://user:password@host:port/database#graph"
+                "not a URL of a PostgreSQL database", hint="write postgresql://user:password@host:port/database#graph"
             ) from error
         self.conninfo = make_conninfo(address, **{"connect_timeout": SECONDS, **given})
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
@@ -270,17 +270,17 @@ class _Target:
         try:
             yield
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
-            raise GraphError(f"{self.place} was loaded anew or removed", mend="open it again") from error
+            raise GraphError(f"{self.place} was loaded anew or removed", hint="open it again") from error
         except psycopg.Error as error:
-            said, mend = " ".join(str(error).split()), ""
+            said, hint = " ".join(str(error).split()), ""
             if isinstance(error, errors.InsufficientPrivilege):
-                said, mend = f"{self.place}: {said}", "grant the user the right, or name another"
+                said, hint = f"{self.place}: {said}", "grant the user the right, or name another"
             elif isinstance(error, psycopg.OperationalError):  # PoolTimeout is one too
                 said = f"cannot reach {self.place}: {said}"
-                mend = "does the server run, and are host, port, database, user and password right?"
+                hint = "does the server run, and are host, port, database, user and password right?"
             else:
                 said = f"{self.place}: {said}"
-            raise GraphError(said, mend=mend) from error
+            raise GraphError(said, hint=hint) from error
 
 
 def _read_only(connection: _Connection) -> None:
@@ -294,14 +294,14 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
     except (errors.UndefinedTable, errors.UndefinedColumn):
         row = None
     if row is None:
-        raise GraphError(f"there is no graph at {target.place}", mend=f"{LOAD}, or name it after a # in the URL")
+        raise GraphError(f"there is no graph at {target.place}", hint=f"{LOAD}, or name it after a # in the URL")
     load, text = row
     try:
         meta = GraphMeta.model_validate_json(text)
     except ValidationError as error:
-        raise GraphError(f"{target.place} is not a graph or is damaged", mend=LOAD) from error
+        raise GraphError(f"{target.place} is not a graph or is damaged", hint=LOAD) from error
     if meta.format != FORMAT:
-        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", mend=LOAD)
+        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", hint=LOAD)
     return load, meta
 
 
@@ -311,7 +311,7 @@ def _locked(connection: _Connection, target: _Target) -> Iterator[None]:
     key = [f"dialore {target.schema}"]
     row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)
     if row.fetchone() != (True,):
-        raise GraphError(f"{target.place} is being loaded by another", mend="wait for it to end")
+        raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
     try:
         yield
     finally:
@@ -337,7 +337,7 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
             graph, if any, stays.
     """
     if not url.startswith(("postgresql://", "postgres://")):
-        raise GraphError(f"not a URL of PostgreSQL: {url}", mend="use `build_graph` for a file")
+        raise GraphError(f"not a URL of PostgreSQL: {url}", hint="use `build_graph` for a file")
     target = _Target(url)
     with (
         target.errors(),
@@ -348,7 +348,7 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     ):
         collector.collect(facts)
         if not collector.concepts:
-            raise GraphError("no facts to make a graph of", mend="check the file and --language")
+            raise GraphError("no facts to make a graph of", hint="check the file and --language")
         with connection.transaction():
             _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)

@@ -194,13 +194,13 @@ class GraphState:
         self.file, self.transaction = file, transaction
         raw = self.get(META, b"meta")
         if raw is None:
-            raise GraphError(f"{name} is not a graph, or one of an earlier version", mend=REBUILD)
+            raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
         try:
             self.meta = GraphMeta.model_validate_json(bytes(raw))
         except ValidationError as error:
-            raise GraphError(f"{name} is not a graph or is damaged", mend=REBUILD) from error
+            raise GraphError(f"{name} is not a graph or is damaged", hint=REBUILD) from error
         if self.meta.format != FORMAT:
-            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", mend=REBUILD)
+            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", hint=REBUILD)
         self.reload()
 
     def reload(self) -> None:
@@ -476,7 +476,7 @@ class GraphStore(FactStore):
     def _live(self) -> GraphState:
         state = self._state
         if state is None:
-            raise GraphError(f"the graph {self.path} is closed", mend="open it again")
+            raise GraphError(f"the graph {self.path} is closed", hint="open it again")
         return state
 
     def newest(self) -> GraphStore:
@@ -522,7 +522,7 @@ class GraphStore(FactStore):
         if name is None:
             found = state.concept(number)
             if found is None:
-                raise GraphError(f"{self.path} has no concept {number}", mend=REBUILD)
+                raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
             if len(self._names) >= _REMEMBERED:
                 self._names.clear()
             name = self._names[number] = found[0]

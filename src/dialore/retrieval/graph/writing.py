@@ -114,7 +114,7 @@ def build_graph(
     with replacing(target) as folder, closing(Collector(folder, target)) as collector:
         collector.collect(facts)
         if not collector.concepts:
-            raise GraphError("no facts to build a graph from", mend="check the file and --language")
+            raise GraphError("no facts to build a graph from", hint="check the file and --language")
         with writing(target):
             build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
             build.write()
@@ -222,7 +222,7 @@ def form_of(name: str) -> str:
     """The normal form of a concept; raises GraphError for a blank one."""
     form = normalise(name)
     if not form:
-        raise GraphError(f"a fact's concept is blank: {name!r}", mend="name the head and tail of every fact")
+        raise GraphError(f"a fact's concept is blank: {name!r}", hint="name the head and tail of every fact")
     return form
 
 
@@ -242,8 +242,8 @@ class Numbered(dict[str, int]):
     def __missing__(self, name: str) -> int:
         """Number a new name."""
         if len(self) >= self._limit:
-            mend = "is it the right file, and its columns?"
-            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", mend=mend)
+            hint = "is it the right file, and its columns?"
+            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", hint=hint)
         return self.setdefault(name, len(self))
 
 
@@ -446,7 +446,7 @@ def writing(target: object) -> Iterator[None]:
     try:
         yield
     except (OSError, lmdb.Error) as error:
-        raise GraphError(f"cannot write {target}: {error}", mend="is the disk full or the folder read-only?") from error
+        raise GraphError(f"cannot write {target}: {error}", hint="is the disk full or the folder read-only?") from error
 
 
 @contextmanager
@@ -459,7 +459,7 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
     with writing(target):
         if target.exists() and not target.is_file():
             what = "folder" if target.is_dir() else "device"
-            raise GraphError(f"cannot write {target}: it is a {what}", mend="name a file")
+            raise GraphError(f"cannot write {target}: it is a {what}", hint="name a file")
         target.parent.mkdir(parents=True, exist_ok=True)
         _remove_leftovers(target)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")

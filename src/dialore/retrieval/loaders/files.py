@@ -62,7 +62,7 @@ def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
     for path in paths:
         if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
-            raise InputError(f"no such file or folder: {shown_path(path)}", mend="check the name")
+            raise InputError(f"no such file or folder: {shown_path(path)}", hint="check the name")
     for path in paths:
         is_folder = path.is_dir()
         if is_folder:
@@ -154,7 +154,7 @@ class ReadFiles:
                     self._read(path, known_format, reader, is_known)
                 self._sections.flush()
             except OSError as error:
-                raise InputError(f"what was read cannot be kept: {error.strerror}", mend="make room") from error
+                raise InputError(f"what was read cannot be kept: {error.strerror}", hint="make room") from error
             self._open = stack.pop_all()
         if on_step is not None:
             on_step("reading", len(self.found.files), len(self.found.files))

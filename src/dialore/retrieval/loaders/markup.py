@@ -158,12 +158,12 @@ def _parser() -> MarkdownIt:
     return parser.disable(["footnote_tail", "footnote_inline"])  # notes stay where they are written
 
 
-def _blocks(text: str, notice: Reject, within: int = 0) -> Iterator[tuple[int, Paragraph]]:
-    """The headings and paragraphs of a Markdown text; `within` counts the directives around it."""
+def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Paragraph]]:
+    """The headings and paragraphs of a Markdown text; `scope` counts the directives around it."""
     tokens: Sequence[Token] = ()
     with suppress(RecursionError):
         tokens = _parser().parse(text)
-    if within > _DIRECTIVES or (text and not tokens) or any(token.level >= _DEEPEST - 1 for token in tokens):
+    if scope > _DIRECTIVES or (text and not tokens) or any(token.level >= _DEEPEST - 1 for token in tokens):
         # The parser leaves out what lies deeper.
         notice("", "lists, quotations or directives are nested too deep: they are read as plain text")
         yield from ((0, paragraph) for paragraph in paragraphs(text))
@@ -171,7 +171,7 @@ def _blocks(text: str, notice: Reject, within: int = 0) -> Iterator[tuple[int, P
     for place, token in enumerate(tokens):
         if token.type == "colon_fence" or (token.type == "fence" and _DIRECTIVE.match(token.info)):
             said = _COLON_NAME.sub("", token.info, count=1)
-            yield from _blocks(f"{said}\n\n{_OPTIONS.sub('', token.content)}", notice, within + 1)
+            yield from _blocks(f"{said}\n\n{_OPTIONS.sub('', token.content)}", notice, scope + 1)
         elif token.type == "html_block":
             yield from _html_blocks(token.content)
         elif paragraph := _paragraph(tokens, place):

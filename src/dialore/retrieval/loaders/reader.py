@@ -115,7 +115,7 @@ class Reader:
             stdout, self._process.stdout = self._process.stdout, None
             threading.Thread(target=_pass_on, args=(stdout, self._messages), daemon=True).start()
             if self._messages.get() != READY:
-                raise InputError("the process that reads files ends as it begins", mend="is this Python whole?")
+                raise InputError("the process that reads files ends as it begins", hint="is this Python whole?")
         return self._process
 
     def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[Message]:

@@ -34,7 +34,7 @@ _SNIPPET = 2000
 
 
 @dataclass(frozen=True)
-class SearchResult:
+class WebResult:
     """One result of a search; `text` is the whole page's, where the engine has it, so that none need be fetched."""
 
     url: str
@@ -52,7 +52,7 @@ class SearchEngine(Protocol):
         """Its name, as it is shown with knowledge."""
         ...
 
-    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
+    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """The first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
 
         Raises:
@@ -83,12 +83,12 @@ class _HttpEngine:
             except ModelError as error:
                 if not may_wait or error.retry_after is None or error.retry_after > _LONGEST_WAIT:
                     status = error.status or 0
-                    known = error.mend if error.retryable or 300 <= status < 400 else "is it a search engine's address?"
-                    raise SourceError(error.message, mend=self._mends.get(status, known)) from error
+                    known = error.hint if error.retryable or 300 <= status < 400 else "is it a search engine's address?"
+                    raise SourceError(error.message, hint=self._mends.get(status, known)) from error
                 await asyncio.sleep(error.retry_after)
         raise AssertionError
 
-    def _results(self, found: object, *, snippet: str) -> list[SearchResult]:
+    def _results(self, found: object, *, snippet: str) -> list[WebResult]:
         """The results in a list; what is no result among them is passed over.
 
         Raises:
@@ -96,7 +96,7 @@ class _HttpEngine:
         """
         if not isinstance(found, list):
             message = f"{self._http.where} answered JSON without a list of results"
-            raise SourceError(message, mend="is it the search engine that was named?")
+            raise SourceError(message, hint="is it the search engine that was named?")
         made = [_result(entry, snippet) for entry in found if isinstance(entry, dict)]
         return [result for result in made if result is not None]
 
@@ -118,7 +118,7 @@ class SearxngEngine(_HttpEngine):
         http = HttpClient(address, headers={"User-Agent": USER_AGENT}, timeout=_SECONDS, max_bytes=_MAX_BYTES)
         super().__init__(http, "/search", {403: "allow `json` under search.formats in SearXNG's settings.yml"})
 
-    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
+    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`."""
         language = "zh-CN" if dialogue.language == "zh" else "en"
         data = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
@@ -129,7 +129,7 @@ class SearxngEngine(_HttpEngine):
             names = [str(entry[0] if isinstance(entry, list) and entry else entry)[:40] for entry in silent[:5]]
             raise SourceError(
                 f"none of the engines behind {self._http.where} answered: {', '.join(names)}",
-                mend="try again later, or enable other engines there",
+                hint="try again later, or enable other engines there",
             )
         return results[:count]
 
@@ -150,12 +150,12 @@ class BraveEngine(_HttpEngine):
     def __init__(self, api_key: str | None = None, *, url: str = BRAVE) -> None:
         key = clean_key(api_key or os.environ.get("BRAVE_API_KEY"))
         if not key:
-            raise InputError("Brave's search needs a key", mend="set BRAVE_API_KEY")
+            raise InputError("Brave's search needs a key", hint="set BRAVE_API_KEY")
         headers = {"User-Agent": USER_AGENT, "X-Subscription-Token": key}
         http = HttpClient(url, key, headers=headers, timeout=_SECONDS, max_bytes=_MAX_BYTES)
         super().__init__(http, "/web/search", dict.fromkeys((401, 403, 422), "check BRAVE_API_KEY"))
 
-    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
+    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`; at most 400 characters and 50 words of the query are asked, and 20 results given."""
         asked = " ".join(query.split()[:50])[:400]
         language = "zh-hans" if dialogue.language == "zh" else "en"
@@ -177,7 +177,7 @@ class CorpusEngine:
         self.name = name
         self._documents = documents
 
-    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[SearchResult]:
+    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`."""
         found: dict[tuple[str, ...], list[Knowledge]] = {}
         for piece in await self._documents.search(query, dialogue, _PASSAGES):
@@ -187,7 +187,7 @@ class CorpusEngine:
         for pieces in list(found.values())[:count]:
             page = await asyncio.to_thread(whole, pieces[0]) if whole else pieces
             at = pieces[0].passage
-            results.append(SearchResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
+            results.append(WebResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
         return results
 
     def close(self) -> None:
@@ -195,11 +195,11 @@ class CorpusEngine:
         self._documents.close()
 
 
-def _result(entry: Mapping[str, Any], snippet: str) -> SearchResult | None:
+def _result(entry: Mapping[str, Any], snippet: str) -> WebResult | None:
     url = entry.get("url")
     if not isinstance(url, str) or not url.startswith(("http://", "https://")) or without_controls(url) != url:
         return None
-    return SearchResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
+    return WebResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
 
 
 def _joined(texts: Iterable[str]) -> str:

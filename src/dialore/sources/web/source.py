@@ -15,8 +15,8 @@ from dialore.errors import DialoreError, InputError, MissingExtraError, UnknownN
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import Findings
-from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearchResult, SearxngEngine
+from dialore.sources.base import SearchResult
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine, WebResult
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.reading import read_page, without_controls
 from dialore.sources.web.redaction import redact
@@ -70,8 +70,10 @@ class WebSource:
         self._reranker = load_reranker(reranker) if isinstance(reranker, str) else reranker
         self._memory: dict[tuple[str, str], tuple[float, list[_Piece]]] = {}
 
-    async def search(self, query: str, dialogue: Dialogue, top: int = 10, within: Sequence[Knowledge] = ()) -> Findings:
-        """See `KnowledgeSource`; `within` is ignored. The findings have the query that was sent.
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored. The findings have the query that was sent.
 
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
@@ -79,7 +81,7 @@ class WebSource:
         """
         sent, notes = redact(query, dialogue)
         if not sent.strip():
-            return Findings(query="", notes=[*notes, "nothing of the query was left to send"])
+            return SearchResult(query="", notes=[*notes, "nothing of the query was left to send"])
         try:
             pieces = await self._pieces(sent, dialogue)
             knowledge, dropped = await asyncio.to_thread(self._ranked, sent, pieces, top)
@@ -88,7 +90,7 @@ class WebSource:
             raise
         failed = {passage.url: instead for passage, instead in pieces if instead}
         notes += [f"{url}: {reason}; its snippet stands in for it" for url, reason in failed.items()]
-        return Findings(knowledge, query=sent, notes=[*notes, *dropped])
+        return SearchResult(knowledge, query=sent, notes=[*notes, *dropped])
 
     def close(self) -> None:
         """Close the engine, and forget what was found."""
@@ -102,7 +104,7 @@ class WebSource:
             self._memory[key] = then, known
             return known
         results = await self.engine.search(query, dialogue, _PAGES)
-        distinct: dict[tuple[str, str], SearchResult] = {}
+        distinct: dict[tuple[str, str], WebResult] = {}
         for result in results[:_PAGES]:
             distinct.setdefault((result.url, result.text), result)
         first: dict[str, _Piece] = {}
@@ -115,7 +117,7 @@ class WebSource:
             del self._memory[next(iter(self._memory))]
         return pieces
 
-    async def _read(self, result: SearchResult) -> list[_Piece]:
+    async def _read(self, result: WebResult) -> list[_Piece]:
         """The passages of a result's page, or its snippet."""
         try:
             page = Passage(result.text, result.title, result.url) if result.text else await self._page(result.url)
@@ -186,7 +188,7 @@ def _engine(spec: str) -> SearchEngine:
         raise UnknownNameError("search engine", kind, list(_ENGINES))
     if bool(argument) != (kind != "brave"):
         takes, example = _ENGINES[kind]
-        raise InputError(f"the search engine {kind!r} takes {takes}", mend=f"write {example}")
+        raise InputError(f"the search engine {kind!r} takes {takes}", hint=f"write {example}")
     if kind == "corpus":
         from dialore.sources.documents import open_documents
 

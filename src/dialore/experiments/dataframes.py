@@ -16,15 +16,15 @@ from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import context_of, default_metrics, measure_run, system_names
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
+from dialore.session import AnyModel, open_model
 from dialore.sources.graph import open_graph
-from dialore.workbench import AnyModel, open_model
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pandas import DataFrame
 
-    from dialore.evaluation.base import Measure, Metric
+    from dialore.evaluation.base import Metric, SampleScore
     from dialore.evaluation.report.data import SystemScores
 
 _COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "uncorrected", "is_better")
@@ -138,7 +138,7 @@ class Run:
 
     def _scored(self, store: RunStore) -> RunResults:
         if not store.metrics():
-            raise InputError(f"nothing is scored in {self.folder}", mend='first: await run.score("distinct-2")')
+            raise InputError(f"nothing is scored in {self.folder}", hint='first: await run.score("distinct-2")')
         return RunResults([store])
 
     def __repr__(self) -> str:
@@ -158,7 +158,7 @@ def _named(store: RunStore, results: RunResults) -> dict[str, SystemScores]:
     return dict(zip(system_names(store).values(), results.systems(), strict=True))
 
 
-def _value(metric: Metric, measure: Measure | None) -> float | None:
+def _value(metric: Metric, measure: SampleScore | None) -> float | None:
     return None if measure is None or measure.problem else float(values(metric, as_table([measure.values]))[0])
 
 

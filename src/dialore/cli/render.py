@@ -97,9 +97,9 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
 
 def is_without_model(result: Result) -> bool:
     """Whether no language model wrote the response, so that what was found is the better part of it."""
-    from dialore.methods.lexical import NoModel
+    from dialore.methods.lexical import NullRunner
 
-    return result.by == NoModel.name
+    return result.by == NullRunner.name
 
 
 def show_found(out: Console, result: Result, most: int | None = None) -> None:

@@ -64,7 +64,7 @@ def import_responses(
         InputError: a file is of no known form, or a response answers no dialogue or one that has been answered.
     """
     if config is None and not (folder / FILE).is_file():
-        raise InputError(f"which dialogues do they answer? {folder} is no run yet", mend="name their file by --data")
+        raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")
     answers = [answer for name, path in files for answer in _read(path, name)]
     with RunStore.resumed(folder) as store:
         facts: dict[str, Any] = {"imported": [*store.facts().get("imported", []), *(str(path) for _, path in files)]}
@@ -109,7 +109,7 @@ def _placed(
             taken[free] = answer.response
         elif among:
             twice = f"{answer.system!r} has answered dialogue {dialogues[among[0]].id!r} before"
-            raise InputError(f"{answer.place.where}: {twice}", mend="keep one, or tell systems apart by a key `system`")
+            raise InputError(f"{answer.place.where}: {twice}", hint="keep one, or tell systems apart by a key `system`")
         elif answer.key[0] not in {"turn", "pair"}:  # of generations some answer turns that are no reference
             unknown.append(answer)
     if unknown := unknown or [answer for answer in answers if not placed[answer.system]]:
@@ -117,11 +117,11 @@ def _placed(
         kind, said = first.key[:2]
         ids = [dialogue.id for dialogue in dialogues]
         near = get_close_matches(str(said), ids, n=1) if kind == "id" else []
-        mend = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
+        hint = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
         raise InputError(
             f"{first.place.where}: no dialogue of the data has the {kind} {said!r}; so it is with {len(unknown)} of "
             f"{len(answers)} responses",
-            mend=f"{mend}; name the data set, cut, limit and seed that they were made with",
+            hint=f"{hint}; name the data set, cut, limit and seed that they were made with",
         )
     return placed
 
@@ -140,7 +140,7 @@ def _finder(
     for where, count in generated.items():
         if count != len(wholes):
             problem = f"{where}: generations for {count} dialogues, and {config.path} has {len(wholes)}"
-            raise InputError(problem, mend="name the file that they were made of")
+            raise InputError(problem, hint="name the file that they were made of")
     numbers = {identifier: number for number, identifier in enumerate(wholes)}
     for position, dialogue in enumerate(dialogues):
         number = numbers.get(dialogue.id.rpartition("@")[0], numbers.get(dialogue.id))

@@ -41,7 +41,7 @@ _QUICK = 8.0
 """An answer that takes less than this part of the time-out need not be streamed."""
 
 
-class Dialect:
+class ServerCapabilities:
     """What one server takes, and how its model behaves; learnt from its refusals and answers.
 
     Attributes:
@@ -202,12 +202,12 @@ class Dialect:
         return self.thoughts > before
 
 
-_KNOWN: dict[tuple[str, str, Api, int | None], Dialect] = {}
+_KNOWN: dict[tuple[str, str, Api, int | None], ServerCapabilities] = {}
 
 
-def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> Dialect:
+def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> ServerCapabilities:
     """What is known in this process of a model at an address."""
-    return _KNOWN.setdefault((where, model, api, thinking), Dialect(api, thinking))
+    return _KNOWN.setdefault((where, model, api, thinking), ServerCapabilities(api, thinking))
 
 
 def forget() -> None:

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from dialore.llm.model import Completion, OnText, Request, Usage, estimate_tokens
+from dialore.llm.model import Completion, OnToken, Request, Usage, estimate_tokens
 from dialore.text import HAN
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
@@ -26,19 +26,19 @@ _LINES = re.compile(r"(?:exactly|正好) (\d+) (?:questions|个问题)")
 _MOST = 10
 
 
-class Rehearsal:
+class FakeModel:
     """A language model that answers at once, plausibly and without meaning; it counts tokens by estimate."""
 
     name = "rehearsal"
 
-    async def complete(self, request: Request, on_text: OnText | None = None) -> Completion:
+    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """Answer by the schema, else in a sentence or two."""
         asked = request.messages[-1].content
         schema = request.output_schema.definition if request.output_schema is not None else None
         before = "\n".join(message.content for message in request.messages[:-1])
         text = plausible_answer(asked, schema, before)
-        if on_text is not None:
-            on_text(text)
+        if on_token is not None:
+            on_token(text)
         sent = sum(estimate_tokens(message.content) for message in request.messages)
         usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
         return Completion(text=text, model=self.name, usage=usage, estimated=True)

@@ -53,8 +53,8 @@ def is_loopback(host: str) -> bool:
 def check_address(settings: ServerSettings) -> None:
     """Raise InputError where a service would be open to others without keys."""
     if not is_loopback(settings.host) and not settings.keys:
-        mend = "make one: dialore serve --new-key NAME"
-        raise InputError(f"{settings.host} can be reached from outside, which needs keys", mend=mend)
+        hint = "make one: dialore serve --new-key NAME"
+        raise InputError(f"{settings.host} can be reached from outside, which needs keys", hint=hint)
 
 
 @dataclass(slots=True)

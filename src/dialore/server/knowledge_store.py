@@ -156,7 +156,7 @@ class AddedKnowledge:
             report = build_documents(fresh, **given, name=ADDED)
             fresh.replace(self._index)
         if not (report.added or report.duplicates or report.unchanged):
-            raise InputError("there is no text in it", mend="give a document with text")
+            raise InputError("there is no text in it", hint="give a document with text")
         return report
 
     @contextmanager

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.llm.model import Usage
-from dialore.methods.lexical import NoModel
-from dialore.methods.stages import Stages
+from dialore.methods.lexical import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing
 from dialore.sources.web.redaction import without_addresses
@@ -20,7 +20,7 @@ from dialore.text import Language, content_lemmas, content_words, light_words, s
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import Responder
+    from dialore.methods.stages import StageRunner
 
 LONGEST = 300
 _MOST, _SHOWN = 5, 40
@@ -48,7 +48,7 @@ class Remembered:
     usage: Usage = field(default_factory=Usage)
 
 
-async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], responder: Responder) -> Remembered:
+async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], stage_runner: StageRunner) -> Remembered:
     """What the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
@@ -58,7 +58,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
     Args:
         dialogue: the history up to the user's turn.
         known: his earlier statements: the newest forty are shown, of which the new ones may replace some.
-        responder: who does the stage `memory/extraction`.
+        stage_runner: who does the stage `memory/extraction`.
 
     Raises:
         StageError: the model failed.
@@ -66,10 +66,10 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], res
     now = datetime.now(UTC)
     shown = standing(known, now)[:_SHOWN]
     usage = Usage()
-    if isinstance(responder, NoModel):
+    if isinstance(stage_runner, NullRunner):
         told = [Told(text=sentence) for sentence in sentences_of_himself(dialogue.last.text)]
     else:
-        stage = Stages(responder, "memory", dialogue)
+        stage = StageContext(stage_runner, "memory", dialogue)
         texts = [on_one_line(statement.text) for statement in shown]
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage

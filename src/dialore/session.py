@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
-from dialore.llm.model import LanguageModel, Sampled, Windowed
+from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
 from dialore.methods import registry
 from dialore.plugins import loadable
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
@@ -25,7 +25,7 @@ from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
     from dialore.methods.base import Method
-    from dialore.methods.stages import Responder
+    from dialore.methods.stages import StageRunner
     from dialore.prompts.library import PromptLibrary
 
 log = logging.getLogger(__name__)
@@ -52,9 +52,9 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     model = _connected(settings, name)
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
     if model is not None and any(value is not None for value in sampling.values()):
-        model = Sampled(model, **sampling)
+        model = SamplingOverride(model, **sampling)
     if model is not None and (settings.window is not None or settings.whole_history):
-        model = Windowed(model, settings.window, whole=settings.whole_history)
+        model = ContextWindow(model, settings.window, whole=settings.whole_history)
     return model
 
 
@@ -64,9 +64,9 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
 
         return Replay(settings.replay)
     if REHEARSAL in {settings.model, name}:
-        from dialore.llm.rehearsal import Rehearsal
+        from dialore.llm.fake import FakeModel
 
-        return Rehearsal()
+        return FakeModel()
     model = None
     if name is not None or settings.model != LEXICAL:
         from dialore.files import cache_folder
@@ -93,7 +93,7 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
     if settings.record is None:
         return model
     if model is None:
-        raise InputError("--record needs a language model", mend="set --base-url and --model")
+        raise InputError("--record needs a language model", hint="set --base-url and --model")
     from dialore.llm.recording import Recorder
 
     return Recorder(model, settings.record)
@@ -112,7 +112,7 @@ class Models:
         return Models(None if self.main is None else wrap(self.main), stages)
 
 
-class Workbench:
+class Session:
     """Opens models, sources and agents as they are needed, each source once, and closes what it opened.
 
     Sources that are given are open already, by the names that methods have for them; they are asked in place of those
@@ -148,7 +148,7 @@ class Workbench:
         for stage, name in settings.stages.items() if settings.replay is None else ():
             model = self._model(settings, name)
             if model is None:
-                raise InputError(f"no endpoint is known for the model {name!r}", mend="set --base-url, or name hf:NAME")
+                raise InputError(f"no endpoint is known for the model {name!r}", hint="set --base-url, or name hf:NAME")
             stages[stage] = model
         return Models(main, stages)
 
@@ -222,14 +222,14 @@ class Workbench:
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
 
-    def _responder(self, models: Models) -> Responder:
+    def _responder(self, models: Models) -> StageRunner:
         if models.main is None:
-            from dialore.methods.lexical import NoModel
+            from dialore.methods.lexical import NullRunner
 
-            return NoModel()
-        from dialore.methods.stages import ModelResponder
+            return NullRunner()
+        from dialore.methods.stages import LLMRunner
 
-        return ModelResponder(models.main, self.prompts, models.stages)
+        return LLMRunner(models.main, self.prompts, models.stages)
 
     @cached_property
     def prompts(self) -> PromptLibrary:
@@ -268,8 +268,8 @@ def _classes() -> Iterable[type[Method]]:
 
 
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:
-    mend = f"methods that have: {', '.join(able)}"
-    return InputError(f"{', '.join(dict.fromkeys(methods))}: no use for {flag}", mend=mend)
+    hint = f"methods that have: {', '.join(able)}"
+    return InputError(f"{', '.join(dict.fromkeys(methods))}: no use for {flag}", hint=hint)
 
 
 def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -285,10 +285,10 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
     """An agent for each method of the settings, on the same models and sources; all is closed at the end.
 
-    Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Workbench.models` and `.agent`.
+    Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Session.models` and `.agent`.
     """
     options = options_by_method(settings.method, settings.options)
-    async with Workbench(settings.knowledge, cite=settings.cite, connect=connect) as bench:
+    async with Session(settings.knowledge, cite=settings.cite, connect=connect) as bench:
         models = bench.models(settings.model)
         if models.main is None:
             options = {LEXICAL: options.get(LEXICAL, {})}
@@ -357,13 +357,13 @@ def create_agent(
     named = _checked_sources(method, everything)
     if not isinstance(method, str):
         if isinstance(method, type) or not hasattr(method, "respond"):
-            raise InputError(f"method cannot be {method!r:.80}", mend='a name, method="dcrag", or one that is made')
+            raise InputError(f"method cannot be {method!r:.80}", hint='a name, method="dcrag", or one that is made')
         if named or options:
-            mend = f"give them to it: {type(method).__name__}(...)"
-            raise InputError("a method that is made takes no further sources and options", mend=mend)
+            hint = f"give them to it: {type(method).__name__}(...)"
+            raise InputError("a method that is made takes no further sources and options", hint=hint)
     places = {KINDS[name].key: places for name, source in named.items() if (places := _places(source))}
     given = {name: source for name, source in named.items() if not _places(source)}
-    bench = Workbench(validated(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite)
+    bench = Session(validated(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite)
     opened = {stage: open_model(each) for stage, each in (stage_models or {}).items()}
     models = Models(open_model(model), {stage: each for stage, each in opened.items() if each is not None})
     parts = [one for one in (models.main, *models.stages.values(), *given.values(), bench) if one is not None]
@@ -396,6 +396,6 @@ def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dic
             raise UnknownNameError("source", name, known)
         is_open = not isinstance(source, type) and (name not in KINDS or hasattr(source, _ASKED.get(name, "search")))
         if not (source is None or is_open or (_places(source) and name in KINDS)):
-            mend = "give a path, or an open source, such as Shelf(texts)"
-            raise InputError(f"the source {name} cannot be {source!r:.80}", mend=mend)
+            hint = "give a path, or an open source, such as InMemoryPassages(texts)"
+            raise InputError(f"the source {name} cannot be {source!r:.80}", hint=hint)
     return {name: source for name, source in sources.items() if source is not None}
