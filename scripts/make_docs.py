@@ -91,8 +91,8 @@ def _method(method: dict[str, Any]) -> str:
 
 
 def _sources(method: dict[str, Any]) -> str:
-    needed = [f"`{name}`" for name in method["needs"]]
-    taken = [f"`{name}`" for name in method["takes"]]
+    needed = [f"`{name}`" for name in method["required_sources"]]
+    taken = [f"`{name}`" for name in method["optional_sources"]]
     return "; ".join(filter(None, [", ".join(needed), f"if given {', '.join(taken)}" if taken else ""])) or "none"
 
 
@@ -397,7 +397,7 @@ def _is_setting(option: str, value: object) -> bool:
 
 def _takes(method: str, options: dict[str, object]) -> bool:
     try:
-        create_method(method, dict.fromkeys((*method_class(method).needs, "documents"), object()), options)
+        create_method(method, dict.fromkeys((*method_class(method).required_sources, "documents"), object()), options)
     except InputError:
         return False
     return True

@@ -91,7 +91,7 @@ async def measure_generator(
         if not base.is_dir():
             train_base(data, base)
         train_generator(data, base, safari)
-    found = {"prompting": "supervised", "broken": "null", "retriever": f"trained:{ranker}"}
+    found = {"prompt_variant": "supervised", "on_invalid_plan": "null", "retriever": f"trained:{ranker}"}
     systems = {
         "ours, plans itself": found,
         "ours, with our planner": {**found, "planning": f"trained:{planner}"},

@@ -193,7 +193,7 @@ async def test_a_history_that_does_not_fit_loses_its_oldest_turns_and_says_so(fa
         assert any("oldest turns are left out" in note for note in step.notes)
         assert "Turn 15" in str(step.messages)
         assert "Turn 0 " not in str(step.messages)
-        whole = bench.agent("vanilla", bench.models(settings.model_copy(update={"whole_history": True})))
+        whole = bench.agent("vanilla", bench.models(settings.model_copy(update={"no_truncate": True})))
         assert "maximum context length" in (await whole.respond(LONG)).error
 
 

@@ -72,7 +72,7 @@ def test_what_fidelity_names_exists_and_every_file_stands_in_it():
     [
         ("plan_topics`", "plan_topic`", "there is no methods/dcrag.py: plan_topic"),
         ("`top: 50`", "`tops: 50`", "there is no tops: 50"),
-        ("`broken: mend`", "`broken: no`", "there is no broken: no"),
+        ("`on_invalid_plan: repair`", "`on_invalid_plan: no`", "there is no on_invalid_plan: no"),
         ("`bleu-2`", "`bleu-9`", "there is no bleu-9"),
         ("criteria `scg-qp-errors`", "criteria `scg-qp-error`", "there is no scg-qp-error"),
         ("`prompts/edit/model-answer.paper`", "`prompts/edit/answer.paper`", "there is no prompts/edit/answer.paper"),

@@ -201,7 +201,7 @@ def test_an_example_says_what_it_repeats(path):
     assert config.metrics
     assert config.dataset.path.parts[0] == "data"
     assert all(str(part).startswith("data") for kind in ("graph", "samples") for part in config.sources.places(kind))
-    grounded = any("graph" in method_class(system.method).needs for system in config.systems)
+    grounded = any("graph" in method_class(system.method).required_sources for system in config.systems)
     if path.parent.name == "dcrag" and grounded:
         assert config.sources.ranking == "paper"
 

@@ -68,7 +68,7 @@ MISTAKES = {
     "a number as method": (lambda: create_agent(42), 'method="dcrag"'),
     "a class as method": (lambda: create_agent(Vanilla, model="rehearsal"), 'method="dcrag"'),
     "a made method with options": (
-        lambda: agent(Vanilla(), options={"prompting": "paper"}),
+        lambda: agent(Vanilla(), options={"prompt_variant": "paper"}),
         r"to it: Vanilla\(",
     ),
     "a made method with sources": (
@@ -332,7 +332,7 @@ def made_run(tmp_path):
     (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
     said = {
         "dataset": {"name": "jsonl", "path": str(tmp_path / "d.jsonl")},
-        "systems": ["vanilla", {"method": "vanilla", "name": "paper", "options": {"prompting": "paper"}}],
+        "systems": ["vanilla", {"method": "vanilla", "name": "paper", "options": {"prompt_variant": "paper"}}],
     }
     ended = run(said, str(tmp_path / "run"), changes={"models.model": "rehearsal"})
     assert (ended.ok, ended.failed) == (12, 0)

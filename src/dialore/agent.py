@@ -32,7 +32,7 @@ class Agent:
         cite: whether responses cite their knowledge (`Response.citations`); those of a method with `cites` always do.
 
     Raises:
-        UnknownNameError: the method's `prompting` is none.
+        UnknownNameError: the method's `prompt_variant` is none.
     """
 
     def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False) -> None:

@@ -53,8 +53,8 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
     if model is not None and any(value is not None for value in sampling.values()):
         model = SamplingOverride(model, **sampling)
-    if model is not None and (settings.window is not None or settings.whole_history):
-        model = ContextWindow(model, settings.window, whole=settings.whole_history)
+    if model is not None and (settings.window is not None or settings.no_truncate):
+        model = ContextWindow(model, settings.window, whole=settings.no_truncate)
     return model
 
 
@@ -217,7 +217,7 @@ class Session:
             method, cls, options = LEXICAL, _class(LEXICAL), None
         read = registry.method_sources(cls)
         named = any(self.settings.places(name) or name in self._given for name in read)
-        wanted = {*cls.needs, *(("graph",) if method == LEXICAL and not named else ())}
+        wanted = {*cls.required_sources, *(("graph",) if method == LEXICAL and not named else ())}
         sources = {name: self.source(name, needed=name in wanted) for name in read}
         made = registry.create_method(method, sources, options)
         return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)

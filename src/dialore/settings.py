@@ -154,7 +154,7 @@ class ModelSettings(Strict):
     window: Annotated[int | None, Flag(("--window",), "TOKENS", _MODEL)] = Field(
         default=None, ge=1, description="Its window. Turns that do not fit are left out, the oldest first."
     )
-    whole_history: Annotated[bool, Flag(("--whole-history",), None, _MODEL)] = Field(
+    no_truncate: Annotated[bool, Flag(("--no-truncate",), None, _MODEL)] = Field(
         default=False, description="Leave no turn out: a history that does not fit the model's window fails."
     )
     name: str = Field(default="", description="Its name in tables, where that is not the model's.")

@@ -49,7 +49,17 @@ def test_a_run_is_distilled_and_again_from_its_folder(call, url, talks):
 def test_contexts_and_fit_questions_are_a_file_of_coq(call, url, talks):
     texts = [f"Many people keep bees in the town of {name}." for name in ("Leeds", "Bath", "York", "Hull")]
     talks.write_text("".join(json.dumps({"headline": text}) + "\n" for text in texts), "utf-8")
-    what = ("distill", "edit-questions", "--coq", "-o", "prompting=coq", "--dataset", "coq-contexts", "--data", talks)
+    what = (
+        "distill",
+        "edit-questions",
+        "--coq",
+        "-o",
+        "prompt_variant=coq",
+        "--dataset",
+        "coq-contexts",
+        "--data",
+        talks,
+    )
     done = call(*what, "--base-url", url, "--model", "capable", "--out", "coq")
     assert done.code == 0, done.err
     assert [len(Path(f"coq/{name}.jsonl").read_text("utf-8").splitlines()) for name in ("train", "dev", "test")] == [

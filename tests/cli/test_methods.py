@@ -72,7 +72,7 @@ def test_a_method_of_another_package_need_not_name_its_stages():
         name: ClassVar[str] = "msdp"
         paper: ClassVar[str] = "theirs"
         summary: ClassVar[str] = "theirs"
-        needs: ClassVar[tuple[str, ...]] = ()
+        required_sources: ClassVar[tuple[str, ...]] = ()
         calls: ClassVar[str] = "2"
 
     assert [stage["name"] for stage in describe_method(Theirs, PromptLibrary())["stages"]] == [
@@ -87,7 +87,7 @@ def test_the_list_tells_sources_and_calls(call, monkeypatch):
     for words in ("dcrag", "[documents]", "17 calls", "samples"):
         assert words in listed
     (described,) = call("methods", "safari", "--json").lines
-    assert described["takes"] == ["sources", "persona", "documents", "graph", "web"]
+    assert described["optional_sources"] == ["sources", "persona", "documents", "graph", "web"]
     assert described["stages"][0]["prompt"] == "safari/planning"
     shown = call("methods", "scg-qp").out
     for words in ("scg-qp/topic-tracking", "en, zh", "differs from it", "dialore prompts show"):

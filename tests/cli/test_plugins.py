@@ -24,7 +24,7 @@ class Mine(Method):
     """Answer in a mood."""
     name: ClassVar[str] = "mine"
     summary: ClassVar[str] = "one call in a mood"
-    takes: ClassVar[tuple[str, ...]] = ("documents",)
+    optional_sources: ClassVar[tuple[str, ...]] = ("documents",)
     mood: str
     documents: KnowledgeSource | None = None
     words: int | None = None

@@ -287,7 +287,7 @@ async def test_msdp_asks_a_trained_model_as_it_was_trained(wizard, tmp_path):
     assert base
     one = split_dialogues(data_set("wizard-of-wikipedia").read(wizard), cut="all")[1]
     known, model = one.knowledge[0]["text"], Scripted(one.knowledge[0]["text"], "Sure.")
-    options = {"prompting": "supervised", "topic": "checked", "turns": 0, "shots": 0, "response_shots": 0}
+    options = {"prompt_variant": "supervised", "topic": "checked", "turns": 0, "shots": 0, "response_shots": 0}
     sources = {"samples": str(tmp_path / "own.samples")}
     async with create_agent("msdp", model=model, sources=sources, options=options) as agent:
         response = await agent.respond(one)
@@ -329,7 +329,7 @@ async def test_what_is_learnt_is_what_is_asked_in_use_byte_for_byte(plan, knowle
     one = Dialogue.model_validate({**SPACED, "sources": plan, "knowledge": knowledge})
     target = targets_of([one])[0]
     model = Scripted(target.parts[1][0].removesuffix("[EOS]"), target.parts[3][0])
-    options = {"prompting": "supervised", "retrieval": "gold", "broken": "null"}
+    options = {"prompt_variant": "supervised", "retrieval": "gold", "on_invalid_plan": "null"}
     async with create_agent("safari", model=model, options=options) as agent:
         response = await agent.respond(one)
     assert (response.plan, response.text) == (plan, "我的守护星是冥王星。")
@@ -346,7 +346,9 @@ async def test_source_shows_the_plan_whatever_was_found():
     """With ground retrieval all gold pieces are there, but the plan stands as it was made (the authors' release)."""
     one = Dialogue.model_validate({**SPACED, "sources": ["persona", "documents"], "knowledge": [ZODIAC, PLUTO]})
     model = Scripted(" [SOURCE] PERSONA ", "好。")
-    async with create_agent("safari", model=model, options={"prompting": "supervised", "retrieval": "gold"}) as agent:
+    async with create_agent(
+        "safari", model=model, options={"prompt_variant": "supervised", "retrieval": "gold"}
+    ) as agent:
         await agent.respond(one)
     shown = "[SOURCE] PERSONA [EOS] [MIDDLE] 我的星座是天蝎座 天蝎座的守护星是冥王星 [EOM]"
     assert model.asked[-1].continuation.endswith(shown)
@@ -412,7 +414,9 @@ async def test_safari_plans_and_responds_with_the_trained_model(tmp_path, small,
         "causal", str(tmp_path / "base"), targets * 150, dev, tmp_path / "model", CARD, tokens=TOKENS, tuning=tuning
     )
     model = connect(f"hf:{tmp_path / 'model'}")
-    async with create_agent("safari", model=model, options={"prompting": "supervised", "retrieval": "gold"}) as agent:
+    async with create_agent(
+        "safari", model=model, options={"prompt_variant": "supervised", "retrieval": "gold"}
+    ) as agent:
         response = await agent.respond(Dialogue.model_validate(one.model_dump()))
     assert response.plan == ["persona", "documents"]
     assert response.text == one.reference

@@ -44,7 +44,7 @@ async def test_facts_are_ranked_and_cut(run, name):
 
 def test_every_method_is_made_by_its_name(small_graph):
     for name in method_names():
-        sources = dict.fromkeys(method_class(name).needs, small_graph)
+        sources = dict.fromkeys(method_class(name).required_sources, small_graph)
         assert create_method(name, sources).name == name
 
 

@@ -101,9 +101,9 @@ async def test_selection_takes_foreseen_facts_first_and_stops_at_the_limit(run, 
 
 
 async def test_selecting_one_after_the_other_gives_the_same_facts(run, model):
-    at_once, _ = await run("dcrag", limit=2, together=True)
+    at_once, _ = await run("dcrag", limit=2, parallel_selection=True)
     calls = len(model.asked)
-    in_turn, _ = await run("dcrag", limit=2, together=False)
+    in_turn, _ = await run("dcrag", limit=2, parallel_selection=False)
     assert [fact.id for fact in at_once.knowledge] == [fact.id for fact in in_turn.knowledge]
     # The foreseen facts fill the limit, so the second selection is not even asked for.
     assert len(model.asked) - calls == calls - 1

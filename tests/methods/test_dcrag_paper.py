@@ -15,7 +15,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 
-AS_PUBLISHED = {"prompting": "paper", "whole_sets": True, "together": False}
+AS_PUBLISHED = {"prompt_variant": "paper", "keep_whole_sets": True, "parallel_selection": False}
 # What Tables 12 to 18 say, by stage of the prompt: facts and terms, not sentences.
 EVERY = [
     "open-domain chit-chat",
@@ -62,7 +62,7 @@ def prompts(run, model):
 
 @pytest.mark.parametrize("method", SAID)
 async def test_what_tables_12_to_18_say_is_said(prompts, method):
-    options = AS_PUBLISHED if method == "dcrag" else {"prompting": "paper"}
+    options = AS_PUBLISHED if method == "dcrag" else {"prompt_variant": "paper"}
     for stage, texts in (await prompts(method, **options)).items():
         whole = "\n".join(texts)
         lacking = [fact for fact in EVERY + SAID[method].get(stage, []) if fact not in whole]
@@ -78,7 +78,7 @@ async def test_what_tables_12_to_18_say_is_said(prompts, method):
 def test_msdp_is_run_as_appendix_a_1_1_says(name):
     path = Path(__file__).parents[2] / "examples" / "dcrag" / f"{name}.yaml"
     (row,) = (system for system in read_config(path).systems if system.method == "msdp-dcrag")
-    assert row.options == {"prompting": "paper"}
+    assert row.options == {"prompt_variant": "paper"}
     assert create_method("msdp-dcrag", {"samples": object()}, row.options).shots == 10
     (built,) = (line for line in path.read_text("utf-8").splitlines() if "samples build" in line)
     assert built.endswith(" --embedder st:paraphrase-multilingual-mpnet-base-v2")
@@ -128,7 +128,7 @@ def lines(text):
 
 
 async def test_the_response_prompts_differ_by_what_tables_12_13_and_18_say(prompts):
-    paper = {"prompting": "paper"}
+    paper = {"prompt_variant": "paper"}
     vanilla = (await prompts("vanilla", **paper))[RG]
     t_rag = (await prompts("t-rag", **paper))[RG]
     qp_rag = (await prompts("qp-rag", **paper))[RG]
@@ -162,7 +162,7 @@ async def test_the_response_prompts_differ_by_what_tables_12_13_and_18_say(promp
 
 
 async def test_query_production_is_the_same_in_qp_rag(prompts):
-    qp_rag, dcrag = await prompts("qp-rag", prompting="paper"), await prompts("dcrag", **AS_PUBLISHED)
+    qp_rag, dcrag = await prompts("qp-rag", prompt_variant="paper"), await prompts("dcrag", **AS_PUBLISHED)
     assert qp_rag[QP] == dcrag[QP]
 
 
@@ -212,19 +212,19 @@ async def test_a_set_smaller_than_the_limit_is_taken_whole_in_the_models_order(r
 
 
 async def test_in_turn_the_second_selection_is_asked_for_what_is_left(prompts):
-    found = await prompts("dcrag", prompting="paper", together=False, limit=4)
+    found = await prompts("dcrag", prompt_variant="paper", parallel_selection=False, limit=4)
     assert "select the 4 most useful" in found[FORESEEN][0]
     assert "select the 2 most useful" in found[UNFORESEEN][0]
 
 
-@pytest.mark.parametrize(("prompting", "thought"), [("paper", "Keep."), ("ours", "They are nervous.")])
-async def test_the_thoughts_that_response_generation_is_shown(prompts, prompting, thought):
-    shown = (await prompts("dcrag", prompting=prompting))[RG][-1]
+@pytest.mark.parametrize(("prompt_variant", "thought"), [("paper", "Keep."), ("ours", "They are nervous.")])
+async def test_the_thoughts_that_response_generation_is_shown(prompts, prompt_variant, thought):
+    shown = (await prompts("dcrag", prompt_variant=prompt_variant))[RG][-1]
     assert ("Keep." in shown) == (thought == "Keep.")
     assert ("They are nervous." in shown) == (thought != "Keep.")
 
 
 def test_no_other_prompting_is_taken(small_graph, model):
-    method = create_method("dcrag", {"graph": small_graph}, {"prompting": "papre"})
+    method = create_method("dcrag", {"graph": small_graph}, {"prompt_variant": "papre"})
     with pytest.raises(UnknownNameError, match="did you mean paper"):
         Agent(method, LLMRunner(model, PromptLibrary()))

@@ -105,7 +105,7 @@ def dialogue():
 def edit(dialogue):
     async def go(model=None, base=None, dialogue=dialogue, **options):
         model = model or Asked()
-        options = {"drawn": False, **options}  # the paper's order, but where the order is what is tested
+        options = {"shuffle_answers": False, **options}  # the paper's order, but where the order is what is tested
         method = create_method("edit", {"documents": base}, options)
         stages = StageContext(LLMRunner(model, PromptLibrary()), "edit", dialogue, form=form_of(method))
         response = await method.respond(dialogue, stages)
@@ -206,7 +206,7 @@ ABLATIONS = {
 async def test_which_answer_stands_first_is_drawn_by_the_question_and_does_not_change_who_gave_it(edit):
     base = Base()
     _, _, plain = await edit(base=base)
-    _, stages, drawn = await edit(base=base, drawn=True)
+    _, stages, drawn = await edit(base=base, shuffle_answers=True)
     first = {
         stage: prompt_of(drawn, stage).index("Model on") < prompt_of(drawn, stage).index("Base on")
         for stage in drawn.requests
@@ -413,7 +413,7 @@ async def test_the_generator_may_be_another_model(dialogue):
 
 async def test_grounding_stops_before_the_response(dialogue):
     model = Asked()
-    grounds = await create_method("edit", {"documents": Base()}, {"questions": 2, "drawn": False}).ground(
+    grounds = await create_method("edit", {"documents": Base()}, {"questions": 2, "shuffle_answers": False}).ground(
         dialogue, StageContext(LLMRunner(model, PromptLibrary()), "edit", dialogue)
     )
     assert [piece.text for piece in grounds.knowledge] == ["Base on 1", "Base on 2"]

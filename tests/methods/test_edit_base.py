@@ -55,7 +55,9 @@ async def test_the_answers_sentences_are_found_as_often_as_before(language):
     wanted = {question: Passage(row["text"], row["title"]).id for row in rows for question in row.get("answers", [])}
     model = Asked(question_generation="\n".join(wanted))
     stages = StageContext(LLMRunner(model, PromptLibrary()), "edit", Dialogue(id="d", turns=[TURNS[language]]))
-    grounds = await Edit(SentenceBase(rows), questions=len(wanted), top=3, drawn=False).ground(stages.dialogue, stages)
+    grounds = await Edit(SentenceBase(rows), questions=len(wanted), top=3, shuffle_answers=False).ground(
+        stages.dialogue, stages
+    )
     found = {piece.detail.question: piece.detail.sentences for piece in grounds.knowledge}
     assert list(found) == list(wanted)
     assert {len(ids) for ids in found.values()} == {3}

@@ -125,7 +125,7 @@ async def test_a_script_that_was_shown_is_a_failed_stage_at_once():
 
 async def test_a_papers_form_takes_every_answer_as_it_comes():
     model = Scripted(QUESTION, ANSWER)
-    agent = Agent(Vanilla(prompting="paper"), LLMRunner(model, PromptLibrary()))
+    agent = Agent(Vanilla(prompt_variant="paper"), LLMRunner(model, PromptLibrary()))
     assert (await agent.respond(dialogue())).text == QUESTION
 
 

@@ -264,7 +264,7 @@ async def test_without_dependency_the_persona_is_joined_to_the_query_for_the_doc
     assert trace["retrieval-documents"].output["query"] == f"{TURNS['en'][-1]} Where I live there is tofu."
     # Planning is as it was: documents alone break a dependency that the planner is told of.
     assert "DOCUMENTS is asked only after PERSONA" in whole(prompt_of(model, "planning"))
-    null, _, _ = await respond(dialogue, plan='{"sources": ["DOCUMENTS"]}', dependency=False, broken="null")
+    null, _, _ = await respond(dialogue, plan='{"sources": ["DOCUMENTS"]}', dependency=False, on_invalid_plan="null")
     assert null.plan == []
 
 
@@ -311,8 +311,8 @@ async def test_absent_labels_are_an_error_that_names_the_dialogue(options, field
     [
         ({"planning": "modle"}, "unknown planning of safari: 'modle' .did you mean model"),
         ({"retrieval": "none"}, "unknown retrieval"),
-        ({"broken": "no"}, "unknown broken"),
-        ({"reading": "words"}, "unknown reading"),
+        ({"on_invalid_plan": "no"}, "unknown on_invalid_plan"),
+        ({"plan_parser": "words"}, "unknown plan_parser"),
         ({"retriever": "bm52"}, "unknown reranker: 'bm52'"),
         ({"top": "0"}, "top of safari must be at least 1"),
     ],
@@ -333,7 +333,7 @@ def test_switches_that_leave_nothing():
 
 
 async def test_a_response_is_cut_where_it_is_scored_so():
-    response, _, _ = await respond(longest=3)
+    response, _, _ = await respond(max_chars=3)
     assert response.text == "Her"
 
 
@@ -398,10 +398,10 @@ class Narrow(ScriptedModel):
         return await super().complete(request, on_token)
 
 
-@pytest.mark.parametrize("prompting", ["ours", "paper", "supervised"])
-async def test_older_turns_go_where_the_window_is_small(prompting):
-    model = Narrow({"planning": BOTH if prompting == "ours" else "NULL", "response-generation": "Here."})
-    method = create_method("safari", {"sources": None}, {"prompting": prompting})
+@pytest.mark.parametrize("prompt_variant", ["ours", "paper", "supervised"])
+async def test_older_turns_go_where_the_window_is_small(prompt_variant):
+    model = Narrow({"planning": BOTH if prompt_variant == "ours" else "NULL", "response-generation": "Here."})
+    method = create_method("safari", {"sources": None}, {"prompt_variant": prompt_variant})
     dialogue = dialogue_of()
     stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
     response = await method.respond(dialogue, stages)

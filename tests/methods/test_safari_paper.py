@@ -15,12 +15,12 @@ from tests.methods.conftest import ScriptedModel
 from tests.methods.test_safari import PERSONA, Recorded, dialogue_of, respond, whole
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "safari"
-# Those of the supervised files as their headers say that any model runs them: `-o prompting=paper`.
+# Those of the supervised files as their headers say that any model runs them: `-o prompt_variant=paper`.
 SYSTEMS = {
-    f"{path.stem}: {system.title}": system.options | {"prompting": "paper"}
+    f"{path.stem}: {system.title}": system.options | {"prompt_variant": "paper"}
     for path in sorted(EXAMPLES.glob("*.yaml"))
     for system in read_config(path).systems
-    if system.options.get("prompting") in {"paper", "supervised"}
+    if system.options.get("prompt_variant") in {"paper", "supervised"}
 }
 ZERO_SHOT = SYSTEMS["table-7: SAFARI"]
 HOME = "I live in Trier."
@@ -66,7 +66,7 @@ def test_tables_7_and_8_and_half_of_4_and_6_are_of_trained_models():
     """Section 6: "based on ChatGLM under the supervised setting"; the first two rows of Tables 4 and 6."""
     for name, count in (("table-4-supervised", 2), ("table-6-supervised", 2), ("table-7", 1), ("table-8", 1)):
         config, text = read_config(EXAMPLES / f"{name}.yaml"), (EXAMPLES / f"{name}.yaml").read_text("utf-8")
-        assert {system.options["prompting"] for system in config.systems} == {"supervised"}
+        assert {system.options["prompt_variant"] for system in config.systems} == {"supervised"}
         assert {system.options["retriever"] for system in config.systems} == {"trained:models/dpr"}  # Section 5.3
         assert len(config.models) == count
         made = [
@@ -104,9 +104,9 @@ UNTOLD = {"en": "profession|job|work|family|band|book", "zh": "职业|工作|家
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-@pytest.mark.parametrize("prompting", ["paper", "supervised"])
-def test_sources_are_described_by_the_content_of_table_12(language, prompting):
-    entries = create_method("safari", {}, {"prompting": prompting}).declared.entries
+@pytest.mark.parametrize("prompt_variant", ["paper", "supervised"])
+def test_sources_are_described_by_the_content_of_table_12(language, prompt_variant):
+    entries = create_method("safari", {}, {"prompt_variant": prompt_variant}).declared.entries
     assert [entry.name for entry in entries] == ["persona", "documents"]
     for entry, told in zip(entries, TOLD[language], strict=True):
         assert all(word in entry.description[language] for word in told)
@@ -167,7 +167,7 @@ async def test_a_row_of_table_8_differs_by_the_number_of_pieces(number):
 
 async def test_the_paper_plans_over_two_sources_whatever_else_is_open():
     opened = {"web": Recorded("web"), "documents": Recorded("documents")}
-    assert create_method("safari", opened, {"prompting": "paper"}).declared.names == ("persona", "documents")
+    assert create_method("safari", opened, {"prompt_variant": "paper"}).declared.names == ("persona", "documents")
     assert create_method("safari", opened).declared.names == ("persona", "documents", "library", "web")
 
 

@@ -78,7 +78,7 @@ async def test_a_mended_plan_is_traced():
         "source 'WIKI' is not declared",
         "source 'documents' depends on 'persona'",
     ]
-    response, trace, _ = await respond(plan='{"sources": ["DOCUMENTS"]}', broken="null")
+    response, trace, _ = await respond(plan='{"sources": ["DOCUMENTS"]}', on_invalid_plan="null")
     assert response.plan == []
 
 
@@ -115,9 +115,9 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("written", "plan"), WRITTEN.items())
-@pytest.mark.parametrize("prompting", ["ours", "paper"])
-async def test_plans_are_read_from_the_first_answer_in_every_form(written, plan, prompting):
-    response, trace, model = await respond(plan=written, prompting=prompting)
+@pytest.mark.parametrize("prompt_variant", ["ours", "paper"])
+async def test_plans_are_read_from_the_first_answer_in_every_form(written, plan, prompt_variant):
+    response, trace, model = await respond(plan=written, prompt_variant=prompt_variant)
     assert response.plan == plan
     assert model.stages == ["planning", "response-generation"]
     assert trace["planning"].outcome == "ok"
@@ -137,11 +137,11 @@ async def test_plans_are_read_from_the_first_answer_in_every_form(written, plan,
     ],
 )
 @pytest.mark.parametrize(
-    ("prompting", "stages"),
+    ("prompt_variant", "stages"),
     [("ours", ["planning", "repair", "response-generation"]), ("paper", ["planning", "response-generation"])],
 )
-async def test_what_is_no_plan_is_null(written, prompting, stages):
-    response, trace, model = await respond(plan=written, prompting=prompting)
+async def test_what_is_no_plan_is_null(written, prompt_variant, stages):
+    response, trace, model = await respond(plan=written, prompt_variant=prompt_variant)
     assert read_plan(written, CHAIN) is None
     assert (response.plan, response.text) == ([], "Here.")
     assert trace["planning"].outcome == "unparsed"
@@ -177,9 +177,11 @@ async def test_the_repair_is_read_likewise():
         ("I cannot say.", []),
     ],
 )
-@pytest.mark.parametrize("prompting", ["ours", "paper"])
-async def test_the_authors_rule_finds_names_anywhere(written, plan, prompting):
-    response, trace, model = await respond(plan=written, prompting=prompting, reading="substring", broken="null")
+@pytest.mark.parametrize("prompt_variant", ["ours", "paper"])
+async def test_the_authors_rule_finds_names_anywhere(written, plan, prompt_variant):
+    response, trace, model = await respond(
+        plan=written, prompt_variant=prompt_variant, plan_parser="substring", on_invalid_plan="null"
+    )
     assert response.plan == plan
     assert (trace["planning"].outcome, model.stages) == ("ok", ["planning", "response-generation"])
 

@@ -313,7 +313,7 @@ async def test_a_question_to_the_other_person_is_no_query_but_in_the_paper_and_i
     mended = traced(stages, "query-mending")
     assert mended.output == {"dropped": question.rstrip("?？")}
     assert spare in mended.notes[0]
-    _, stages = await respond(method, model, ENGLISH, {"web": web}, prompting="paper")
+    _, stages = await respond(method, model, ENGLISH, {"web": web}, prompt_variant="paper")
     assert [query for query, _ in web.queries] == [spare, question.rstrip("?？")]
     assert "query-mending" not in [each.stage for each in stages.trace]
 

@@ -125,8 +125,8 @@ async def test_past_conversations_guide_the_directive_in_our_setting_alone():
 
 
 async def test_the_persona_is_a_switch_of_our_setting(prompts):
-    shown = (await prompts(TABLE[OURS], prompting="ours", persona=True))[DIRECTIVE][0]
-    hidden = (await prompts(TABLE[OURS], prompting="ours", persona=False))[DIRECTIVE][0]
+    shown = (await prompts(TABLE[OURS], prompt_variant="ours", persona=True))[DIRECTIVE][0]
+    hidden = (await prompts(TABLE[OURS], prompt_variant="ours", persona=False))[DIRECTIVE][0]
     assert "I live near a cinema." in shown
     assert "I love old films." in shown
     assert "I live near" not in hidden

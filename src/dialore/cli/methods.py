@@ -70,7 +70,7 @@ def _show_one(method: dict[str, Any]) -> None:
 
 
 def _sources(method: dict[str, Any]) -> str:
-    return ", ".join((*method["needs"], *(f"\\[{name}]" for name in method["takes"]))) or "-"
+    return ", ".join((*method["required_sources"], *(f"\\[{name}]" for name in method["optional_sources"]))) or "-"
 
 
 def shown(value: object) -> str:

@@ -30,13 +30,13 @@ class Method(Protocol):
 
     Class attributes describe it for `dialore methods`: its name, paper, summary, the sources it needs, and how many
     model calls it makes. Dataclass fields are its hyper-parameters and switches, and its sources by their names. A
-    method that can do with or without a source names it in a further class attribute `takes: tuple[str, ...]`, and
-    gives the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
+    method that can do with or without a source names it in a further class attribute, `optional_sources`, and gives
+    the field the default None. The prompts of its stages, in order, stand in `stages: tuple[str, ...]`; without
     it they are those of the folder of prompts that is called as the method.
 
     A method whose responses always cite by number has a class attribute `cites`, which is True.
 
-    A method that has a `paper` setting of its prompts has the field `prompting: str = OURS`: `paper` asks by
+    A method that has a `paper` setting of its prompts has the field `prompt_variant: str = OURS`: `paper` asks by
     `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
     Further settings of that kind stand in a class attribute `forms`.
     """
@@ -44,7 +44,7 @@ class Method(Protocol):
     name: ClassVar[str]
     paper: ClassVar[str]
     summary: ClassVar[str]
-    needs: ClassVar[tuple[str, ...]] = ()
+    required_sources: ClassVar[tuple[str, ...]] = ()
     calls: ClassVar[str]
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
@@ -64,15 +64,15 @@ def steps_of(method: Method) -> int:
 
 
 def form_of(method: Method) -> str:
-    """The form of a method's prompts by its option `prompting`; raises UnknownNameError where that is no such word."""
-    prompting = getattr(method, "prompting", OURS)
-    check_word("prompting", prompting, (PAPER, OURS, *getattr(method, "forms", ())))
-    return form_named(prompting)
+    """Return the form of a method's prompts (`prompt_variant`); raises UnknownNameError where there is no such form."""
+    variant = getattr(method, "prompt_variant", OURS)
+    check_word("prompt_variant", variant, (PAPER, OURS, *getattr(method, "forms", ())))
+    return form_named(variant)
 
 
-def form_named(prompting: str) -> str:
-    """The form of prompts that a value of `prompting` means."""
-    return "" if prompting == OURS else prompting
+def form_named(prompt_variant: str) -> str:
+    """The form of prompts that a value of `prompt_variant` means."""
+    return "" if prompt_variant == OURS else prompt_variant
 
 
 def check_word(option: str, value: str, known: Sequence[str]) -> None:

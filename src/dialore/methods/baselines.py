@@ -21,7 +21,7 @@ class Vanilla(Method):
     """No knowledge: one call that writes the response.
 
     Attributes:
-        prompting: how prompts are worded: `paper` with the content of the paper's, or `ours`.
+        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str] = "vanilla"
@@ -29,7 +29,7 @@ class Vanilla(Method):
     summary: ClassVar[str] = "the model answers from the dialogue history alone"
     calls: ClassVar[str] = "1"
 
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Write the response."""
@@ -37,24 +37,24 @@ class Vanilla(Method):
 
 
 @dataclass(frozen=True, slots=True)
-class TRag:
+class TRag(Method):
     """Traditional RAG: the concepts that the history mentions are the queries (DCRAG, Section 4.1.2).
 
     Attributes:
         graph: the commonsense graph.
         top: how many facts the response is given.
-        prompting: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
+        prompt_variant: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
     """
 
     name: ClassVar[str] = "t-rag"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2 and Table 13"
     summary: ClassVar[str] = "facts of every concept that the history mentions"
-    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1"
 
     graph: AnyGraph
     top: int = 20
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check the option; raises InputError."""

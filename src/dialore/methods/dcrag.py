@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from dialore.errors import InputError
-from dialore.methods.base import OURS, PAPER, check_least
+from dialore.methods.base import OURS, PAPER, Method, check_least
 from dialore.methods.demands import (
     Revision,
     SelectedFacts,
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Dcrag:
+class Dcrag(Method):
     """The model as collaborator: it says what is needed, the graph offers, the model selects and answers.
 
-    As published: `prompting=paper`, `whole_sets=true`, `together=false` and a graph whose ranking is `paper` (Section
-    3.3's cosine). What differs then: facts are selected by number, where Table 17 copies them; a set without facts is
-    not asked about; the response is plain text, so that it streams, where Table 18 wraps it in JSON.
+    As published: `prompt_variant=paper`, `keep_whole_sets=true`, `parallel_selection=false` and a graph whose ranking
+    is `paper` (Section 3.3's cosine). What differs then: facts are selected by number, where Table 17 copies them; a
+    set without facts is not asked about; the response is plain text, so that it streams, where Table 18 wraps it in
+    JSON.
 
     By `ours`, the default, prompts ask for few entities, worded as graphs word them, and response generation has
     guidance of its own; entities are cut at 12 a list, and errors that need no model to be seen are mended (Appendix
@@ -55,21 +56,21 @@ class Dcrag:
         fact_retrieval: off, with `fact_selection` off: "w/o FR+FS".
         fact_selection: off: "w/o FS", the `limit` best-ranked facts are used as they are, foreseen ones first. The
             paper does not say how many it uses then; the RAG baselines of its Table 1 have as many.
-        whole_sets: take all of a set that is not larger than the limit, in the model's order (Table 17); off, what it
-            finds useful of it.
-        together: ask for both selections at once, each for `limit` facts, and cut what is too much; off, the second is
-            asked for what the first leaves, if anything (Section 3.3).
+        keep_whole_sets: take all of a set that is not larger than the limit, in the model's order (Table 17); off, what
+            it finds useful of it.
+        parallel_selection: ask for both selections at once, each for `limit` facts, and cut what is too much; off, the
+            second is asked for what the first leaves, if anything (Section 3.3).
         fewer_steps: ask only where there is something to settle, which the paper leaves to further work (Limitations).
             Where the last two turns mention no concept, the response is written at once; Cross Revision is left out
             where there are no queries or no topics to set against each other, and the selection from a set that is not
             larger than the limit, all of which is taken as ranked.
-        prompting: how prompts are worded: `paper` with the content of the paper's, or `ours`.
+        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str] = "dcrag"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 3"
     summary: ClassVar[str] = "queries and topics guide a search of the graph; the model selects facts and answers"
-    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "6 (4 in a row)"
     stages: ClassVar[tuple[str, ...]] = (
         "dcrag/query-production",
@@ -88,10 +89,10 @@ class Dcrag:
     cross_revision: bool = True
     fact_retrieval: bool = True
     fact_selection: bool = True
-    whole_sets: bool = False
-    together: bool = True
+    keep_whole_sets: bool = False
+    parallel_selection: bool = True
     fewer_steps: bool = False
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check that the switches go together; raises InputError where they do not."""
@@ -172,7 +173,7 @@ class Dcrag:
         """Fact Selection: foreseen facts first, then unforeseen ones until there are enough (Equation 7)."""
         if not self.fact_selection:
             return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
-        if self.together:
+        if self.parallel_selection:
             foreseen, unforeseen = await gather(
                 self._pick("foreseen", retrieval.foreseen, self.limit, stage),
                 self._pick("unforeseen", retrieval.unforeseen, self.limit, stage),
@@ -188,7 +189,7 @@ class Dcrag:
         ranked = SelectedFacts(selected=list(range(1, min(len(facts), limit) + 1)))
         chosen = await stage.ask("dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=limit)
         picked = pick(f"selection-mending-{which}", facts, chosen.selected, stage)
-        if self.whole_sets and len(facts) <= limit:
+        if self.keep_whole_sets and len(facts) <= limit:
             picked += [fact for fact in facts if fact not in picked]
         return picked[:limit]
 

@@ -49,11 +49,11 @@ class Edit(Method):
     soon as both are there, whatever the other questions wait for: three steps before the response, however many
     questions.
 
-    The paper's setting is `prompting=paper` and `drawn=false`. Where this differs from it: either answer may be none,
-    and then the other is taken without a choice; the answers are asked for so that they can be understood without their
-    questions, for the response is given answers alone; what is found is declared to be data; the response takes up the
-    answers that fit, in three sentences at most. In both settings base sentences stand with their titles, and the
-    generator that the paper trains on its own data set is any model named for the stage `question-generation`.
+    The paper's setting is `prompt_variant=paper` and `shuffle_answers=false`. Where this differs from it: either answer
+    may be none, and then the other is taken without a choice; the answers are asked for so that they can be understood
+    without their questions, for the response is given answers alone; what is found is declared to be data; the response
+    takes up the answers that fit, in three sentences at most. In both settings base sentences stand with their titles,
+    and the generator that the paper trains on its own data set is any model named for the stage `question-generation`.
 
     Attributes:
         documents: the knowledge base of sentences; without one the model's answers alone are used.
@@ -65,15 +65,15 @@ class Edit(Method):
         base_answers: off: Tables 2 and 3, "w/o KB's Answer".
         trained: the question generator was trained for this (Section 3.2.2): text to be continued is then the
             context alone, without an instruction.
-        drawn: which of a question's two answers is shown first is decided by the question, so that a model's liking for
-            one place does not decide; off: the model's own, as in the paper.
-        prompting: `paper`: prompts with the paper's content; the response uses all knowledge, at any length.
+        shuffle_answers: which of a question's two answers is shown first is decided by the question, so that a model's
+            liking for one place does not decide; off: the model's own, as in the paper.
+        prompt_variant: `paper`: prompts with the paper's content; the response uses all knowledge, at any length.
     """
 
     name: ClassVar[str] = "edit"
     paper: ClassVar[str] = "EDIT (2024), Section 3"
     summary: ClassVar[str] = "open questions as implicit intentions, answered by the model and from a base of sentences"
-    takes: ClassVar[tuple[str, ...]] = ("documents",)
+    optional_sources: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "17 (4 in a row); 7 (3 in a row) without a base"
     stages: ClassVar[tuple[str, ...]] = (
         _QUESTIONS,
@@ -90,8 +90,8 @@ class Edit(Method):
     model_answers: bool = True
     base_answers: bool = True
     trained: bool = False
-    drawn: bool = True
-    prompting: str = OURS
+    shuffle_answers: bool = True
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check that the questions have a source of answers; raises InputError where they have none."""
@@ -156,7 +156,7 @@ class Edit(Method):
         """Answer Integration (Section 3.3.3). Where nothing parses, the model's: Table 3 loses more without it."""
         # A coin that falls the same way for the same question, in every run.
         is_odd = hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
-        shown = offered[::-1] if self.drawn and is_odd else offered
+        shown = offered[::-1] if self.shuffle_answers and is_odd else offered
         chosen = await stage.ask(
             "edit/answer-choice",
             Better,
@@ -191,12 +191,12 @@ class Edit(Method):
 class EditQuestions(Method):
     """EDIT's Question Generation alone: the response is the open questions, one a line (Section 4.4).
 
-    With `prompting=coq` it asks as COQ was made: what is unrelated to the person in the context (Section 3.2.1).
+    With `prompt_variant=coq` it asks as COQ was made: what is unrelated to the person in the context (Section 3.2.1).
 
     Attributes:
         questions: how many are asked for; what else a generator writes is left out. 0: all that a trained one writes.
         trained: as in `edit`.
-        prompting: as in `edit`.
+        prompt_variant: as in `edit`.
     """
 
     name: ClassVar[str] = "edit-questions"
@@ -208,7 +208,7 @@ class EditQuestions(Method):
 
     questions: int = 5
     trained: bool = False
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check the number; raises InputError."""

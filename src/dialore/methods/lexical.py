@@ -53,7 +53,7 @@ class Lexical(Method):
     name: ClassVar[str] = "lexical"
     paper: ClassVar[str] = "our own, an extractive baseline"
     summary: ClassVar[str] = "no model: knowledge of the concepts mentioned, its best piece quoted as the response"
-    takes: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "memory", "web")
+    optional_sources: ClassVar[tuple[str, ...]] = ("graph", "documents", "persona", "memory", "web")
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
 

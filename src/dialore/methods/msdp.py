@@ -29,7 +29,7 @@ _MOST = 5
 
 
 @dataclass(frozen=True)
-class MsdpKg:
+class MsdpKg(Method):
     """The knowledge generator alone (Section 2.1; MSDP-KG of Tables 1, 2 and 5): the model writes the knowledge.
 
     Its response is the generated knowledge itself, as Table 1 scores it against the gold knowledge.
@@ -55,16 +55,16 @@ class MsdpKg:
             (see `is_fit`), one of each topic. Off: Section 2.1 alone, the most similar ones of the whole base.
         retrieved: the sentence of `documents` that is nearest to topic and history stands in for knowledge that is
             generated: the baseline of Table 1, there with DPR (Section 3.2).
-        prompting: `paper`: prompts are the pattern alone, without an instruction; models that continue text get the
-            same in both settings. `supervised`: what models that `dialore train generator` made were trained on,
+        prompt_variant: `paper`: prompts are the pattern alone, without an instruction; models that continue text get
+            the same in both settings. `supervised`: what models that `dialore train generator` made were trained on,
             without samples: the baselines FKG and FCM (Sections 3.2 and 3.3).
     """
 
     name: ClassVar[str] = "msdp-kg"
     paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 2.1"
     summary: ClassVar[str] = "the model writes the knowledge after similar samples; the knowledge is the answer"
-    needs: ClassVar[tuple[str, ...]] = ("samples",)
-    takes: ClassVar[tuple[str, ...]] = ("documents",)
+    required_sources: ClassVar[tuple[str, ...]] = ("samples",)
+    optional_sources: ClassVar[tuple[str, ...]] = ("documents",)
     calls: ClassVar[str] = "1"
     forms: ClassVar[tuple[str, ...]] = ("supervised",)
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation",)
@@ -77,7 +77,7 @@ class MsdpKg:
     topic: str = "chosen"
     fit: bool = True
     retrieved: bool = False
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
@@ -147,9 +147,9 @@ class DialogueGenerator:
         format: how topic, history, knowledge and response are joined (Table 14): 3, the paper's; 2, knowledge before
             history; 1, without connecting words.
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
-        prompting: as in `msdp-kg`.
-        response_prompting: the same of the dialogue generator alone; empty: as `prompting`. With `supervised` a trained
-            generator responds from knowledge that is prompted for: "FCM w/ MSDP-KG" (Tables 3, 9 and 11).
+        prompt_variant: as in `msdp-kg`.
+        response_prompt_variant: the same of the dialogue generator alone; empty: as `prompt_variant`. With
+            `supervised` a trained generator responds from knowledge that is prompted for: "FCM w/ MSDP-KG" (Tables 3, 9 and 11).
     """
 
     samples: SampleDatabase
@@ -162,14 +162,16 @@ class DialogueGenerator:
     topic: str = "chosen"
     format: int = 3
     turns: int = 3
-    prompting: str = OURS
-    response_prompting: str = ""
+    prompt_variant: str = OURS
+    response_prompt_variant: str = ""
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""
         check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
-        check_word("response_prompting", self.response_prompting, ("", OURS, PAPER, "released", *MsdpKg.forms))
+        check_word(
+            "response_prompt_variant", self.response_prompt_variant, ("", OURS, PAPER, "released", *MsdpKg.forms)
+        )
         check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
@@ -189,8 +191,8 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: StageContext, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
-        if self.response_prompting:
-            stage.form = form_named(self.response_prompting)
+        if self.response_prompt_variant:
+            stage.form = form_named(self.response_prompt_variant)
         shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
         return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
@@ -199,8 +201,8 @@ class DialogueGenerator:
 class Msdp(DialogueGenerator, MsdpKg):
     """Knowledge is generated, then the response from history and knowledge, each after samples (Section 2).
 
-    The paper's setting is `prompting=paper` and `topic=checked`. Where this differs from it: histories keep their last
-    `turns` turns. Knowledge that comes out unreadable is left out of the last prompt, which is then SSDP's.
+    The paper's setting is `prompt_variant=paper` and `topic=checked`. Where this differs from it: histories keep their
+    last `turns` turns. Knowledge that comes out unreadable is left out of the last prompt, which is then SSDP's.
     """
 
     name: ClassVar[str] = "msdp"
@@ -229,7 +231,7 @@ class Ssdp(DialogueGenerator, Method):
     name: ClassVar[str] = "ssdp"
     paper: ClassVar[str] = "MSDP (Findings of ACL 2022), Section 4.3 and Table 7"
     summary: ClassVar[str] = "the model answers after samples, without any knowledge"
-    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    required_sources: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "1"
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -239,14 +241,14 @@ class Ssdp(DialogueGenerator, Method):
 
 
 @dataclass(frozen=True, slots=True)
-class MsdpDcrag:
+class MsdpDcrag(Method):
     """MSDP as DCRAG runs it for its Table 1: commonsense facts, then the response, after the same ten similar samples.
 
     The base is built of histories and responses whose facts were found by hard matching: `dialore samples build OUT
     FILE --align-graph GRAPH`; the paper's encoder is `--embedder st:paraphrase-multilingual-mpnet-base-v2`.
 
-    By `prompting=paper` both prompts are MSDP's own, the patterns alone; such dialogues have no topics, so the first is
-    `( last turn ) => facts`. By `ours` an instruction stands before them.
+    By `prompt_variant=paper` both prompts are MSDP's own, the patterns alone; such dialogues have no topics, so the
+    first is `( last turn ) => facts`. By `ours` an instruction stands before them.
 
     Where the paper is silent: a sample has up to three facts, and the nearest stands last.
 
@@ -254,19 +256,19 @@ class MsdpDcrag:
         samples: the sample base.
         shots: samples of both generators (Appendix A.1.1: 10).
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
-        prompting: how prompts are worded: `paper` or `ours`.
+        prompt_variant: how prompts are worded: `paper` or `ours`.
     """
 
     name: ClassVar[str] = "msdp-dcrag"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Appendix A.1.1, after MSDP"
     summary: ClassVar[str] = "the model writes commonsense facts, then the response, each after similar samples"
-    needs: ClassVar[tuple[str, ...]] = ("samples",)
+    required_sources: ClassVar[tuple[str, ...]] = ("samples",)
     calls: ClassVar[str] = "2 (2 in a row)"
 
     samples: SampleDatabase
     shots: int = 10
     turns: int = 0
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check the options; raises InputError."""

@@ -53,7 +53,7 @@ class Rag(Method):
     name: ClassVar[str] = "rag"
     paper: ClassVar[str] = "our own, a baseline: retrieval-augmented generation as it is usually done"
     summary: ClassVar[str] = "the best passages for the last turn, rewritten to stand alone, and an answer from them"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 without rewrite, or where there is nothing to rewrite)"
     stages: ClassVar[tuple[str, ...]] = ("rag/query-rewriting", "rag/response-generation")
 
@@ -130,7 +130,7 @@ class FullContext(Method):
     name: ClassVar[str] = "full-context"
     paper: ClassVar[str] = "our own, a baseline for models with a long window"
     summary: ClassVar[str] = "the persona and all documents in one prompt, while they fit"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents")
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents")
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("full-context/response-generation",)
 

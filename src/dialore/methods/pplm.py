@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from dialore.methods.base import check_least, check_word
+from dialore.methods.base import Method, check_least, check_word
 from dialore.methods.few_shot import TOPICS, topic_of
 from dialore.response import Grounding, Response
 from dialore.text import Language, is_chinese, light_words, stop_words, words
@@ -21,7 +21,7 @@ _LONGEST_CHINESE = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Pplm:
+class Pplm(Method):
     """A local dialogue model answers, steered towards a bag of words from the graph (Dathathri et al., ICLR 2020).
 
     The bag: the words of the topic, or of the concepts that the history mentions where there is none, then the one-word
@@ -49,7 +49,7 @@ class Pplm:
     name: ClassVar[str] = "pplm"
     paper: ClassVar[str] = "PPLM (ICLR 2020), as in MSDP, Section 3.3 and Table 3"
     summary: ClassVar[str] = "a local model, steered towards words of the graph while it writes"
-    needs: ClassVar[tuple[str, ...]] = ("graph",)
+    required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     calls: ClassVar[str] = "1 (a local model)"
 
     graph: AnyGraph

@@ -73,13 +73,26 @@ def method_class(name: str) -> type[Method]:
 
 def method_sources(cls: type[Method]) -> tuple[str, ...]:
     """The sources that a method has fields for: those it needs, then those it can do without."""
-    return (*cls.needs, *getattr(cls, "takes", ()))
+    return (*cls.required_sources, *getattr(cls, "optional_sources", ()))
 
 
 def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     """A method's hyper-parameters and switches by name, its sources left out."""
     sources = method_sources(cls)
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
+
+
+RENAMED = {
+    "broken": "on_invalid_plan",
+    "drawn": "shuffle_answers",
+    "longest": "max_chars",
+    "prompting": "prompt_variant",
+    "reading": "plan_parser",
+    "response_prompting": "response_prompt_variant",
+    "together": "parallel_selection",
+    "whole_sets": "keep_whole_sets",
+}
+"""Options' names in earlier versions, with those of today."""
 
 
 def create_method(name: str, sources: Mapping[str, object], options: Mapping[str, object] | None = None) -> Method:
@@ -95,7 +108,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         InputError: an option's value does not fit, or a source is missing.
     """
     cls = method_class(name)
-    missing = [need for need in cls.needs if sources.get(need) is None]
+    missing = [need for need in cls.required_sources if sources.get(need) is None]
     if missing:
         raise InputError(f"method {name} needs the source {missing[0]}", hint=f"give it with {option_of(missing[0])}")
     known = method_options(cls)
@@ -104,6 +117,8 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         if _default(field) is dataclasses.MISSING and option not in (options or {}):
             raise InputError(f"method {name} needs its option {option}", hint=f"give it: -o {option}=...")
     for option, value in (options or {}).items():
+        if RENAMED.get(option) in known:
+            raise InputError(f"the option {option} of {name} is called {RENAMED[option]} now", hint="use that name")
         if option not in known:
             raise UnknownNameError(f"option of {name}", option, known)
         values[option] = _read(cls, known[option], value)
@@ -147,8 +162,8 @@ def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]
     return {
         **{name: getattr(cls, name, "") for name in ("name", "paper", "summary", "calls")},
         "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
-        "needs": cls.needs,
-        "takes": getattr(cls, "takes", ()),
+        "required_sources": cls.required_sources,
+        "optional_sources": getattr(cls, "optional_sources", ()),
         "options": [
             {"name": name, "default": _shown(_default(option)), "help": " ".join(helps.get(name, "").split())}
             for name, option in method_options(cls).items()

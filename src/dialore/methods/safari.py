@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 SUPERVISED = "supervised"
 _CHOICES = {
     "planning": ("model", "persona", "all", "gold"),
-    "reading": ("names", "substring"),
+    "plan_parser": ("names", "substring"),
     "retrieval": ("found", "gold"),
-    "broken": ("mend", "null"),
+    "on_invalid_plan": ("repair", "null"),
 }
 Given = tuple[str, Knowledge]
 """A piece of knowledge after the name of its source, in capitals."""
@@ -57,12 +57,12 @@ class Safari(Method):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
     This is the unsupervised setting (Section 4.3); a model that `dialore train generator` made is asked for both plan
-    and response by `prompting=supervised` (Section 4.3, Equations 1 to 3), and continues its own sequence. Sources are
-    declared, any number, with descriptions and dependencies as a directed acyclic graph; undeclared, they are the
+    and response by `prompt_variant=supervised` (Section 4.3, Equations 1 to 3), and continues its own sequence. Sources
+    are declared, any number, with descriptions and dependencies as a directed acyclic graph; undeclared, they are the
     paper's, persona -> documents, and by our own prompts what else is open.
 
-    The paper's setting is `prompting=paper, reading=substring, broken=null, turns=0, longest=128` with a retriever that
-    ranks by the query alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
+    The paper's setting is `prompt_variant=paper, plan_parser=substring, on_invalid_plan=null, turns=0, max_chars=128`
+    with a retriever that ranks by the query alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
 
     Attributes:
         sources: declared sources (`open_declared`).
@@ -70,17 +70,17 @@ class Safari(Method):
         documents: a document index, planned over as `library`, where nothing is declared.
         graph: the commonsense graph, likewise; and where sources declare one without saying which.
         web: web search, likewise.
-        prompting: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no more;
-            `supervised`: the sequence of special tokens that a model was trained on.
+        prompt_variant: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no
+            more; `supervised`: the sequence of special tokens that a model was trained on.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
             two "- Planning**"; `gold`: as the data set says ("+ Ground Planning"); `trained:FOLDER`: by a model that
             `dialore train planner` made, without a call.
-        reading: how an answer is read as a plan: `names`, separated in any way, in JSON, between [SOURCE] and [EOS], or
-            in a sentence without a denial; or `substring`, as the authors' code does: a source is planned whose name
-            stands anywhere before a blank line, in capitals.
+        plan_parser: how an answer is read as a plan: `names`, separated in any way, in JSON, between [SOURCE] and
+            [EOS], or in a sentence without a denial; or `substring`, as the authors' code does: a source is planned
+            whose name stands anywhere before a blank line, in capitals.
         demonstrations: examples before the dialogue: 0 (zero-shot) or 3 (in-context), in planning and assembling.
-        broken: what becomes of a plan with a source whose dependencies it does not name: `mend`, or `null`, which
-            leaves the source out (footnote 14).
+        on_invalid_plan: what becomes of a plan with a source whose dependencies it does not name: `repair`, or `null`,
+            which leaves the source out (footnote 14).
         retrieval: `found`, or `gold`: all that the data set says that the response stands on, once the plan is not NULL
             ("+ Ground Retrieval").
         top: pieces of each source that does not say (Section 5.1: 1; Table 8: 2, 3).
@@ -89,13 +89,13 @@ class Safari(Method):
             that `dialore train retriever` made), or a reranker's spec.
         dependency: off: "- Dependency"; no source is narrowed by another, whose pieces are joined to the query instead.
         use_documents: off: "- Documents"; sources of the kind `documents` are planned, but give nothing.
-        longest: characters that are kept of a response; 0: all.
+        max_chars: characters that are kept of a response; 0: all.
     """
 
     name: ClassVar[str] = "safari"
     paper: ClassVar[str] = "SAFARI (Findings of EMNLP 2023), Sections 4.1 to 4.3"
     summary: ClassVar[str] = "the model plans which sources to ask in which order, and answers from what they give"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
     forms: ClassVar[tuple[str, ...]] = (SUPERVISED,)
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
@@ -105,18 +105,18 @@ class Safari(Method):
     documents: KnowledgeSource | None = None
     graph: AnyGraph | None = None
     web: KnowledgeSource | None = None
-    prompting: str = OURS
+    prompt_variant: str = OURS
     planning: str = "model"
-    reading: str = "names"
+    plan_parser: str = "names"
     demonstrations: int = 0
-    broken: str = "mend"
+    on_invalid_plan: str = "repair"
     retrieval: str = "found"
     top: int = 1
     turns: int = 1
     retriever: str = "dialogue"
     dependency: bool = True
     use_documents: bool = True
-    longest: int = 0
+    max_chars: int = 0
 
     def __post_init__(self) -> None:
         """Check the switches; raises InputError where one does not fit."""
@@ -125,7 +125,7 @@ class Safari(Method):
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
         if self.planning.startswith(PREFIX):
             open_planner(self.planning)
-        check_least(self, top=1, turns=0, demonstrations=0, longest=0)
+        check_least(self, top=1, turns=0, demonstrations=0, max_chars=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", hint="declare one")
         if self.demonstrations and not self._shown("en") and not self._shown("zh"):
@@ -138,8 +138,8 @@ class Safari(Method):
         if self.sources is not None:
             return self.sources
         further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        opened = {"persona": self.persona, **(further if self.prompting == OURS else {})}
-        return default_sources(opened, retriever=self.retriever, paper=self.prompting != OURS)
+        opened = {"persona": self.persona, **(further if self.prompt_variant == OURS else {})}
+        return default_sources(opened, retriever=self.retriever, paper=self.prompt_variant != OURS)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
@@ -157,7 +157,7 @@ class Safari(Method):
             demonstrations=shown,
             dialogues=[*shown, assembled(grounding.plan or (), given)],
         )
-        return grounding.response(text[: self.longest] if self.longest else text)
+        return grounding.response(text[: self.max_chars] if self.max_chars else text)
 
     async def _ground(self, dialogue: Dialogue, stage: StageContext) -> tuple[Grounding, list[Given]]:
         """Plan and knowledge, and each piece with its source."""
@@ -179,7 +179,7 @@ class Safari(Method):
                     gold = self.planning == "gold"
                     names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
                     step.output = {"sources": names}
-        plan, notes = mend_plan(names, self.declared, drop=self.broken == "null")
+        plan, notes = mend_plan(names, self.declared, drop=self.on_invalid_plan == "null")
         if notes:
             with stage.step("plan-mending") as step:
                 step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
@@ -196,7 +196,7 @@ class Safari(Method):
 
     async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
-        read = functools.partial(read_plan if self.reading == "names" else read_substrings, declared=self.declared)
+        read = functools.partial(read_plan if self.plan_parser == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
         variables: dict[str, Any] = {
             "sources": [
@@ -211,7 +211,7 @@ class Safari(Method):
             "demonstrations": shown,
             "dialogues": [*shown, {}],
         }
-        if self.prompting != OURS:
+        if self.prompt_variant != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
         return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
 

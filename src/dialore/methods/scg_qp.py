@@ -214,7 +214,7 @@ class QueryMaker:
         memory: what the user said in earlier dialogues; the directive is shown the nearest (Section 4, future work).
         persona: let the directive know what is known of both persons, memory included; off, as in the paper, "w/o
             Cosmo" leaves out the directive alone.
-        prompting: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
+        prompt_variant: `paper`: prompts with the paper's content, the same for all models, and queries sent as written.
     """
 
     memory: KnowledgeSource | None = None
@@ -222,7 +222,7 @@ class QueryMaker:
     topic_tracking: bool = True
     directive: bool = True
     persona: bool = True
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Open what decides; raises InputError where there is none."""
@@ -401,11 +401,11 @@ class ScgQp(QueryMaker, WebGrounded):
     The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
     that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
 
-    The paper's setting is `prompting=paper`, `decision=false`, `persona=false`. Where this differs from it (after its
-    Limitations and Ethical Considerations): a search decision comes first, and a request for information is searched
-    for as it is; there may be no current topic, and then a new one is proposed; questions to the other person are no
-    queries; passages are declared to be data. In both settings the web source redacts personal data from queries and
-    leaves unsafe passages out, and where nothing is found, the response is written without.
+    The paper's setting is `prompt_variant=paper`, `decision=false`, `persona=false`. Where this differs from it (after
+    its Limitations and Ethical Considerations): a search decision comes first, and a request for information is
+    searched for as it is; there may be no current topic, and then a new one is proposed; questions to the other person
+    are no queries; passages are declared to be data. In both settings the web source redacts personal data from queries
+    and leaves unsafe passages out, and where nothing is found, the response is written without.
 
     Attributes:
         query: off: Table 1, "No Query".
@@ -414,8 +414,8 @@ class ScgQp(QueryMaker, WebGrounded):
     name: ClassVar[str] = "scg-qp"
     paper: ClassVar[str] = "SCG-QP (Findings of EMNLP 2023), Section 2"
     summary: ClassVar[str] = "a commonsense response directs the web search; the best passage grounds the response"
-    needs: ClassVar[tuple[str, ...]] = ("web",)
-    takes: ClassVar[tuple[str, ...]] = ("memory",)
+    required_sources: ClassVar[tuple[str, ...]] = ("web",)
+    optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
     stages: ClassVar[tuple[str, ...]] = (
         "scg-qp/search-decision",
@@ -446,18 +446,18 @@ class SearchQuery(WebGrounded):
 
     Attributes:
         turns: the latest turns that a trained generator reads; 0 for all.
-        prompting: as in `scg-qp`.
+        prompt_variant: as in `scg-qp`.
     """
 
     name: ClassVar[str] = "search-query"
     paper: ClassVar[str] = "BlenderBot 3 (2022), Section 3, as used in SCG-QP (Findings of EMNLP 2023), Table 1"
     summary: ClassVar[str] = "a search query from the dialogue alone; the best passage grounds the response"
-    needs: ClassVar[tuple[str, ...]] = ("web",)
+    required_sources: ClassVar[tuple[str, ...]] = ("web",)
     calls: ClassVar[str] = "2"
     stages: ClassVar[tuple[str, ...]] = ("search-query/query-generation", "scg-qp/response-generation")
 
     turns: int = 0
-    prompting: str = OURS
+    prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         """Check the numbers; raises InputError."""
@@ -481,14 +481,14 @@ class ScgQpGraph(QueryMaker):
         graph: the commonsense graph.
         top: how many facts the response is given.
         decision: decide first whether anything is to be looked up (`scg-qp`); off, as in the paper.
-        prompting: how prompts are worded: `paper` with the content of the papers', or `ours`.
+        prompt_variant: how prompts are worded: `paper` with the content of the papers', or `ours`.
     """
 
     name: ClassVar[str] = "scg-qp-graph"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2; SCG-QP (Findings of EMNLP 2023), Section 2"
     summary: ClassVar[str] = "facts of the concepts in a query that a commonsense response directs"
-    needs: ClassVar[tuple[str, ...]] = ("graph",)
-    takes: ClassVar[tuple[str, ...]] = ("memory",)
+    required_sources: ClassVar[tuple[str, ...]] = ("graph",)
+    optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "4 (4 in a row)"
     stages: ClassVar[tuple[str, ...]] = (
         "scg-qp/search-decision",

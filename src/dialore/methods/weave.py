@@ -154,7 +154,7 @@ class Weave(Method):
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
-    takes: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3; trained 0, or 1)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True

@@ -146,13 +146,13 @@ def _continued(library: PromptLibrary, name: str, dialogue: Dialogue, variables:
     return library.get(name, dialogue.language, "supervised").render(variables).continuation or ""
 
 
-_MSDP = "`dialore respond -M msdp --stage-model {}=hf:FOLDER -o prompting=supervised -o topic=checked -o turns=0`."
+_MSDP = "`dialore respond -M msdp --stage-model {}=hf:FOLDER -o prompt_variant=supervised -o topic=checked -o turns=0`."
 RECIPES = {
     "safari": Recipe(
         ("plan", "knowledge"),
         _safari,
         "Plans and responds in one sequence (SAFARI, Section 4.2). "
-        "`dialore respond -M safari --model hf:FOLDER -o prompting=supervised -o broken=null`.",
+        "`dialore respond -M safari --model hf:FOLDER -o prompt_variant=supervised -o broken=null`.",
     ),
     "fkg": Recipe(
         ("knowledge",),

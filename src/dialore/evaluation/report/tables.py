@@ -115,7 +115,7 @@ def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
     """Full systems, each with those that leave out or change a part of it, of one method by one kind of prompts."""
     families: dict[tuple[str, str, str, str], list[SystemScores]] = {}
     for system in results.systems():
-        key = (system.dataset, system.model, system.method, str(system.options.get("prompting", "")))
+        key = (system.dataset, system.model, system.method, str(system.options.get("prompt_variant", "")))
         families.setdefault(key, []).append(system)
     found = []
     for family in families.values():
