@@ -185,7 +185,13 @@ _API = """\
 These names are all that most programs need; [From Python](python.md) shows them at work. Whoever adds a method, a
 source or a data set needs those of the packages below, too.
 """
-_FURTHER = ("dialore.methods.base:Method", "dialore.methods.stages:Stages", "dialore.sources.graph", "dialore.datasets")
+_FURTHER = (
+    "dialore.methods.base:Method",
+    "dialore.methods.stages:StageContext",
+    "dialore.sources.graph",
+    "dialore.retrieval.graph",
+    "dialore.datasets",
+)
 
 
 def api_page() -> str:

@@ -17,12 +17,13 @@ FLOORS = {
     "retrieval": 2,
     "prompts": 2,
     "datasets": 2,
+    "learned": 2.5,  # below the persona source, which ranks by it
     "sources": 3,
     "methods": 4,
     "evaluation": 4,
     "settings": 4,
     "agent": 5,
-    "workbench": 6,
+    "session": 6,
     "experiments": 7,
     "training": 7,
     "adapters": 7,
@@ -32,7 +33,6 @@ FLOORS = {
     "__init__": 11,
 }
 GROUND = {
-    "cache",
     "encodings",
     "parallel",
     "plugins",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import csv
 import functools
 import gzip
 import json
@@ -14,12 +15,14 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dialore.errors import InputError, first_line
 
 if TYPE_CHECKING:
     import yaml
+
+T = TypeVar("T")
 
 # --- reading
 
@@ -137,6 +140,22 @@ def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
 
 
 _HALF = re.compile("[\ud800-\udfff]")
+
+
+def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
+    """Yield the rows of a reader of CSV, whose cells may have any length.
+
+    The limit is the process's: it is raised only while a row is read, so that others' reading keeps its own.
+    """
+    while True:
+        usual = csv.field_size_limit(2**31 - 1)
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        finally:
+            csv.field_size_limit(usual)
+        yield row
 
 
 # --- writing

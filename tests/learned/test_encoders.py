@@ -11,10 +11,10 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.learned import describe, open_entailment, open_ranker
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.encoders import OnnxCrossEncoder
 from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
-from dialore.sources.dialogue_ranking import joined
 from dialore.training import read_examples
 from dialore.training.encoders import denoised, make_rows, train_encoder
 from dialore.training.trainer import Tuning

@@ -9,6 +9,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
+from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.methods.lexical import NullRunner
 from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import build_documents
@@ -18,7 +19,6 @@ from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
-from dialore.sources.dialogue_ranking import DialogueRanker
 from dialore.sources.graph import open_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web.engines import WebResult

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
@@ -12,6 +11,7 @@ from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, checked, open_text, parse, read_entries
+from dialore.files import with_long_cells
 
 Triple = tuple[str, str, str]
 
@@ -64,7 +64,7 @@ class OpenDialKG(DataSet):
         form = self.published
         with open_text(path, form=form) as text:
             rows = csv.DictReader(text)
-            for number, row in enumerate(_with_long_cells(rows), start=1):
+            for number, row in enumerate(with_long_cells(rows), start=1):
                 place = Place(f"{path}, line {rows.line_num}, entry {number}", number, "", form)
                 if not row.get("Messages"):
                     raise place.error("missing or empty", "Messages")
@@ -95,19 +95,6 @@ class OpenDialKG(DataSet):
             for (user, assistant), (walked, _) in zip(entry.dialogue, entry.query, strict=True):
                 talk.pair(user, assistant, _facts(walked or ()))
             yield from talk.whole()
-
-
-def _with_long_cells(rows: Iterator[dict[str, str]]) -> Iterator[dict[str, str]]:
-    """The rows, a whole conversation in a cell. The limit is the process's: others' reading keeps its own."""
-    while True:
-        usual = csv.field_size_limit(min(sys.maxsize, 2**31 - 1))
-        try:
-            row = next(rows)
-        except StopIteration:
-            return
-        finally:
-            csv.field_size_limit(usual)
-        yield row
 
 
 def _facts(triples: Iterable[Triple]) -> list[Gold]:

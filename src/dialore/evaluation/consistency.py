@@ -14,8 +14,8 @@ from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of,
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 from dialore.learned import open_entailment
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
-from dialore.sources.dialogue_ranking import joined
 
 if TYPE_CHECKING:
     from dialore.evaluation.registry import Context

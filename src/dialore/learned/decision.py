@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.features import VECTORS
 from dialore.learned.model import read_model
 from dialore.learned.planner import likely, word_rows
-from dialore.sources.dialogue_ranking import joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError, first_line, import_optional
+from dialore.learned.dialogue_ranking import DialogueRanker, joined
 from dialore.learned.model import PREFIX, describe
 from dialore.retrieval.encoders import OnnxEmbedder
 from dialore.retrieval.reranking import Remembered
-from dialore.sources.dialogue_ranking import DialogueRanker, joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

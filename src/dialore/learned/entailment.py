@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.encoders import CrossEntailment, open_cross
 from dialore.learned.features import VECTORS
 from dialore.learned.model import Trees, describe, read_model
 from dialore.learned.planner import likely
 from dialore.learned.training_index import Past, Rows, key_of
-from dialore.sources.dialogue_ranking import joined
 from dialore.text import normalise
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.training_index import SIZE, Past, Rows, key_of, weighed
 from dialore.retrieval.reranking import Remembered
-from dialore.sources.dialogue_ranking import joined
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.learned.encoders import TrainedEncoder
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
 from dialore.learned.model import PREFIX, Trees, describe, read_model
 from dialore.learned.training_index import Past
-from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

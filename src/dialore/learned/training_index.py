@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.sources.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import joined
 from dialore.text import CHINESE_RUN, normalise, stem
 
 if TYPE_CHECKING:

@@ -149,7 +149,8 @@ class DialogueGenerator:
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
         prompt_variant: as in `msdp-kg`.
         response_prompt_variant: the same of the dialogue generator alone; empty: as `prompt_variant`. With
-            `supervised` a trained generator responds from knowledge that is prompted for: "FCM w/ MSDP-KG" (Tables 3, 9 and 11).
+            `supervised` a trained generator responds from knowledge that is prompted for: "FCM w/ MSDP-KG" (Tables 3, 9
+            and 11).
     """
 
     samples: SampleDatabase

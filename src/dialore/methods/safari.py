@@ -15,6 +15,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.learned import open_planner
+from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, Method, check_least
@@ -23,7 +24,6 @@ from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
-from dialore.sources.dialogue_ranking import joined
 from dialore.sources.persona import PersonaSource
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.learned import open_entailment
+from dialore.learned.dialogue_ranking import joined
 from dialore.methods.base import Method, Switch, check_least
 from dialore.methods.safari import titled_line
 from dialore.methods.selection import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
@@ -20,7 +21,6 @@ from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
-from dialore.sources.dialogue_ranking import joined
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.text import asks

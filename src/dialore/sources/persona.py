@@ -18,11 +18,11 @@ from dialore.errors import InputError, SourceError
 from dialore.files import parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.learned import open_ranker
+from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.learned.model import PREFIX
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import SearchResult
-from dialore.sources.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
 from dialore.files import read_text
+from dialore.learned.dialogue_ranking import joined
 from dialore.methods.few_shot import topic_of
 from dialore.methods.msdp import prompted
 from dialore.methods.safari import assembled, each_once, gold_knowledge, gold_plan, mend_plan
 from dialore.prompts.history import on_one_line, render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order, read_declaration
-from dialore.sources.dialogue_ranking import joined
 from dialore.training.finetune import Target
 
 if TYPE_CHECKING:

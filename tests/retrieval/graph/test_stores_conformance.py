@@ -14,10 +14,11 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore, load_store
+from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.store import FactStore, phrase_tokens, stem_key
 from dialore.retrieval.graph.vectors import LinearCosines
 from dialore.retrieval.linking.linker import Linker
-from dialore.sources.graph import Graph, open_store
+from dialore.sources.graph import Graph
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import build, embedder, facts
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from dialore.files import with_long_cells
 from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
 from dialore.retrieval.loaders.blocks import Reject, by_headings, paragraphs, row
 
@@ -88,11 +89,10 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
     if said:
         del sample[0]
     delimiter = said[1] if said else _delimiter(sample)
-    csv.field_size_limit(2**31 - 1)
     rows = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, **_quoting("".join(sample), delimiter))
     names: list[str] | None = None
     held: list[str] | None = None  # a first row is a passage of its own where no other follows
-    for values in rows:
+    for values in with_long_cells(rows):
         cells = [" ".join(value.split()) for value in values]
         if not any(cells):
             continue

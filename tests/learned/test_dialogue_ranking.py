@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.sources.dialogue_ranking import DialogueRanker, grams, joined
+from dialore.learned.dialogue_ranking import DialogueRanker, grams, joined
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 
 PERSONA = {
