@@ -34,10 +34,10 @@ sys.meta_path.insert(0, Refused())
 def refused(*arguments, **rest):
     raise OSError("the demo asks the network for nothing")
 socket.socket.connect = socket.create_connection = socket.getaddrinfo = refused
-from dialore.cli import demo, main, shown
+from dialore.cli import demo, main, render
 demo._TOKENS_A_SECOND = 1_000_000
-as_line = shown.as_line
-shown.as_line = lambda response: as_line(response, trace=True)  # as the tests want to see it
+as_line = render.as_line
+render.as_line = lambda response: as_line(response, trace=True)  # as the tests want to see it
 try:
     main(["demo", "--json", "--html", sys.argv[1]])
 finally:

@@ -163,7 +163,7 @@ async def test_independent_sources_are_asked_at_once_and_dependent_ones_after():
 
 
 @pytest.mark.parametrize(
-    ("join", "dependency", "query", "within"),
+    ("join", "dependency", "query", "scope"),
     [
         ("filter", True, "", ["a 1", "a 2"]),
         ("query", True, " a 1 a 2", []),

@@ -290,7 +290,7 @@ async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_
     assert "me@example.org" not in traced.model_dump_json()
 
 
-@pytest.mark.parametrize("within", [(), (Knowledge(id="p", kind="persona", text="I sail", source="persona"),)])
+@pytest.mark.parametrize("scope", [(), (Knowledge(id="p", kind="persona", text="I sail", source="persona"),)])
 async def test_a_reranked_source_that_tells_nothing_is_asked_as_before(scope):
     class Under(InMemoryPassages):
         async def search(self, query, dialogue, top=10, scope=()):

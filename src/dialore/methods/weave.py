@@ -44,7 +44,7 @@ _UNPLANNED = 0.2
 _FACTS = 2
 """How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
 _FIRST, _TURNS = 4, 8
-"""Pieces at most that the draft is shown beside needs, and turns at most by whose words they are found."""
+"""Pieces at most that the draft is shown, and turns at most by whose words they are found."""
 _PLANS = ("auto", "needs", "none")
 _LOCAL = ("documents", "memory")
 """Kinds of sources that answer within milliseconds and hold what no model knows."""
@@ -144,7 +144,7 @@ class Weave(Method):
             the turn asks: the writer sees whether it answers; a fifth where nothing is planned; facts of a graph need
             twice as much.
         plan: what is looked up. `needs`: what a call says is needed, while the draft is written. `none`: what documents
-            and memory have by the words of the turns, `asked_limit` pieces; the draft is the response, one call.
+            and memory have by the words of the turns, four pieces; the draft is the response, one call.
             `auto`: `needs`, but `none` once a model has shown that it is slow, and for one that this process runs.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more. `trained:FOLDER`: tested by what `dialore train nli`
@@ -256,13 +256,14 @@ class Weave(Method):
         whole = Need(what="the last turns", query=" ".join(texts), asked=is_asked)
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
         found = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
-        most = _FIRST if turn.is_planned else self.asked_limit
-        return show_first([one for each in found for one in each], turn.own, most)
+        return show_first([one for each in found for one in each], turn.own, _FIRST)
 
     async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], reader: _Reader) -> str:
         """The draft; nothing where it failed before anything was sent."""
         try:
             shown = [one.piece for one in await first if not one.dropped]
+            if not turn.is_planned:  # a small model reads best what stands next to the question
+                shown.reverse()
             given = _titled([*turn.own, *shown])
             return await turn.stage.text(
                 "weave/draft",

@@ -30,6 +30,7 @@ CHANGES = """
     from dialore.retrieval.documents.indexing import add_documents, delete_documents, build_documents
     path, first = Path(sys.argv[1]), int(sys.argv[2])
     build_documents(path.with_name("warm"), texts=["What is imported once is there before the first change."])
+    add_documents(path.with_name("warm"), texts=["So is what only a change imports."])
     print("ready", flush=True)
     for n in range(first, first + 1000):
         add_documents(path, texts=[f"change {n} passage {m} kept" for m in range(30)], texts_name=f"n{n}")

@@ -118,7 +118,7 @@ def _delimiter(sample: Sequence[str]) -> str:
     """The sign that parts the values of most lines into the same number of them, at least two."""
     best, delimiter = 0.0, ","
     for sign in ",;\t|":
-        counts = Counter(len(values) for values in csv.reader(sample, delimiter=sign) if values)
+        counts = Counter(len(values) for values in with_long_cells(csv.reader(sample, delimiter=sign)) if values)
         columns, lines = counts.most_common(1)[0] if counts else (1, 0)
         if columns > 1 and lines / counts.total() > best:
             best, delimiter = lines / counts.total(), sign
