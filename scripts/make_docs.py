@@ -239,7 +239,7 @@ def _concepts() -> dict[str, list[Row]]:
         ],
         "wiring": [
             ("what you say", [("dialore.toml", "own"), ("DIALORE_...", "own"), ("options", "own")]),
-            ("opens and closes", [("workbench", "own")]),
+            ("opens and closes", [("session", "own")]),
             ("what it opens", [("model", "model"), ("sources", "own"), ("method", "own")]),
             ("answers", [("agent", "own")]),
             ("who asks it", [(each, "own") for each in ("command line", "Python", "dialore serve", "dialore mcp")]),

@@ -41,7 +41,7 @@ class Agent:
         self.cite = cite or getattr(method, "cites", False)
         self._form = form_of(method)
         self.closing: list[object] = []
-        """What `close` closes: models, sources, a workbench."""
+        """What `close` closes: models, sources, a session."""
 
     async def respond(
         self,
