@@ -277,7 +277,7 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
     known = {method: registry.method_options(registry.method_class(method)) for method in dict.fromkeys(methods)}
     for name in options:
         if not any(name in own for own in known.values()):
-            raise UnknownNameError(f"option of {', '.join(known)}", name, {n for own in known.values() for n in own})
+            raise registry.unknown_option(", ".join(known), name, {n for own in known.values() for n in own})
     return {method: {name: options[name] for name in options if name in own} for method, own in known.items()}
 
 

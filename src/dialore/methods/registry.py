@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -117,12 +117,17 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         if _default(field) is dataclasses.MISSING and option not in (options or {}):
             raise InputError(f"method {name} needs its option {option}", hint=f"give it: -o {option}=...")
     for option, value in (options or {}).items():
-        if RENAMED.get(option) in known:
-            raise InputError(f"the option {option} of {name} is called {RENAMED[option]} now", hint="use that name")
         if option not in known:
-            raise UnknownNameError(f"option of {name}", option, known)
+            raise unknown_option(name, option, known)
         values[option] = _read(cls, known[option], value)
     return cls(**{name: sources.get(name) for name in method_sources(cls)}, **values)
+
+
+def unknown_option(methods: str, option: str, known: Iterable[str]) -> InputError:
+    """Return the error of an option that no method has; of one that was renamed, with its name of today."""
+    if RENAMED.get(option) in known:
+        return InputError(f"the option {option} of {methods} is called {RENAMED[option]} now", hint="use that name")
+    return UnknownNameError(f"option of {methods}", option, known)
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
