@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,9 +123,9 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     return cls(**{name: sources.get(name) for name in method_sources(cls)}, **values)
 
 
-def unknown_option(methods: str, option: str, known: Iterable[str]) -> InputError:
+def unknown_option(methods: str, option: str, known: Collection[str]) -> InputError:
     """Return the error of an option that no method has; of one that was renamed, with its name of today."""
-    if RENAMED.get(option) in known:
+    if RENAMED.get(option, "") in known:
         return InputError(f"the option {option} of {methods} is called {RENAMED[option]} now", hint="use that name")
     return UnknownNameError(f"option of {methods}", option, known)
 
