@@ -50,8 +50,12 @@ def test_a_file_beyond_a_limit_is_rejected_by_name_and_the_others_are_built(tmp_
     with Reader(seconds=3, memory=400_000_000, characters=100_000) as reader:
         report = build_documents(tmp_path / "index", [good.parent], vectors=False, reader=reader)
     reasons = {Path(line.partition(": ")[0]).name: line.partition(": ")[2] for line in report.rejects}
+    # A PDFium of before 2026 has used up the memory by then, and ends.
+    assert reasons.pop("endless.pdf") in (
+        "reading it takes longer than 3 seconds",
+        "the process that read it ended (-6): it is damaged, or needs too much memory",
+    )
     assert reasons == {
-        "endless.pdf": "reading it takes longer than 3 seconds",
         "large.txt.gz": "reading it takes more than 400,000,000 bytes of memory",
         "long.txt": "it has more than 100,000 characters of text",
     }
