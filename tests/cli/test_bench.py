@@ -46,10 +46,10 @@ def test_the_handbook_is_answered_once_and_its_table_printed(call, live, tmp_pat
     (first,) = json.loads(call(*command).out)
     assert (first["method"], first["responses"], first["failed"]) == ("rag", 8, 0)
     assert first["steps"][0] == first["calls"][0] > 1
-    assert first["drafts_left_alone"] is None
+    assert first["draft_kept"] is None
     both = call(*command[:-1], "-M", "full-context")
     assert both.code == 0, both.err
-    for words in ("full-context", "right", "citation precision", "refused", "drafts left alone", "prompt tokens"):
+    for words in ("full-context", "right", "citation precision", "refused", "draft kept", "prompt tokens"):
         assert words in both.out
     again = json.loads(call(*command).out)
     assert again[0] == first

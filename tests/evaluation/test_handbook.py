@@ -5,21 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from dialore.evaluation.handbook import (
-    SMALL_TALK,
-    UNANSWERABLE,
-    _flat,
-    _says,
-    is_right,
-    judge,
-    read_items,
-    read_passages,
-    recall,
-    refuses,
-    written_alike,
-)
+from dialore.datasets import data_set
+from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, read_items, read_passages
+from dialore.datasets.published import data_file
+from dialore.errors import InputError
+from dialore.evaluation.base import Proportion, Sample
+from dialore.evaluation.handbook import METRICS, _flat, _says, is_right, refuses, written_alike
+from dialore.evaluation.registry import Context, load_metric
+from dialore.evaluation.statistics import bootstrap
+from dialore.experiments.config import DatasetConfig
+from dialore.experiments.run import load_dialogues
 from dialore.knowledge import Knowledge, Passage
 from dialore.response import Citation, Response
 
@@ -47,7 +45,6 @@ def test_the_set_is_whole(language):
         assert sum(bool(item.gold) for item in own if item.half == half) == 30
     assert {len(item.turns) for item in own} == {1, 3, 5, 7}
     for item in own:
-        assert item.dialogue.last.speaker == "user"
         assert set(item.gold) | set(item.also) <= TEXTS[language].keys()
         assert bool(item.gold) == bool(item.answer)
         assert bool(item.absent) == (item.category in UNANSWERABLE)
@@ -101,32 +98,60 @@ def test_a_number_in_another_number_is_not_found():
         assert not is_right(item, wrong)
 
 
-def test_citations_are_of_the_passages_that_are_needed():
+@pytest.fixture(scope="module")
+def dialogues():
+    return {
+        dialogue.id: dialogue
+        for language in ("en", "zh")
+        for half in HALVES
+        for dialogue in load_dialogues(DatasetConfig(name=f"handbook-{language}", split=half))
+    }
+
+
+async def score(dialogue, response):
+    """The values of every metric that the dialogue has a measure of."""
+    measures = {name: await load_metric(name, Context()).measure(Sample(dialogue, response)) for name in METRICS}
+    return {name.removeprefix("handbook-"): measure.values for name, measure in measures.items() if measure.values}
+
+
+def test_the_data_set_has_the_needed_passages_and_what_is_labelled(dialogues):
+    assert len(dialogues) == 200
+    for name, dialogue in dialogues.items():
+        titles = {passage.title: passage.id for passage in read_passages(dialogue.language)}
+        assert [titles[gold["title"]] for gold in dialogue.knowledge] == ITEMS[name].gold
+        assert dialogue.extra["answerability"] == ITEMS[name].answerability
+        assert dialogue.last.speaker == "user"
+    assert len([*data_set("handbook-zh").knowledge(data_file("handbook-zh", "a"))]) == 100
+
+
+def test_a_half_is_to_be_named():
+    with pytest.raises(InputError, match=r"which half of handbook-en is not said .*a, b by"):
+        data_file("handbook-en")
+
+
+async def test_citations_are_of_the_passages_that_are_needed(dialogues):
     gold, other = [
         Knowledge.of_passage(Passage("...", title), "documents")
         for title in ("Ferry fares from 1 April 2025", "Colours")
     ]
-    spans = [Citation(start=0, end=3, knowledge=piece.id) for piece in (gold, other)]
-    found = judge(ITEMS["en-newer-1"], Response(text="19 euros.", knowledge=[gold, other], citations=spans))
-    assert (found.right, found.cited, found.cited_right, found.gold_cited, found.gold) == (True, 2, 1, 1, 1)
+    spans = [Citation(start=0, end=3, knowledge=passage.id) for passage in (gold, other)]
+    response = Response(text="19 euros.", knowledge=[gold, other], citations=spans)
+    found = await score(dialogues["en-newer-1"], response)
+    assert found == {"right": (1.0,), "citation-precision": (1.0, 2.0), "citation-recall": (1.0, 1.0)}
 
 
-def test_small_talk_and_refusals_are_judged_by_themselves():
-    assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!")).model_dump(exclude_defaults=True) == {}
-    for draft, alone in (("Hello!", True), ("Hello, I am here.", False)):
-        assert judge(ITEMS["en-small-talk-1"], Response(text="Hello!", draft=draft)).alone is alone
-    assert judge(ITEMS["en-near-miss-3"], Response(text="I don't know.")).refused
-    assert not judge(ITEMS["en-near-miss-3"], Response(status="failed")).refused
+async def test_small_talk_and_refusals_are_judged_by_themselves(dialogues):
+    talk, miss = dialogues["en-small-talk-1"], dialogues["en-near-miss-3"]
+    assert await score(talk, Response(text="Hello!")) == {}
+    for draft, kept in (("Hello!", 1.0), ("Hello, I am here.", 0.0)):
+        assert await score(talk, Response(text="Hello!", draft=draft)) == {"draft-kept": (kept,)}
+    assert await score(miss, Response(text="I don't know.")) == {"refused": (1.0,)}
+    assert await score(miss, Response(status="failed")) == {"refused": (0.0,)}
 
 
-def test_recall_of_the_needed_passages():
-    items = [ITEMS["en-newer-1"], ITEMS["en-two-passages-2"], ITEMS["en-small-talk-1"]]
-    rows = recall(lambda _: ["Ferry fares from 1 April 2025"], items, whole=True)
-    assert rows == [(1.0, 1.0), (1.0, 2.0)]
-
-
-def test_a_limit_spreads_over_the_categories():
-    few = read_items(half="b", limit=10)
-    assert len(few) == 20
-    assert {"follow-up", "newer", SMALL_TALK} <= {item.category for item in few}
-    assert {item.half for item in few} == {"b"}
+def test_the_interval_of_a_share_is_wilsons():
+    figure = bootstrap(Proportion(), np.zeros((20, 1)))
+    assert (figure.value, figure.low) == (0, 0)
+    assert figure.high == pytest.approx(0.161, abs=0.001)
+    whole = bootstrap(Proportion(), np.array([[1.0], [1.0], [0.0]]), dialogues=["a", "a", "b"])
+    assert whole.high == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dialore.evaluation.handbook import read_items
-from dialore.experiments.handbook import handbook_table, run_handbook
+from dialore.datasets.handbook import read_items
+from dialore.errors import ModelError
+from dialore.experiments.handbook import handbook_table, run_folders, run_handbook
 from dialore.llm.model import Completion, Usage
 from dialore.settings import Settings
 
@@ -29,13 +30,33 @@ class Oracle:
 
 async def test_what_is_known_and_cited_is_counted(tmp_path, monkeypatch):
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
-    items = [item for item in read_items(language="en") if len(item.turns) == 1]
-    items = [item for item in items if item.category in {"newer", "near-miss", "small-talk"}]
+    items = read_items(language="en", half="a")
     settings = Settings.model_validate({"method": ["rag"], "model": {"model": "oracle"}})
-    ended = await run_handbook(settings, items, tmp_path / "run", lambda _settings, _name: Oracle(items))
-    assert [run.failed for run in ended] == [0]
-    (row,) = handbook_table(tmp_path / "run", items)
-    assert (row["responses"], row["right"][0], row["refused"][0]) == (len(items), 1.0, 1.0)
-    assert row["calls"] == row["steps"] == (1.0, 1.0, 1.0)
+    folders = run_folders(tmp_path / "run", ("a",), ("en",))
+    (ended,) = await run_handbook(settings, folders, lambda _settings, _name: Oracle(items))
+    assert (ended.failed, ended.total) == (0, 50)
+    (row,) = handbook_table(folders.values())
+    assert (row["responses"], row["refused"][0]) == (50, 1.0)
+    assert row["right"][0] > 0.95
+    assert 1 < row["calls"][0] == row["steps"][0] < 2
     assert 0.2 < row["citation_precision"][0] <= 1
     assert 0.2 < row["citation_recall"][0] <= 1
+
+
+async def test_a_turn_that_failed_is_neither_right_nor_refused(tmp_path, monkeypatch):
+    class Silent(Oracle):
+        async def complete(self, request, on_token=None):
+            raise ModelError("the endpoint sleeps")
+
+    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    settings = Settings.model_validate({"method": ["rag"], "model": {"model": "oracle"}})
+    folders = run_folders(tmp_path / "run", ("b",), ("zh",))
+    await run_handbook(settings, folders, lambda _settings, _name: Silent([]), limit=9)
+    (row,) = handbook_table(folders.values())
+    assert (row["responses"], row["failed"], row["right"][0]) == (9, 9, 0.0)
+    assert row["right"][1] == 0 < row["right"][2] < 1
+
+
+def test_two_halves_are_runs_of_their_own(tmp_path):
+    assert [path.name for path in run_folders(tmp_path, ("a", "b"), ("zh",)).values()] == ["zh-a", "zh-b"]
+    assert [path.name for path in run_folders(tmp_path, ("b",), ("en", "zh")).values()] == ["en", "zh"]

@@ -268,7 +268,7 @@ def test_msdp_learns_knowledge_and_responses_after_topic_and_history(wizard, rec
     wholes = [*data_set("wizard-of-wikipedia").read(wizard)]
     assert len(train) == len(dev) == data["responses"] > data["dialogues"] == len(wholes)
     one = split_dialogues(data_set("wizard-of-wikipedia").read(wizard), cut="all")[1]
-    sides = ["System" if turn.speaker == one.stage_runner else "User" for turn in one.turns]
+    sides = ["System" if turn.speaker == one.responder else "User" for turn in one.turns]
     given = {
         "topic": one.topic,
         "history": " ".join(f"{side}: {turn.text}" for side, turn in zip(sides, one.turns, strict=True)),

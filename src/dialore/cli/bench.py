@@ -175,7 +175,7 @@ def handbook(
     ] = "b",
     language: Annotated[str | None, typer.Option("--language", metavar="en|zh", help="Only this language.")] = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="So many turns of each language, of all categories.")
+        int | None, typer.Option("--limit", min=1, help="So many turns of each language and half, by chance.")
     ] = None,
     retrieval: Annotated[bool, typer.Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
     out: Annotated[
@@ -203,16 +203,16 @@ def handbook(
     import asyncio
 
     from dialore.cli.output import console, note, print_json, progress, table
-    from dialore.evaluation.handbook import read_items
-    from dialore.experiments.handbook import handbook_table, retrieval_table, run_handbook
+    from dialore.datasets.handbook import HALVES, LANGUAGES
+    from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
     from dialore.text import check_language
 
-    chosen = None if one_of("half", half, ("a", "b", "both")) == "both" else half
-    items = read_items(half=chosen, language=language and check_language(language), limit=limit)
+    halves = HALVES if one_of("half", half, (*HALVES, "both")) == "both" else (half,)
+    languages = LANGUAGES if language is None else (check_language(language),)
     if retrieval:
-        figures = retrieval_table(items)
+        figures = retrieval_table(halves, languages)
     else:
-        folder = out or Path("runs") / f"handbook-{half}"
+        folders = run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
         connect, say_without = connecting()
         with progress("answering") as step:
 
@@ -221,18 +221,18 @@ def handbook(
 
             answering = run_handbook(
                 settings,
-                items,
-                folder,
+                folders,
                 connect,
                 on_progress,
+                limit=limit,
                 accept_changed_prompts=accept_changed_prompts,
                 accept_changed_server=accept_changed_server,
             )
             ended = asyncio.run(answering)
         say_without("what was found is scored")
-        for failure in [each for run in ended for each in run.failures]:
+        for failure in [failure for run in ended for failure in run.failures]:
             note(f"failed: {failure}")
-        figures = handbook_table(folder, items)
+        figures = handbook_table(folders.values())
     if json:
         print_json(figures)
         return

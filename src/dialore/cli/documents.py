@@ -43,7 +43,13 @@ _Memory = Annotated[int, typer.Option("--read-memory", metavar="MB", min=200, he
 @app.command("build")
 def build(
     index: _Index,
-    files: _Files,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILES...]",
+            help="Files, and folders with all below; without any, the file of --dataset that is here.",
+        ),
+    ] = None,
     dataset: _Dataset = None,
     chunk: Annotated[
         str | None,
@@ -260,15 +266,20 @@ def stats(index: _Index, json: Json = False) -> None:
     out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
 
 
-def _given(dataset: str | None, files: Sequence[Path], file_format: str | None) -> dict[str, Any]:
+def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str | None) -> dict[str, Any]:
     """What is taken in: the files, or the knowledge of the data set that they are of."""
-    from dialore.datasets import knowledge_pieces
+    from dialore.datasets import data_set, knowledge_pieces
+    from dialore.datasets.published import data_file
+    from dialore.errors import InputError
     from dialore.retrieval.documents.store import Piece
     from dialore.retrieval.loaders.reading import FILE_FORMATS
 
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:
+        if not files:
+            raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
         return {"files": files, "file_format": read_as}
+    files = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
     texts = (Piece(*piece) for path in files for piece in knowledge_pieces(dataset, path))
     return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 

@@ -114,7 +114,7 @@ class DataSet(ABC):
         where: where its files are to be had.
         form: what a file looks like.
         has: what comes with its dialogues besides the turns.
-        bundled: its file, where it comes with the package.
+        bundled: its files by split, where they come with the package.
     """
 
     name: ClassVar[str]
@@ -125,7 +125,7 @@ class DataSet(ABC):
     where: ClassVar[str]
     form: ClassVar[str]
     has: ClassVar[tuple[Holding, ...]] = ()
-    bundled: ClassVar[Path | None] = None
+    bundled: ClassVar[Mapping[str, Path]] = {}
 
     @property
     def published(self) -> str:

@@ -6,11 +6,14 @@ import hashlib
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from dialore.datasets.base import Answer, DataSet, Holding, WholeDialogue
 from dialore.datasets.files import json_entries
 from dialore.dialogue import Dialogue, Utterance, dialogue_from
+
+if TYPE_CHECKING:
+    from dialore.text import Language
 
 
 class Jsonl(DataSet):
@@ -22,7 +25,7 @@ class Jsonl(DataSet):
     """
 
     name = "jsonl"
-    languages = ("en", "zh")
+    languages: ClassVar[tuple[Language, ...]] = ("en", "zh")
     paper = "any"
     licence = "its own"
     where = "your files"
@@ -50,7 +53,7 @@ class Everyday(Jsonl):
     licence = "Apache-2.0"
     where = "it comes with Dialore"
     has = ()
-    bundled = Path(str(resources.files("dialore") / "data" / "everyday.jsonl"))
+    bundled: ClassVar = {"": Path(str(resources.files("dialore") / "data" / "everyday.jsonl"))}
 
 
 def unanswered(dialogue: WholeDialogue) -> WholeDialogue:

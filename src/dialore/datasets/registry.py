@@ -19,6 +19,8 @@ _SETS = {
     "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
     "diamante": "dialore.datasets.diamante:Diamante",
     "everyday": "dialore.datasets.plain:Everyday",
+    "handbook-en": "dialore.datasets.handbook:HandbookEn",
+    "handbook-zh": "dialore.datasets.handbook:HandbookZh",
     "holl-e": "dialore.datasets.holl_e:HollE",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",

@@ -62,6 +62,7 @@ class MetricInfo:
         higher_is_better: which way is better.
         scale: the largest value: 1, 5, 10 or 100; 0 where there is none.
         level: `response` where a single response has a meaningful value, `corpus` where only all together have.
+        counts_failed: a response that failed is measured as one that says nothing, rather than left out.
     """
 
     name: str
@@ -71,6 +72,7 @@ class MetricInfo:
     higher_is_better: bool = True
     scale: float = 1.0
     level: Literal["response", "corpus"] = "response"
+    counts_failed: bool = False
 
 
 @functools.cache
@@ -142,6 +144,10 @@ class Mean:
         """The mean, from the sums of the values and of the ones beside them."""
         quotient: NDArray[np.float64] = sums[..., 0] / sums[..., 1]
         return quotient
+
+
+class Proportion(Mean):
+    """A mean of zeros and ones, whose interval is Wilson's: that of 0 of 20 is not 0 to 0."""
 
 
 @dataclass(frozen=True, slots=True)

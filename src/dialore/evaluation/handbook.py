@@ -10,112 +10,90 @@ import functools
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING
 
-from pydantic import BaseModel, ConfigDict
+import numpy as np
 
-from dialore.dialogue import Dialogue
-from dialore.text import HAN, Language
+from dialore.datasets.handbook import FOLDER, SMALL_TALK, UNANSWERABLE, Item, item_of, read_passages
+from dialore.evaluation.base import Mean, Proportion, Sample, SampleScore, about_of, unavailable
+from dialore.text import HAN
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.evaluation.registry import Context
     from dialore.response import Response
 
-SMALL_TALK = "small-talk"
-UNANSWERABLE = ("near-miss", "false-premise")
-_FOLDER = resources.files("dialore") / "data" / "handbook"
+METRICS = (
+    "handbook-right",
+    "handbook-citation-precision",
+    "handbook-citation-recall",
+    "handbook-refused",
+    "handbook-draft-kept",
+)
+_OTHER = "the dialogue is none of the handbook test"
 
 
-class HandbookPassage(BaseModel):
-    """A section of the handbook; titles are unique in a language."""
-
-    id: str
-    title: str
-    text: str
+def make(name: str, context: Context) -> Outcome | Cited:
+    """A metric of this file by name."""
+    return (Cited if "citation" in name else Outcome)(name)
 
 
-class Item(BaseModel):
-    """A dialogue to be answered, and what is right.
+class Outcome(Proportion):
+    """How many of the turns of one kind are answered as they should be: right, refused, or by the draft itself."""
 
-    Attributes:
-        half: prompts are tuned on `a` alone, figures are reported of `b`.
-        turns: the texts, of which the user's is the last.
-        gold: ids of the passages that are needed.
-        also: ids of others that may be cited, such as the outdated version.
-        answer: the facts that are needed, each in the forms that are accepted.
-        wrong: forms that show a wrong answer, each followed by words that excuse it where they stand in the same
-            sentence (a value of the other model is no mistake where the other model is named).
-        absent: what would be said where an unanswerable question could be answered; no passage has it.
-    """
+    def __init__(self, name: str) -> None:
+        self.about = about_of(name)
 
-    model_config = ConfigDict(extra="forbid")
-
-    id: str
-    language: Language
-    category: str
-    half: str
-    turns: list[str]
-    gold: list[str] = []
-    also: list[str] = []
-    answer: list[list[str]] = []
-    wrong: list[list[str]] = []
-    absent: list[str] = []
-
-    @property
-    def dialogue(self) -> Dialogue:
-        """As it is answered; what is expected stands in for the reference that a run's dialogues have."""
-        expected = "; ".join(forms[0] for forms in self.answer) or self.category
-        return Dialogue(id=self.id, language=self.language, turns=self.turns, reference=expected)
+    async def measure(self, sample: Sample) -> SampleScore:
+        """1 or 0; unavailable for turns of the other kinds."""
+        item, response = item_of(sample.dialogue), sample.response
+        if item is None:
+            return unavailable(_OTHER)
+        if item.category == SMALL_TALK:
+            kind, value = "handbook-draft-kept", response.text == response.draft
+        elif item.category in UNANSWERABLE:
+            kind, value = "handbook-refused", refuses(item, response.text)
+        else:
+            kind, value = "handbook-right", is_right(item, response.text)
+        if kind != self.about.name:
+            return unavailable(f"the turn is {item.category}")
+        if kind == "handbook-draft-kept" and not response.draft:
+            return unavailable("the method writes no draft")
+        return SampleScore((float(value),))
 
 
-class Verdict(BaseModel):
-    """What became of one item: `right` of answerable ones, `refused` of those without an answer, else None.
+class Cited(Mean):
+    """Precision or recall of the cited passages, over all answers to turns that want the handbook."""
 
-    `alone` says of small talk whether the draft was left as it was; None where the method writes none.
-    """
+    def __init__(self, name: str) -> None:
+        self.about = about_of(name)
 
-    right: bool | None = None
-    refused: bool | None = None
-    alone: bool | None = None
-    cited: int = 0
-    cited_right: int = 0
-    gold_cited: int = 0
-    gold: int = 0
+    async def measure(self, sample: Sample) -> SampleScore:
+        """How many cited passages are needed, and how many are cited, or how many are needed."""
+        item = item_of(sample.dialogue)
+        if item is None or not item.gold:
+            return unavailable(_OTHER if item is None else f"the turn is {item.category}")
+        cited = cited_passages(item, sample.response)
+        if self.about.name == "handbook-citation-recall":
+            return SampleScore((float(len(cited & {*item.gold})), float(len(item.gold))))
+        return SampleScore((float(len(cited & {*item.gold, *item.also})), float(len(cited))))
 
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """The share of all together; NaN where nothing is cited."""
+        return float(self.of_sums(values.sum(axis=0)))
 
-def read_items(*, half: str | None = None, language: str | None = None, limit: int | None = None) -> list[Item]:
-    """The items of a half and a language, `limit` of each language, spread over the categories."""
-    every = [Item.model_validate_json(line) for line in (_FOLDER / "turns.jsonl").read_text("utf-8").splitlines()]
-    chosen: list[Item] = []
-    for each in ("en", "zh") if language is None else (language,):
-        own = [item for item in every if item.language == each and half in {None, item.half}]
-        count = min(len(own), limit or len(own))
-        chosen += [own[place * len(own) // count] for place in range(count)]
-    return chosen
-
-
-def read_passages(language: str) -> list[HandbookPassage]:
-    """The handbook in a language."""
-    lines = (_FOLDER / f"passages.{language}.jsonl").read_text("utf-8").splitlines()
-    return [HandbookPassage.model_validate_json(line) for line in lines]
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The share, from the sums of both columns."""
+        with np.errstate(invalid="ignore"):
+            return super().of_sums(sums)
 
 
-def judge(item: Item, response: Response) -> Verdict:
-    """What became of an item; a response that failed is neither right nor refused."""
-    if item.category == SMALL_TALK:
-        return Verdict(alone=response.text == response.draft if response.draft else None)
-    if item.category in UNANSWERABLE:
-        return Verdict(refused=refuses(item, response.text))
+def cited_passages(item: Item, response: Response) -> set[str]:
+    """Return the ids of the handbook's passages that a response cites."""
     ids = {passage.title: passage.id for passage in read_passages(item.language)}
-    titles = {piece.id: piece.passage.title for piece in response.knowledge}
-    cited = {ids.get(titles.get(each.knowledge, ""), each.knowledge) for each in response.citations}
-    return Verdict(
-        right=is_right(item, response.text),
-        cited=len(cited),
-        cited_right=len(cited & {*item.gold, *item.also}),
-        gold_cited=len(cited & {*item.gold}),
-        gold=len(item.gold),
-    )
+    titles = {passage.id: passage.passage.title for passage in response.knowledge}
+    return {ids.get(titles.get(citation.knowledge, ""), citation.knowledge) for citation in response.citations}
 
 
 def is_right(item: Item, text: str) -> bool:
@@ -151,7 +129,7 @@ def _misleads(item: Item, text: str) -> bool:
 _SENTENCE = re.compile(r"[;!?。\n]+|\.(?!\d)")
 _CLAUSE = re.compile(r",\s|[:()、](?!\d)|,(?=\D)| but | while | whereas |而|但")
 _FORMER, _REFUSAL = (
-    re.compile("|".join((_FOLDER / f"{name}.txt").read_text("utf-8").split("\n")[:-1]))
+    re.compile("|".join((FOLDER / f"{name}.txt").read_text("utf-8").split("\n")[:-1]))
     for name in ("former", "refusals")
 )
 _ONES = """one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen
@@ -276,23 +254,3 @@ def _stands(flat: str, form: str) -> bool:
     edges = (r"(?<![a-z0-9])(?<!\d[.:-])", r"(?![a-z0-9%]|[.:]\d)")
     before = edges[0] if form[0].isascii() else ""
     return re.search(before + re.escape(form) + (edges[1] if form[-1].isascii() else ""), flat) is not None
-
-
-# --- retrieval alone
-
-
-def recall(find: Callable[[str], Sequence[str]], items: Sequence[Item], *, whole: bool) -> list[tuple[float, float]]:
-    """How many of the needed passages its last turn finds, and of how many, for each item that has an answer.
-
-    Args:
-        find: the titles that a query finds.
-        items: the items of one language.
-        whole: by all turns instead.
-    """
-    titles = {passage.id: passage.title for passage in read_passages(items[0].language)}
-    rows = []
-    for item in items:
-        if item.gold:
-            found = {*find("\n".join(item.turns) if whole else item.turns[-1])}
-            rows.append((float(sum(titles[each] in found for each in item.gold)), float(len(item.gold))))
-    return rows

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric
+from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric, Proportion
 
 Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000
@@ -72,7 +72,8 @@ def bootstrap(
     """A metric's figure with its 95% percentile bootstrap interval over dialogues.
 
     Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
-    row of the values answers. Where a metric is `Jackknifed` the interval is normal, by the jackknife's standard error.
+    row of the values answers. The interval of a `Proportion` of single responses is Wilson's. Where a metric is
+    `Jackknifed` it is normal, by the jackknife's standard error.
     Raises InputError where there is nothing to resample.
     """
     if not len(values):
@@ -80,6 +81,8 @@ def bootstrap(
     value = metric.combine(values)
     of = np.arange(len(values)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
     count = int(of.max()) + 1
+    if isinstance(metric, Proportion) and count == len(values):
+        return Interval(value, *wilson(value * count, count))
     if count == 1 or math.isnan(value):
         return Interval(value, math.nan, math.nan)
     if isinstance(metric, Jackknifed):

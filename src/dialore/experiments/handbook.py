@@ -1,20 +1,23 @@
-"""The handbook test run: every method answers it as a run that can be resumed, a folder a language; then its table."""
+"""`dialore bench handbook`: a run of each half and language of the handbook test, and one table of all."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.evaluation.base import Mean
-from dialore.evaluation.handbook import Item, judge, read_passages, recall
+from dialore.datasets.handbook import LANGUAGES, Item, read_items, read_passages
+from dialore.evaluation.base import Mean, Score
+from dialore.evaluation.handbook import METRICS
+from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.display import longest_chain
-from dialore.evaluation.statistics import bootstrap, wilson
+from dialore.evaluation.statistics import bootstrap
 from dialore.experiments.config import make_config
 from dialore.experiments.run import Progress, run_experiment
+from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import RunStore
 from dialore.files import cache_folder
 from dialore.retrieval.chunking import Chunking
@@ -24,6 +27,7 @@ from dialore.session import Connect, connect_model
 from dialore.sources.documents import RETRIEVERS, DocumentIndex
 
 if TYPE_CHECKING:
+    from dialore.evaluation.base import SampleScore
     from dialore.response import Response
     from dialore.settings import Settings
 
@@ -35,18 +39,10 @@ TOP = 3
 """How many passages a query may find where retrieval alone is measured."""
 
 
-class _Share(Mean):
-    """The sum of the first column divided by that of the second."""
-
-    def combine(self, values: np.ndarray[Any, np.dtype[np.float64]]) -> float:
-        """The share of all rows together."""
-        return float(self.of_sums(values.sum(axis=0)))
-
-
 def handbook_index(language: str) -> Path:
-    """The document index of the handbook in a language, built where it is not there yet."""
+    """Return the document index of the handbook in a language, built where it is not there yet."""
     passages = read_passages(language)
-    texts = "\n".join(f"{one.title}\n{one.text}" for one in passages)
+    texts = "\n".join(f"{passage.title}\n{passage.text}" for passage in passages)
     mark = hashlib.blake2b(f"{LAYOUT} {TERMS}\n{texts}".encode(), digest_size=6).hexdigest()
     path = cache_folder() / f"handbook-{language}-{mark}.documents"
     if not path.exists():
@@ -55,120 +51,117 @@ def handbook_index(language: str) -> Path:
     return path
 
 
+def run_folders(folder: Path, halves: Sequence[str], languages: Sequence[str]) -> dict[tuple[str, str], Path]:
+    """Return the folder of the run of each language and half: `en` and `zh`, of both halves `en-a`, `en-b`, ..."""
+    several = len(halves) > 1
+    return {
+        (language, half): folder / (f"{language}-{half}" if several else language)
+        for language in languages
+        for half in halves
+    }
+
+
 async def run_handbook(
     settings: Settings,
-    items: Sequence[Item],
-    folder: Path,
+    folders: Mapping[tuple[str, str], Path],
     connect: Connect = connect_model,
     on_progress: Callable[[Progress], None] | None = None,
     *,
+    limit: int | None = None,
     accept_changed_prompts: bool = False,
     accept_changed_server: bool = False,
 ) -> list[Progress]:
-    """Answer the items by the methods of the settings, into `folder/en` and `folder/zh`; what is there is kept.
+    """Answer and score each half by the methods of the settings, into its folder; what is there is kept.
 
-    Where the settings name no method, by `METHODS`.
-
-    What changed since may be accepted, and what is raised is, as by `run_experiment`.
+    Where the settings name no method, by `METHODS`; `limit` is how many turns of each half. What changed since may be
+    accepted, and what is raised is, as by `run_experiment`.
     """
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
-    for language, own in _by_language(items):
-        lines = "".join(f"{item.dialogue.model_dump_json(exclude_unset=True)}\n" for item in own)
-        mark = hashlib.blake2b(lines.encode(), digest_size=6).hexdigest()
-        path = cache_folder() / f"handbook-{language}-{mark}.jsonl"
-        path.write_text(lines, "utf-8")
+    for (language, half), folder in folders.items():
         sources = settings.sources.model_copy(update={"documents": [str(handbook_index(language))]})
         config = make_config(
             {
                 "name": f"handbook-{language}",
-                "dataset": {"name": "jsonl", "path": path},
+                "dataset": {"name": f"handbook-{language}", "split": half, "limit": limit},
                 "systems": [{"method": name, "options": settings.options} for name in methods],
                 "concurrency": settings.model.concurrency,
                 "cite": True,
+                "metrics": METRICS,
             }
         ).model_copy(update={"sources": sources, "models": [settings.model.cached()]})
         answered = await run_experiment(
             config,
-            folder / language,
+            folder,
             connect,
             accept_changed_prompts=accept_changed_prompts,
             accept_changed_server=accept_changed_server,
             on_progress=on_progress,
         )
         ended.append(answered)
+        with RunStore.open(folder) as store, store.writing():
+            await measure_run(store, load_metrics(METRICS, Context()))
     return ended
 
 
-def handbook_table(folder: Path, items: Sequence[Item]) -> list[dict[str, Any]]:
-    """The figures of each system of a run of these items, in the order of the table."""
-    found: dict[str, list[tuple[Item, Response]]] = {}
-    for language, own in _by_language(items):
-        by_id = {item.id: item for item in own}
-        with RunStore.open(folder / language) as store:
+def handbook_table(folders: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the figures of each system over all runs, in the order of the table."""
+    measures: dict[str, dict[str, list[SampleScore]]] = {}
+    responses: dict[str, list[Response]] = {}
+    for folder in folders:
+        with RunStore.open(folder) as store:
             for system in store.systems():
-                rows = found.setdefault(system.title, [])
-                rows += [(by_id[dialogue.id], response) for _, dialogue, response in store.responses(system.number)]
-    return [{"method": name, "responses": len(rows), **_figures(rows)} for name, rows in found.items()]
+                responses.setdefault(system.title, []).extend(row[2] for row in store.responses(system.number))
+                own = measures.setdefault(system.title, {name: [] for name in METRICS})
+                for name in METRICS:
+                    own[name] += [measure for _, measure in store.measures(name, system.number)]
+    return [{"method": title, **_figures(measures[title], responses[title])} for title in responses]
 
 
-def _figures(rows: Sequence[tuple[Item, Response]]) -> dict[str, Figures | int | None]:
-    verdicts = [judge(item, response) for item, response in rows]
-    responses = [response for _, response in rows]
-
-    def rate(name: str) -> Figures | None:
-        told = [value for verdict in verdicts if (value := getattr(verdict, name)) is not None]
-        return (sum(told) / len(told), *wilson(sum(told), len(told))) if told else None
-
-    def share(hits: str, of: str) -> Figures | None:
-        return _interval((getattr(verdict, hits), getattr(verdict, of)) for verdict in verdicts if verdict.gold)
-
-    def mean(values: Iterable[float]) -> Figures | None:
-        return _interval((value, 1) for value in values)
-
+def _figures(measures: Mapping[str, Sequence[SampleScore]], responses: Sequence[Response]) -> dict[str, Any]:
+    scores = [score_of(metric, measures[metric.about.name]) for metric in load_metrics(METRICS, Context())]
     return {
+        "responses": len(responses),
         "failed": sum(response.status == "failed" for response in responses),
-        "right": rate("right"),
-        "citation_precision": share("cited_right", "cited"),
-        "citation_recall": share("gold_cited", "gold"),
-        "refused": rate("refused"),
-        "drafts_left_alone": rate("alone"),
-        "calls": mean(response.usage.calls for response in responses),
-        "steps": mean(longest_chain(response.trace) for response in responses),
-        "prompt_tokens": mean(response.usage.prompt_tokens for response in responses),
-        "completion_tokens": mean(response.usage.completion_tokens for response in responses),
+        **{score.metric.removeprefix("handbook-").replace("-", "_"): _interval(score) for score in scores},
+        "calls": _mean(response.usage.calls for response in responses),
+        "steps": _mean(longest_chain(response.trace) for response in responses),
+        "prompt_tokens": _mean(response.usage.prompt_tokens for response in responses),
+        "completion_tokens": _mean(response.usage.completion_tokens for response in responses),
     }
 
 
-def retrieval_table(items: Sequence[Item]) -> list[dict[str, Any]]:
-    """Recall of the needed passages among the first three, without a model: by last turn and by all turns."""
+def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES) -> list[dict[str, Any]]:
+    """Return the recall of the needed passages among the first three, without a model: by last turn and all turns."""
+    items = [item for language in languages for half in halves for item in read_items(half=half, language=language)]
     table = []
     for retriever in RETRIEVERS:
-        found: dict[str, list[tuple[float, float]]] = {"last turn": [], "all turns": []}
-        for language, own in _by_language(items):
-            with DocumentIndex(handbook_index(language), retriever=retriever) as index:
-
-                def titles(query: str, index: DocumentIndex = index) -> list[str]:
-                    return [piece.passage.title for piece in index.find(query, TOP)]
-
-                for by, rows in found.items():
-                    rows.extend(recall(titles, own, whole=by == "all turns"))
-        table.append(
-            {"retriever": retriever}
-            | {f"recall_at_3_by_{by.replace(' ', '_')}": _interval(rows) for by, rows in found.items()}
-        )
+        row: dict[str, Any] = {"retriever": retriever}
+        for queries in ("last turn", "all turns"):
+            recalls: list[float] = []
+            for language in languages:
+                own = [item for item in items if item.language == language and item.gold]
+                with DocumentIndex(handbook_index(language), retriever=retriever) as index:
+                    recalls += [_recall(index, item, whole=queries == "all turns") for item in own]
+            row[f"recall_at_3_by_{queries.replace(' ', '_')}"] = _mean(recalls)
+        table.append(row)
     return table
 
 
-def _interval(rows: Iterable[tuple[float, float]]) -> Figures | None:
-    values = np.array([*rows], dtype=np.float64).reshape(-1, 2)
-    if not values[:, 1:].sum():
+def _recall(index: DocumentIndex, item: Item, *, whole: bool) -> float:
+    """Return the share of the needed passages that the last turn finds, or with `whole` all turns."""
+    titles = {passage.id: passage.title for passage in read_passages(item.language)}
+    query = "\n".join(item.turns) if whole else item.turns[-1]
+    found = {result.passage.title for result in index.find(query, TOP)}
+    return sum(titles[name] in found for name in item.gold) / len(item.gold)
+
+
+def _interval(score: Score) -> Figures | None:
+    if score.value is None or score.low is None or score.high is None:
         return None
-    made = bootstrap(_Share(), values)
-    return made.value, made.low, made.high
+    return score.value, score.low, score.high
 
 
-def _by_language(items: Sequence[Item]) -> list[tuple[str, list[Item]]]:
-    return [
-        (language, own) for language in ("en", "zh") if (own := [item for item in items if item.language == language])
-    ]
+def _mean(values: Iterable[float]) -> Figures:
+    figure = bootstrap(Mean(), np.array([*values], dtype=np.float64).reshape(-1, 1))
+    return figure.value, figure.low, figure.high

@@ -45,7 +45,7 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 
 def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
     """The metrics that need no model but those given, and nothing that is not to be had or that few data sets have."""
-    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability"}
+    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook"}
     metrics = load_metrics(metric_names(), Context())
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 
@@ -224,8 +224,8 @@ def responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dic
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> SampleScore:
-    """One response's measure; raises as `measure_run`. One that failed has none: it is counted, never scored."""
-    if response.status == "failed":
+    """One response's measure; raises as `measure_run`. One that failed has one where a metric `counts_failed`."""
+    if response.status == "failed" and not metric.about.counts_failed:
         return SampleScore(problem="unavailable", reason="the response failed")
     measured = metric.measure(Sample(dialogue, response))
     try:

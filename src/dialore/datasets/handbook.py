@@ -1,0 +1,135 @@
+"""The handbook test: dialogues about an invented town whose handbook no model can know, and the handbook."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from pydantic import BaseModel
+
+from dialore.datasets.plain import Jsonl
+from dialore.text import Language
+
+if TYPE_CHECKING:
+    from dialore.datasets.base import Gold, Holding, WholeDialogue
+    from dialore.dialogue import Dialogue
+
+SMALL_TALK = "small-talk"
+UNANSWERABLE = ("near-miss", "false-premise")
+HALVES = ("a", "b")
+LANGUAGES: tuple[Language, ...] = ("en", "zh")
+FOLDER = Path(str(resources.files("dialore") / "data" / "handbook"))
+
+
+class HandbookPassage(BaseModel):
+    """A section of the handbook; titles are unique in a language."""
+
+    id: str
+    title: str
+    text: str
+
+
+class Item(BaseModel):
+    """A dialogue to be answered, and what is right.
+
+    Attributes:
+        half: prompts are tuned on `a` alone, figures are reported of `b`.
+        turns: the texts, of which the user's is the last.
+        gold: ids of the passages that are needed.
+        also: ids of others that may be cited, such as the outdated version.
+        answer: the facts that are needed, each in the forms that are accepted.
+        wrong: forms that show a wrong answer, each followed by words that excuse it where they stand in the same
+            sentence (a value of the other model is no mistake where the other model is named).
+        absent: what would be said where an unanswerable question could be answered; no passage has it.
+    """
+
+    id: str
+    language: Language
+    category: str
+    half: str
+    turns: list[str]
+    gold: list[str] = []
+    also: list[str] = []
+    answer: list[list[str]] = []
+    wrong: list[list[str]] = []
+    absent: list[str] = []
+
+    @property
+    def answerability(self) -> str:
+        """The label of its last turn, as MTRAG's turns have it."""
+        if self.category == SMALL_TALK:
+            return "CONVERSATIONAL"
+        return "UNANSWERABLE" if self.category in UNANSWERABLE else "ANSWERABLE"
+
+
+class Handbook(Jsonl):
+    """One language of the test; a file is a half of it.
+
+    `knowledge` of a dialogue is the passages that its answer needs, and of the file the whole handbook. Its `extra` has
+    the `answerability` of the last turn, and what metrics score by.
+    """
+
+    paper = "none: Dialore's own"
+    licence = "Apache-2.0"
+    where = "it comes with Dialore"
+    has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """The dialogues of a half; nobody has answered their last turns."""
+        passages = {passage.id: passage for passage in read_passages(self.languages[0])}
+        for dialogue in super().read(path):
+            item = item_of(dialogue)
+            if item is None:
+                yield dialogue
+                continue
+            gold = tuple({"text": passages[name].text, "title": passages[name].title} for name in item.gold)
+            extra = {**dialogue.extra, "answerability": item.answerability}
+            yield dialogue.model_copy(update={"knowledge": gold, "extra": extra})
+
+    def knowledge(self, path: Path) -> Iterator[Gold]:
+        """The passages of the handbook, whichever half it is asked with."""
+        for passage in read_passages(self.languages[0]):
+            yield {"text": passage.text, "title": passage.title}
+
+
+class HandbookEn(Handbook):
+    """A hundred English dialogues about Brindlehaven, in two halves."""
+
+    name = "handbook-en"
+    languages = ("en",)
+    bundled: ClassVar = {half: FOLDER / f"en.{half}.jsonl" for half in HALVES}
+
+
+class HandbookZh(Handbook):
+    """A hundred Chinese dialogues, in two halves."""
+
+    name = "handbook-zh"
+    languages = ("zh",)
+    bundled: ClassVar = {half: FOLDER / f"zh.{half}.jsonl" for half in HALVES}
+
+
+def read_items(*, half: str | None = None, language: str | None = None) -> list[Item]:
+    """Return the items of a half and a language; of both where None."""
+    files = [FOLDER / f"{own}.{part}.jsonl" for own in LANGUAGES for part in HALVES if own == (language or own)]
+    return [
+        item
+        for path in files
+        for line in path.read_text("utf-8").splitlines()
+        if (item := Item.model_validate_json(line)).half == (half or item.half)
+    ]
+
+
+def read_passages(language: str) -> list[HandbookPassage]:
+    """Return the handbook in a language."""
+    lines = (FOLDER / f"passages.{language}.jsonl").read_text("utf-8").splitlines()
+    return [HandbookPassage.model_validate_json(line) for line in lines]
+
+
+def item_of(dialogue: Dialogue) -> Item | None:
+    """Return the item of a dialogue of the test; None of any other."""
+    if "category" not in dialogue.extra or "half" not in dialogue.extra:
+        return None
+    turns = [turn.text for turn in dialogue.turns]
+    return Item.model_validate({**dialogue.extra, "id": dialogue.id, "language": dialogue.language, "turns": turns})
