@@ -151,7 +151,7 @@ def write(here: str) -> None:
 
 @contextmanager
 def _writer(here: str) -> "Iterator[subprocess.Popen[str]]":
-    """A process that writes, after its first batch; killed at the end."""
+    """Yield a process that writes, after its first batch; killed at the end."""
     command = [sys.executable, "-m", "benchmarks.documents", "write", here]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=ROOT) as process:  # noqa: S603

@@ -63,7 +63,7 @@ def connected(name: str, url: str, concurrency: int = 64) -> LanguageModel:
 
 
 def waited(url: str, model: str) -> tuple[int, float, float]:
-    """A model's calls, the seconds that they were made to wait, and the endpoint's CPU seconds since the first."""
+    """Return a model's calls, the seconds that they were made to wait, and the endpoint's CPU seconds."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with opener.open(f"{url}/waited") as answer:
         figures = json.load(answer)[model]
@@ -71,7 +71,7 @@ def waited(url: str, model: str) -> tuple[int, float, float]:
 
 
 def answer(body: dict[str, Any]) -> str:
-    """A plausible answer to a chat request: JSON that fits the schema, else a sentence."""
+    """Return a plausible answer to a chat request: JSON that fits the schema, else a sentence."""
     wanted = (body.get("response_format") or {}).get("json_schema") or {}
     *instructions, asked = [message["content"] for message in body["messages"]]
     return plausible_answer(asked, wanted.get("schema"), "\n".join(instructions))

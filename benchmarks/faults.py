@@ -58,7 +58,7 @@ class _Endpoint:
 
 @asynccontextmanager
 async def _service(here: Path, endpoint: _Endpoint, workers: int = 1) -> AsyncIterator[Target]:
-    """A service of its own process; its beginning and its end take a while, in which the endpoint goes on."""
+    """Yield a service of its own process; its beginning and its end take a while, in which the endpoint goes on."""
     opened = dialore_service(here, f"http://127.0.0.1:{endpoint.port}/v1", _MODEL, 1000, workers)
     url, model, pid = await asyncio.to_thread(opened.__enter__)
     try:
@@ -92,7 +92,7 @@ _Fault = Callable[[Client, Target, _Endpoint, int], Awaitable[dict[str, Any]]]
 async def _with_what_is_left(
     fault: _Fault, client: Client, target: Target, endpoint: _Endpoint, count: int, idle: float
 ) -> dict[str, Any]:
-    """A fault's row, with the tasks, and the files and sockets, of the service before it and after it."""
+    """Return a fault's row, with the tasks, and the files and sockets, of the service before it and after it."""
     name = fault.__name__.strip("_").replace("_", " ")
     tell(name)
     tasks, files = await _tasks(client, target), target.files()
@@ -124,7 +124,7 @@ async def _middle(client: Client, target: Target, streams: "Sequence[asyncio.Tas
 
 
 def _counted(seen: Sequence[Seen]) -> dict[str, Any]:
-    """How many were answered, which errors were said, and how many were neither."""
+    """Return how many were answered, which errors were said, and how many were neither."""
     errors = Counter(each.error for each in seen if not each.is_whole and each.error)
     answered = sum(each.is_whole for each in seen)
     said = ", ".join(f"{number} {error}" for error, number in errors.items())
@@ -169,7 +169,7 @@ async def _knowledge_changed(client: Client, target: Target, _: _Endpoint, count
 
 
 async def _client_gone(client: Client, target: Target, _: _Endpoint, count: int) -> dict[str, Any]:
-    """Each goes once it has the first text: there is nobody left to whom anything could be lost."""
+    """Return each goes once it has the first text: there is nobody left to whom anything could be lost."""
 
     async def ask() -> None:
         async with client.session.post(

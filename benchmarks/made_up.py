@@ -61,7 +61,7 @@ def _ends(graph: Graph, rng: random.Random) -> tuple[str, str]:
 
 
 def with_persona(dialogue: Dialogue) -> Dialogue:
-    """The dialogue with a persona for its responder, and documents under each sentence, as in KBP."""
+    """Return the dialogue with a persona for its responder, and documents under each sentence, as in KBP."""
     words = [turn.rstrip("?.").split()[-1] for turn in dialogue.texts]
     persona = tuple(f"I have liked {word} ever since I was a child." for word in words)
     pairs = zip(persona, words, strict=True)

@@ -59,7 +59,7 @@ def tell(step: str) -> None:
 
 @contextmanager
 def folder(chosen: Path | None = None) -> Iterator[Path]:
-    """The chosen folder, made where it is missing; else a temporary one."""
+    """Yield the chosen folder, made where it is missing; else a temporary one."""
     if chosen is not None:
         chosen.mkdir(parents=True, exist_ok=True)
         yield chosen.resolve()
@@ -84,7 +84,7 @@ def timed(ask: Callable[[Any], object], questions: Sequence[Any]) -> list[float]
 
 
 def percentile(values: Sequence[float], percent: int) -> float:
-    """A percentile, interpolated; of one value, that value."""
+    """Return a percentile, interpolated; of one value, that value."""
     if len(values) == 1:
         return values[0]
     return statistics.quantiles(values, n=100, method="inclusive")[percent - 1]
@@ -96,7 +96,7 @@ def spread(values: Sequence[float]) -> dict[str, float]:
 
 
 def peak_memory() -> float:
-    """The most memory that this process has had, in MB; on Linux without the peak of the process that started it."""
+    """Return the peak memory of this process in MB; on Linux without that of the process that started it."""
     if found := _status().get("VmHWM"):
         return found
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -104,7 +104,7 @@ def peak_memory() -> float:
 
 
 def resident() -> dict[str, float]:
-    """This process's resident memory in MB: all, its own, and pages of files; empty where the system does not tell."""
+    """Return this process's resident memory in MB: all, its own, and pages of files; empty if unknown."""
     found = _status()
     names = {"all": "VmRSS", "own": "RssAnon", "mapped": "RssFile"}
     return {name: found[key] for name, key in names.items() if key in found}

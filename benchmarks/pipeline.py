@@ -106,7 +106,7 @@ def _show(figures: dict[str, Any]) -> None:
 
 
 def good(response: Response) -> Response:
-    """The response, if it is one; raises InputError where it failed."""
+    """Return the response, if it is one; raises InputError where it failed."""
     if response.status == "failed":
         raise InputError(f"a response of the benchmark failed: {response.error}", hint="report this")
     return response
@@ -128,7 +128,7 @@ def import_seconds(count: int) -> list[float]:
 
 
 def cacheable_share(responses: Iterable[Response], after: Iterable[Response] = ()) -> float:
-    """The share of prompt characters that some earlier prompt begins with, over all prompts in order of their calls.
+    """Return the share of prompt characters that some earlier prompt begins with, over all calls in order.
 
     It is what a server's prefix cache can reuse if it forgets nothing.
 
@@ -150,7 +150,7 @@ def cacheable_share(responses: Iterable[Response], after: Iterable[Response] = (
 
 
 def _prompts(response: Response) -> list[str]:
-    """The prompts of a response, in order of their calls, as a server reads them."""
+    """Return the prompts of a response, in order of their calls, as a server reads them."""
     return [
         "\n".join(f"{message['role']}\n{message['content']}" for message in stage.messages)
         for stage in response.trace

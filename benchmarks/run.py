@@ -43,7 +43,7 @@ _DIFFERENT = 200
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is measured; the latency is lognormal, its median in milliseconds, its logarithm's spread sigma."""
+    """The measurement; the latency is lognormal, its median in milliseconds, its logarithm's spread sigma."""
 
     dialogues: int
     connections: int
@@ -128,16 +128,16 @@ class _Clock:
         self.start()
 
     def start(self) -> None:
-        """The loop begins."""
+        """Note that the loop begins."""
         self.seconds = self.cpu = 0.0
         self._wall, self._cpu = time.perf_counter(), time.process_time()
 
     def count(self) -> None:
-        """A response is there."""
+        """Count a response."""
         self.times.append(time.perf_counter() - self._wall)
 
     def stop(self) -> "_Clock":
-        """The loop has ended."""
+        """Return the loop has ended."""
         self.seconds, self.cpu = time.perf_counter() - self._wall, time.process_time() - self._cpu
         return self
 
@@ -231,7 +231,7 @@ def _agent(plan: Plan, url: str, name: str) -> Agent:
 
 
 async def _by_bare_calls(plan: Plan, dialogues: Sequence[Dialogue], url: str, name: str) -> _Clock:
-    """Calls of one stage by the HTTP library alone, with nothing between them: what this machine allows."""
+    """Return calls of one stage by the HTTP library alone, with nothing between them: what this machine allows."""
     import aiohttp
 
     bodies = await _bodies(url, dialogues[:_BARE_BODIES])
@@ -253,7 +253,7 @@ async def _by_bare_calls(plan: Plan, dialogues: Sequence[Dialogue], url: str, na
 
 
 async def _bodies(url: str, dialogues: Sequence[Dialogue]) -> list[dict[str, Any]]:
-    """The request bodies of one stage, a dialogue each."""
+    """Return the request bodies of one stage, a dialogue each."""
     model = connected("wait-0", url)
     responder = LLMRunner(model, PromptLibrary())
     bodies = []
@@ -276,14 +276,14 @@ def write_dialogues(path: Path, some: Sequence[Dialogue], count: int) -> None:
 
 
 def run_config(path: Path, method: str, connections: int, models: Sequence[dict[str, str]] = ()) -> RunConfig:
-    """The configuration of a run of one method over a file of dialogues."""
+    """Return the configuration of a run of one method over a file of dialogues."""
     given: dict[str, Any] = {"name": "bench", "dataset": {"name": "jsonl", "path": str(path)}, "systems": [method]}
     given |= {"models": list(models)} if models else {}
     return make_config(given | {"concurrency": connections})
 
 
 def rehearsed(method: str, dialogues: str, connections: str) -> dict[str, Any]:
-    """A run over so many dialogues by rehearsal, without an endpoint: its time, memory and disk."""
+    """Return a run over so many dialogues by rehearsal, without an endpoint: its time, memory and disk."""
     size = int(dialogues)
     with folder() as here:
         with closing(open_graph(None)) as graph:

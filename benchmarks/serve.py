@@ -91,7 +91,7 @@ class PipelineWrapper(BasePipelineWrapper):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What is asked: its URL up to `/chat/completions`, the model's id there, and its process."""
+    """The server under test: its URL up to `/chat/completions`, the model's id there, and its process."""
 
     title: str
     url: str
@@ -127,7 +127,7 @@ class Target:
 
 @dataclass(slots=True)
 class Seen:
-    """What a client saw of one stream."""
+    """A client's record of one stream."""
 
     status: int = 0
     first: float = 0.0
@@ -147,7 +147,7 @@ class Client:
     asked: int = field(default=0)
 
     def body(self, target: Target, said: Sequence[dict[str, str]] = (), *, stream: bool) -> dict[str, Any]:
-        """The next question, after what was said before."""
+        """Return the next question, after what was said before."""
         self.asked += 1
         message = {"role": "user", "content": f"{self.questions[self.asked % len(self.questions)]} {self.asked}"}
         return {"model": target.model, "messages": [*said, message], "stream": stream}
@@ -198,7 +198,7 @@ class Client:
             return answer.status == 200
 
     async def chain(self, target: Target, trace: str) -> int:
-        """The model calls one after another that a response took; 1 where its service does not tell."""
+        """Return the model calls one after another that a response took; 1 where its service does not tell."""
         if not trace:
             return 1
         async with self.session.get(f"{target.url}/traces/{trace}") as answer:
@@ -281,7 +281,7 @@ def _hayhooks(program: Path, here: Path, url: str, model: str) -> Iterator[tuple
 
 @contextmanager
 def _started(command: list[str], port: int, ready: str, here: Path) -> Iterator[int]:
-    """A service of this machine, once it answers; it is ended as an operator would."""
+    """Yield a service of this machine, once it answers; it is ended as an operator would."""
     with (here / f"{port}.log").open("w") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:  # noqa: S603
         try:
             asyncio.run(_ready(f"http://127.0.0.1:{port}{ready}"))
@@ -306,7 +306,7 @@ async def _ready(url: str) -> None:
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens at."""
+    """Return a port of this machine that nobody listens at."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         return int(free.getsockname()[1])
 

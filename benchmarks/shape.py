@@ -44,7 +44,7 @@ class ShapedGraph:
     weight: NDArray[np.float32]
 
     def facts(self) -> Iterator[Fact]:
-        """The facts, one by one."""
+        """Yield the facts, one by one."""
         names, relations = self.names, self.relations
         columns = (self.head, self.relation, self.tail, self.weight)
         for start in range(0, len(self.head), _CHUNK):
@@ -53,13 +53,13 @@ class ShapedGraph:
                 yield Fact(names[head], relations[relation], names[tail], weight, "generated")
 
     def degrees(self) -> NDArray[np.int64]:
-        """Each concept's number of facts."""
+        """Return each concept's number of facts."""
         ends = (self.head, self.tail)
         return sum(np.bincount(end, minlength=len(self.names)) for end in ends)  # type: ignore[return-value]
 
 
 def shaped_graph(facts: int, seed: int = 0) -> ShapedGraph:
-    """A graph of about that many facts; every concept has one at least."""
+    """Return a graph of about that many facts; every concept has one at least."""
     rng = np.random.default_rng(seed)
     concepts = max(HUBS + 1, facts * _CONCEPTS // FULL)
     hub = max(1, facts * HUB // FULL)

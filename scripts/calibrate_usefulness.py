@@ -86,7 +86,7 @@ def content_stems(text: str, language: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Search:
-    """What one search found, and which pieces a person used; `data` is the set it belongs to."""
+    """The results of one search, and which pieces a person used; `data` is the set it belongs to."""
 
     data: str
     dialogue: Dialogue
@@ -111,7 +111,7 @@ class Collection:
         self.dense = self.vectors.encode(self.texts)
 
     def search(self, query: str, retriever: str, without: str = "") -> list[str]:
-        """The best texts, those of a dialogue left out."""
+        """Return the best texts, those of a dialogue left out."""
         lexical = self.lexical.scores(query)
         cosines = self.dense @ self.vectors.encode([query])[0]
         orders = {
@@ -124,7 +124,7 @@ class Collection:
 
 
 def wording(dialogue: Dialogue, rng: random.Random) -> str:
-    """The last turn as a query: as it is, with the turn before it, or its content words alone."""
+    """Return the last turn as a query: as it is, with the turn before it, or its content words alone."""
     last = dialogue.last.text
     if dialogue.topic and rng.random() < 0.5:
         last = f"{dialogue.topic} {last}"
@@ -136,7 +136,7 @@ def wording(dialogue: Dialogue, rng: random.Random) -> str:
 
 
 def documents(name: str, paths: Sequence[Path], source: str, turns: int, rng: random.Random) -> Iterator[Search]:
-    """Searches in all that the dialogues of a file used."""
+    """Return searches in all that the dialogues of a file used."""
     label = {"wizard-of-wikipedia": "wow", "wizard-of-internet": "woi"}.get(name, name)
     for path in paths:
         dialogues = split_dialogues(data_set(name).read(path), cut="all")
@@ -157,7 +157,7 @@ def documents(name: str, paths: Sequence[Path], source: str, turns: int, rng: ra
 
 
 def persona_pieces(persona: dict[str, Sequence[str]]) -> list[Knowledge]:
-    """A persona's sentences with the documents under each."""
+    """Return a persona's sentences with the documents under each."""
     return [
         Knowledge(
             id=stable_id("persona", text),
@@ -190,7 +190,7 @@ def distant(name: str, path: Path, turns: int, rng: random.Random) -> Iterator[S
 
 
 def kbp(path: Path, turns: int, rng: random.Random) -> Iterator[Search]:
-    """The dialogue's persona, and its documents."""
+    """Yield the dialogue's persona, and its documents."""
     dialogues = split_dialogues(data_set("kbp").read(path), cut="all")
     rng.shuffle(dialogues)
     for dialogue in dialogues[:turns]:
@@ -216,7 +216,7 @@ def everyday() -> Iterator[Search]:
 
 
 def graded(data: Path, rng: random.Random) -> Iterator[Search]:
-    """The graded facts of tests/retrieval/graph/relevance, those nearest to two of the turn's demands."""
+    """Yield the graded facts of tests/retrieval/graph/relevance, those nearest to two of the turn's demands."""
     for language in ("en", "zh"):
         for turn in measure_retrieval.read_turns(language, data):
             triples = list(turn.grades)
@@ -261,7 +261,7 @@ def asked(rng: random.Random) -> Iterator[Search]:
 
 
 def read_searches(data: Path, turns: int, seed: int) -> dict[str, list[Search]]:
-    """The searches of each set, in random order, with a line of progress each."""
+    """Return the searches of each set, in random order, with a line of progress each."""
     kdconv = [data / "kdconv" / f"{domain}_dev.json.gz" for domain in ("film", "music", "travel")]
     wow = [data / "wizard_of_wikipedia" / "valid.json.gz"]
     woi = [data / "wizard_of_internet" / "valid.json.gz"]
@@ -308,7 +308,7 @@ class Table:
 
 
 def model() -> Any:  # noqa: ANN401 - scikit-learn is untyped
-    """A logistic regression of standardised features."""
+    """Return a logistic regression of standardised features."""
     return make_pipeline(StandardScaler(), LogisticRegression(C=STRENGTH, max_iter=2000))
 
 
@@ -333,7 +333,7 @@ def calibration_error(probabilities: NDArray[np.float64], useful: NDArray[np.int
 
 
 def best_threshold(probabilities: NDArray[np.float64], useful: NDArray[np.int64], beta: float) -> float:
-    """The threshold with the best F-beta: the middle of those that come within 2% of it, which moves little."""
+    """Return the threshold with the best F-beta: the middle of those that come within 2% of it, which moves little."""
     precision, recall, thresholds = precision_recall_curve(useful, probabilities)
     score = (1 + beta**2) * precision * recall / np.maximum(beta**2 * precision + recall, 1e-9)
     good = thresholds[score[:-1] >= 0.98 * score[:-1].max()]
@@ -341,7 +341,7 @@ def best_threshold(probabilities: NDArray[np.float64], useful: NDArray[np.int64]
 
 
 def row(name: str, probabilities: NDArray[np.float64], useful: NDArray[np.int64], threshold: float) -> str:
-    """A line of the table: size, share of use, AUC, ECE, precision and recall at the threshold."""
+    """Return a line of the table: size, share of use, AUC, ECE, precision and recall at the threshold."""
     kept = probabilities >= threshold
     right = int((kept & (useful == 1)).sum())
     auc = roc_auc_score(useful, probabilities) if 0 < useful.sum() < len(useful) else float("nan")

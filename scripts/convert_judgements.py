@@ -40,14 +40,14 @@ class Row:
     fields: Mapping[str, Any]
 
     def text(self, name: str) -> str:
-        """A field's text; raises InputError where it is missing or blank."""
+        """Return a field's text; raises InputError where it is missing or blank."""
         value = self.fields.get(name)
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{self.place}: field {name}: no text", hint=_PUBLISHED)
         return value.strip()
 
     def number(self, name: str, low: float, high: float) -> float | None:
-        """A field's number; None where there is none, or it lies off the scale, as slips of annotators do."""
+        """Return a field's number; None where there is none, or it lies off the scale, as slips of annotators do."""
         value = self.fields.get(name)
         if name in self.fields and not str(value or "").strip() and value != 0:
             return None
@@ -59,7 +59,7 @@ class Row:
         return number if low - 1e-3 <= number <= high + 1e-3 and not math.isnan(number) else None
 
     def choice(self, name: str, known: Mapping[str, bool | None]) -> bool | None:
-        """What a field's text stands for, None for none; raises InputError where it is none of those known."""
+        """Return what a field's text stands for, None for none; raises InputError where it is none of those known."""
         if name in self.fields and not (self.fields[name] or "").strip():
             return None
         value = self.text(name)
@@ -69,7 +69,7 @@ class Row:
 
 
 def rows(path: Path, *, tabs: bool = False) -> Iterator[Row]:
-    """The rows of a CSV file, or of one whose columns are divided by tabs."""
+    """Yield the rows of a CSV file, or of one whose columns are divided by tabs."""
     with open_text(path) as file:
         quoting = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if tabs else {"strict": True}
         reader = csv.DictReader(file, **quoting)  # type: ignore[arg-type]
@@ -92,7 +92,7 @@ _TRUTH = "Original Ground Truth"
 
 
 def usr(path: Path) -> Iterator[Line]:
-    """A JSON list; the original response is the reference of the others to the same history."""
+    """Yield a JSON list; the original response is the reference of the others to the same history."""
     with open_text(path) as file:
         try:
             entries = json.load(file)
@@ -133,7 +133,7 @@ def begin(path: Path) -> Iterator[Line]:
 
 
 def xdial(path: Path, column: str) -> Iterator[Line]:
-    """The same responses in ten languages, with one rating each; systems are not named."""
+    """Yield the same responses in ten languages, with one rating each; systems are not named."""
     for row in rows(path):
         turns = [turn.strip() for turn in row.text(f"{column}_ctx").split("\n") if turn.strip()]
         rating = row.number("ratings", 1, 5)
@@ -210,7 +210,7 @@ for source in ("zhao", "gupta"):
 
 
 def find(name: str, folder: Path) -> Path | None:
-    """The published file of a set, where there is one."""
+    """Return the published file of a set, where there is one."""
     names = (f"{SETS[name].file}{end}" for end in (".gz", ""))
     return next((path for each in names if (path := folder / each).is_file()), None)
 

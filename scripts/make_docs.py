@@ -217,7 +217,7 @@ Row = tuple[str, list[tuple[str, str]]]
 
 
 def figures() -> dict[str, str]:
-    """Every drawing, by the name of its file."""
+    """Return every drawing, by the name of its file."""
     steps = json.loads(_STEPS.read_text("utf-8"))
     made = {}
     for name in method_names():
@@ -259,7 +259,7 @@ path { stroke: #8a94a3; stroke-width: 1.3px; fill: none; }
 
 
 def draw(rows: Sequence[Row]) -> str:
-    """A drawing of rows from top to bottom: what stands in one row runs at once, blue boxes ask a model."""
+    """Return a drawing of rows from top to bottom: what stands in one row runs at once, blue boxes ask a model."""
     left, high, gap, apart = 150, 34, 12, 30
     widths = [[len(label) * 7.1 + 24 for label, _ in boxes] for _, boxes in rows]
     wide = max(sum(each) + gap * (len(each) - 1) for each in widths)
@@ -282,7 +282,7 @@ def draw(rows: Sequence[Row]) -> str:
 
 
 def rows_of(trace: Sequence[StageTrace]) -> list[Row]:
-    """The stages of a response in rows, by how many model calls each waited for; first what asks no model itself."""
+    """Return a response's stages in rows, by how many model calls each waited for; first those without a call."""
     ended: list[tuple[float, int]] = []
     placed: list[tuple[tuple[int, bool], str]] = []
     for stage in sorted(trace, key=lambda each: (each.started, each.started + each.seconds)):
@@ -301,7 +301,7 @@ def rows_of(trace: Sequence[StageTrace]) -> list[Row]:
 
 
 async def trace_steps() -> dict[str, list[Row]]:
-    """The rows of every method of the demo, its recording replayed at three tenths of a second a call."""
+    """Return the rows of every method of the demo, its recording replayed at three tenths of a second a call."""
     replay = Replay(demo_folder() / "recordings.jsonl", match="label")
 
     class Slow(Wrapper):
@@ -336,7 +336,7 @@ NUMBERED = {  # by folder of examples, how many tables and figures the paper has
 
 
 def fidelity_problems(page: str) -> list[str]:
-    """What is wrong with the tables of docs/fidelity.md, a line each; nothing where all is well."""
+    """Return what is wrong with the tables of docs/fidelity.md, a line each; nothing where all is well."""
     names, found = _names(), []
     sections = {part.partition("\n")[0].lower(): part for part in page.split("\n## ")[1:]}
     for folder, numbered in NUMBERED.items():
@@ -381,7 +381,7 @@ def _names() -> set[str]:
 
 
 def _exists(span: str, names: set[str]) -> bool:
-    """Whether there is what a code span names: a file, a function in one, a command with its options, or a name."""
+    """Return whether there is what a code span names: a file, a function in it, a command with options, a name."""
     if span.startswith("dialore "):
         return _is_command(span.split()[1:])
     if span.startswith("prompts/"):
@@ -396,7 +396,7 @@ def _exists(span: str, names: set[str]) -> bool:
 
 
 def _is_setting(option: str, value: object) -> bool:
-    """Whether a method that has the option takes the value; of any other name every value will do."""
+    """Return whether a method that has the option takes the value; of any other name every value will do."""
     having = [name for name in method_names() if option in method_options(method_class(name))]
     return not having or any(_takes(name, {option: value}) for name in having)
 
@@ -427,7 +427,7 @@ def _is_command(words: list[str]) -> bool:
 
 
 def _numbers(kind: str, text: str) -> Iterator[int]:
-    """The numbers of "Tables 4, 5 and 6" or "Figure 5", ranges such as "7 to 11" in full."""
+    """Yield the numbers of "Tables 4, 5 and 6" or "Figure 5", ranges such as "7 to 11" in full."""
     for said in re.findall(rf"{kind}s? ([\d]+(?:(?:, | and | to )\d+)*)", text):
         for first, last in re.findall(r"(\d+)(?: to (\d+))?", said):
             yield from range(int(first), int(last or first) + 1)

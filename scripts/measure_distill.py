@@ -41,7 +41,7 @@ KDCONV = ("film", "music", "travel")
 
 
 def interval(figure: Callable[[NDArray[np.int64]], float], numbers: NDArray[np.int64]) -> str:
-    """A figure of all rows with its 95% interval over whole dialogues, in percent."""
+    """Return a figure of all rows with its 95% interval over whole dialogues, in percent."""
     draw = np.random.default_rng(0)
     rows = [np.flatnonzero(numbers == number) for number in np.unique(numbers)]
     resampled = [
@@ -53,7 +53,7 @@ def interval(figure: Callable[[NDArray[np.int64]], float], numbers: NDArray[np.i
 
 
 def decision_row(label: str, name: str, path: Path) -> str:
-    """A row of figures of one decision."""
+    """Return a row of figures of one decision."""
     examples = read_labelled(name, path, label=label)
     shares = cross_validated(examples, lambda *_: None)[0]
     labels, numbers = examples.labels, examples.numbers

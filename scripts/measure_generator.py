@@ -55,7 +55,7 @@ def texts(data: Path) -> list[Target]:
 
 
 def train_base(data: Path, out: Path) -> None:
-    """The model to start from."""
+    """Make the model to start from."""
     found = texts(data)
     held, train = found[::HELD], [each for at, each in enumerate(found) if at % HELD]
     whole = "\n".join(text for each in found for text, _ in each.parts)

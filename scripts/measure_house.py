@@ -29,13 +29,13 @@ ROOT = Path(dialore.__file__).parent
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file of the package."""
+    """Return the dotted name of a file of the package."""
     parts = ["dialore", *path.relative_to(ROOT).with_suffix("").parts]
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def public_names(tree: ast.Module) -> int:
-    """How many public names a module defines."""
+    """Return how many public names a module defines."""
     count = 0
     for node in tree.body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -47,7 +47,7 @@ def public_names(tree: ast.Module) -> int:
 
 
 def imports(tree: ast.Module, names: set[str]) -> set[str]:
-    """The modules of the package that a module imports, wherever in its text."""
+    """Return the modules of the package that a module imports, wherever in its text."""
     found: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -87,7 +87,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
 
 
 def response_files() -> list[str]:
-    """The files of the package that run while `dcrag` answers a dialogue."""
+    """Return the files of the package that run while `dcrag` answers a dialogue."""
     receiving, sending = multiprocessing.Pipe(duplex=False)
     server = multiprocessing.get_context("spawn").Process(target=_serve, args=(sending,), daemon=True)
     server.start()

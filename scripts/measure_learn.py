@@ -81,7 +81,7 @@ class Bench:
         self.files = {split: data / "kbp" / f"{split}.json.gz" for split in ("train", "dev")}
 
     def boosted(self, name: str, recipe: Callable[..., Any], **how: bool) -> Path:
-        """A part made of trees, trained where it is not there."""
+        """Return a part made of trees, trained where it is not there."""
         path = self.models / name
         if not (path / "model.json").exists():
             examples = read_examples("kbp", self.files["train"])
@@ -178,7 +178,7 @@ class Bench:
         return {"cells": cells, "epochs": describe(path)["loss"]["epochs"], "seconds": seconds, "loss": losses(path)}
 
     def dpr(self) -> dict[str, Any]:
-        """How often the knowledge of a response is the first, fifth, twentieth of all, on held-out dialogues."""
+        """Return how often the knowledge of a response is the first, fifth, twentieth of all, on held-out dialogues."""
         path = self.data / "wizard_of_wikipedia" / "valid.json.gz"
         with gzip.open(path) as file:
             entries = json.load(file)
@@ -226,7 +226,7 @@ class Bench:
         return {"random": rows(paper, random), "rows": rows(path, measured)}
 
     def decisions(self) -> dict[str, Any]:
-        """The search decision on Wizard of the Internet, and the shift of topic on KdConv."""
+        """Return the search decision on Wizard of the Internet, and the shift of topic on KdConv."""
         entries = []
         for name in KDCONV:
             with gzip.open(self.data / "kdconv" / f"{name}_dev.json.gz") as file:
@@ -256,7 +256,7 @@ def losses(path: Path) -> list[list[float]]:
 
 
 def spread(path: Path, names: Sequence[str]) -> list[str]:
-    """What cross-validation gave, with its least and greatest fold."""
+    """Return what cross-validation gave, with its least and greatest fold."""
     measured = describe(path)["measured"]
     return [
         f"{measured[name]['mean']:.1f} ({measured[name]['low']:.1f} to {measured[name]['high']:.1f})"
@@ -276,7 +276,7 @@ def row(name: str, figures: Iterable[object]) -> str:
 
 
 def table(*parts: dict[str, Any]) -> str:
-    """The lines of a table, below its head."""
+    """Return the lines of a table, below its head."""
     return "\n".join(row(name, figures) for part in parts for name, figures in part.items())
 
 

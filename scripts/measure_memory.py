@@ -45,14 +45,14 @@ def content_stems(text: str, language: str) -> frozenset[str]:
 
 
 def statements_of(dialogue: Dialogue) -> list[Statement]:
-    """What the user told, a sentence a statement, in its order; the data have no times, so each is a minute later."""
+    """Return what the user told, a sentence a statement, each a minute later, as the data have no times."""
     sentences = [one for line in dialogue.extra["user_persona"] for one in split_sentences(line)]
     unique = dict.fromkeys(sentences)
     return [Statement(text=text, said=STARTED + timedelta(minutes=at)) for at, text in enumerate(unique)]
 
 
 def drawn_on(dialogue: Dialogue, statements: list[Statement], *, to_you: bool) -> set[str]:
-    """The texts of the statements that the reference draws on; see the module."""
+    """Return the texts of the statements that the reference draws on; see the module."""
     history = content_stems(dialogue.history, "en")
     found = set()
     for sentence in split_sentences(dialogue.reference or ""):
@@ -66,7 +66,7 @@ def drawn_on(dialogue: Dialogue, statements: list[Statement], *, to_you: bool) -
 
 
 def labelled(path: Path, *, to_you: bool) -> Iterator[tuple[Dialogue, set[str]]]:
-    """Every turn whose reply draws on something, with the texts."""
+    """Yield every turn whose reply draws on something, with the texts."""
     for dialogue in split_dialogues(data_set("multi-session-chat").read(path), cut="all"):
         statements = standing(statements_of(dialogue), STARTED)
         if gold := drawn_on(dialogue, statements, to_you=to_you):
@@ -83,7 +83,7 @@ async def recalls(source: MemorySource, turns: list[tuple[Dialogue, set[str]]], 
 
 
 def shown(values: np.ndarray) -> str:
-    """A mean in percent with its 95% bootstrap interval."""
+    """Return a mean in percent with its 95% bootstrap interval."""
     draws = np.random.default_rng(0).choice(values, (2000, len(values))).mean(axis=1)
     low, high = np.percentile(draws, [2.5, 97.5])
     return f"{100 * values.mean():.1f} [{100 * low:.1f}, {100 * high:.1f}]"

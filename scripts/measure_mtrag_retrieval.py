@@ -47,11 +47,11 @@ RETRIEVERS = ("bm25", "dense", "fused")
 RECALL, NDCG = 3, 5
 _DEPTH = 100
 Queries = dict[str, list[str]]
-"""What is asked for a turn, by the id of its dialogue."""
+"""The query of a turn, by the id of its dialogue."""
 
 
 def read(path: Path) -> tuple[list[Dialogue], list[Passage]]:
-    """The turns that have relevant passages, and all passages."""
+    """Return the turns that have relevant passages, and all passages."""
     whole = list(data_set("mtrag").read(path))
     turns = [dialogue for dialogue in split_dialogues(whole, cut="all") if dialogue.knowledge]
     pieces = {piece["document_id"]: piece for talk in whole for piece in talk.pool if isinstance(piece, dict)}
@@ -59,14 +59,14 @@ def read(path: Path) -> tuple[list[Dialogue], list[Passage]]:
 
 
 def queries_of(response: Response) -> list[str]:
-    """What a response looked up, by the searches in its trace; what a persona is asked is no query of the method's."""
+    """Return what a response looked up, by the searches in its trace; a persona is asked by no query."""
     searches = (step.output for step in response.trace if "found" in step.output)
     asked = (search.get("query") for search in searches if search.get("source") != "persona")
     return list(dict.fromkeys(query for query in asked if isinstance(query, str) and query.strip()))
 
 
 def run_queries(folder: Path) -> dict[str, Queries]:
-    """The queries of each system of a run."""
+    """Return the queries of each system of a run."""
     found: dict[str, Queries] = {}
     with RunStore.open(folder) as store:
         for system in store.systems():
@@ -78,7 +78,7 @@ def run_queries(folder: Path) -> dict[str, Queries]:
 
 
 def file_queries(paths: Iterable[Path], turns: Sequence[Dialogue]) -> Queries:
-    """Queries of files in BEIR's form."""
+    """Return queries of files in BEIR's form."""
     lines = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     known = {line["_id"]: line["text"].removeprefix("|user|:").strip() for line in lines}
     given = {dialogue.id: known.get(dialogue.extra["task_id"]) for dialogue in turns}
@@ -86,7 +86,7 @@ def file_queries(paths: Iterable[Path], turns: Sequence[Dialogue]) -> Queries:
 
 
 async def ranked(shelf: InMemoryPassages, queries: Sequence[str], dialogue: Dialogue) -> list[str]:
-    """The ids of the best passages for some queries."""
+    """Return the ids of the best passages for some queries."""
     found = [await shelf.search(query, dialogue, _DEPTH) for query in queries]
     rankings = [[piece.passage.url for piece in pieces] for pieces in found]
     return rankings[0] if len(rankings) == 1 else [name for name, _ in reciprocal_ranks(rankings)]
@@ -101,7 +101,7 @@ def figures(ranking: Sequence[str], dialogue: Dialogue) -> tuple[float, float]:
 
 
 async def measure(shelf: InMemoryPassages, asked: Mapping[str, Sequence[str]], turns: Sequence[Dialogue]) -> list[str]:
-    """The figures over the turns that were asked for, with their intervals."""
+    """Return the figures over the turns that were asked for, with their intervals."""
     measured = [turn for turn in turns if turn.id in asked]
     values = [figures(await ranked(shelf, asked[turn.id], turn), turn) for turn in measured]
     talks = [turn.id.partition("@")[0] for turn in measured]

@@ -96,7 +96,7 @@ CHOICES = {
 
 
 def read_responses(path: Path) -> list[Dialogue]:
-    """Every response of a KBP file that stands on a source, as the history before it."""
+    """Return every response of a KBP file that stands on a source, as the history before it."""
     histories = split_dialogues(data_set("kbp").read(path), cut="all")
     return [dialogue for dialogue in histories if dialogue.sources]
 
@@ -118,7 +118,7 @@ async def measure(
 
 
 def declaration(persona: KnowledgeSource, documents: KnowledgeSource) -> DeclaredSources:
-    """The paper's two sources."""
+    """Return the paper's two sources."""
     described = {"en": "-", "zh": "-"}
     return DeclaredSources(
         [
@@ -129,7 +129,7 @@ def declaration(persona: KnowledgeSource, documents: KnowledgeSource) -> Declare
 
 
 async def scores(method: Safari, dialogues: Sequence[Dialogue]) -> dict[str, Score]:
-    """The metrics of what a method finds; no model is asked."""
+    """Return the metrics of what a method finds; no model is asked."""
     metrics = {column: load_metric(name, Context()) for column, name in COLUMNS.items()}
     measures: dict[str, list[SampleScore]] = {column: [] for column in COLUMNS}
     for dialogue in dialogues:
@@ -211,7 +211,7 @@ async def choose(dialogues: Sequence[Dialogue]) -> None:
 
 
 def percents(found: Mapping[str, Score]) -> dict[str, float]:
-    """Every column in percent."""
+    """Return every column in percent."""
     return {column: round(100 * (score.value or 0), 2) for column, score in found.items()}
 
 

@@ -84,7 +84,7 @@ class Tally:
 
 
 def words(text: str) -> Counter[str]:
-    """The words of a text, normalised, each with how often it stands there."""
+    """Return the words of a text, normalised, each with how often it stands there."""
     found = WORD.findall(HYPHEN.sub("", unicodedata.normalize("NFKC", text).casefold()))
     return Counter(word for word in found if len(word) <= LONGEST)
 
@@ -99,18 +99,18 @@ def output(command: list[str | Path], data: bytes | None = None) -> str:
 
 
 def pandoc(path: Path, reader: str, data: bytes | None = None) -> str:
-    """A file's text by pandoc."""
+    """Return a file's text by pandoc."""
     command = ["pandoc", "-f", reader, "-t", "plain", "--wrap=none", *([] if data is not None else [path])]
     return NUMBERED.sub("", output(command, data))
 
 
 def of_pdf(path: Path) -> str:
-    """A PDF's text by pdftotext."""
+    """Return a PDF's text by pdftotext."""
     return output(["pdftotext", "-enc", "UTF-8", path, "-"])
 
 
 def of_html(path: Path) -> str:
-    """A page's text without what is marked as navigation."""
+    """Return a page's text without what is marked as navigation."""
     from dialore.encodings import decode
 
     tree = etree.fromstring(decode(path.read_bytes()).text.encode(), etree.HTMLParser(encoding="utf-8", huge_tree=True))
@@ -120,7 +120,7 @@ def of_html(path: Path) -> str:
 
 
 def of_mail(path: Path) -> str:
-    """The subject and the plain parts of a message."""
+    """Return the subject and the plain parts of a message."""
     from dialore.encodings import decode
 
     data = path.read_bytes()
@@ -131,13 +131,13 @@ def of_mail(path: Path) -> str:
 
 
 def of_text(path: Path) -> str:
-    """A file as it is."""
+    """Return a file as it is."""
     data = path.read_bytes()
     return data.decode("utf-16" if data[:2] in {b"\xff\xfe", b"\xfe\xff"} else "utf-8-sig")
 
 
 def of_office(path: Path) -> str:
-    """The text of an Office file's XML; see the module."""
+    """Return the text of an Office file's XML; see the module."""
     found: list[str] = []
     once: dict[str, None] = {}
     with zipfile.ZipFile(path) as archive:
@@ -172,7 +172,7 @@ def _local(element: Any) -> str:  # noqa: ANN401
 
 
 def _paragraphs(root: Any) -> Iterator[str]:  # noqa: ANN401
-    """The texts of a part, each paragraph's together."""
+    """Yield the texts of a part, each paragraph's together."""
     found: dict[Any, list[str]] = defaultdict(list)
 
     def walk(element: Any, paragraph: Any) -> None:  # noqa: ANN401
@@ -235,7 +235,7 @@ REFERENCES: dict[str, tuple[str, Callable[[Path], str]]] = {
 
 
 def read(path: Path) -> tuple[str, list[str]]:
-    """The text of a file's passages, with titles where they change, and what was said of what is left out."""
+    """Return the text of a file's passages, with titles where they change, and what was said of what is left out."""
     told: list[str] = []
     found: list[str] = []
     before: list[str] = []

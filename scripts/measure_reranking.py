@@ -81,7 +81,7 @@ class Turn:
 
 
 def read_turns(path: Path) -> list[Turn]:
-    """The turns with a query and a selected sentence, in the file's order."""
+    """Return the turns with a query and a selected sentence, in the file's order."""
     made: list[Turn] = []
     for dialogue in data_set("wizard-of-internet").read(path):
         own = tuple(dict.fromkeys(gold_text(item) for one in dialogue.answers or () for item in one.knowledge))
@@ -112,7 +112,7 @@ def candidates_of(turns: Sequence[Turn], kind: str, seed: int = 0) -> list[list[
 def drawn(
     turns: Sequence[Turn], candidates: Sequence[list[str]], limit: int | None
 ) -> tuple[list[Turn], list[list[str]]]:
-    """Some of the turns with their candidates, drawn by seed; all where there is no limit."""
+    """Return some of the turns with their candidates, drawn by seed; all where there is no limit."""
     pairs = list(zip(turns, candidates, strict=True))
     if limit and limit < len(pairs):
         pairs = random.Random(0).sample(pairs, limit)  # noqa: S311 - a sample, not a secret
@@ -122,7 +122,7 @@ def drawn(
 def measure(
     turns: Sequence[Turn], candidates: Sequence[Sequence[str]], reranker: Reranker, *, by_turn: bool = False
 ) -> dict[str, float]:
-    """The figures of one reranker."""
+    """Return the figures of one reranker."""
     ranks: list[int] = []
     seconds: list[float] = []
     for turn, sentences in zip(turns, candidates, strict=True):
@@ -139,7 +139,7 @@ def measure(
 
 
 async def measure_pages(turns: Sequence[Turn], limit: int | None) -> dict[str, dict[str, float]]:
-    """Retrieval from an index of pages: shares of the turns whose sentence is a candidate, and in the first one."""
+    """Measure retrieval of pages: shares of turns whose sentence is a candidate, and is in the first one."""
     reranker = load_reranker("fused")
     pages = {own: f"https://page-{number}.example" for number, own in enumerate(dict.fromkeys(t.own for t in turns))}
     pieces = [Piece(sentence, url=url) for own, url in pages.items() for sentence in own]

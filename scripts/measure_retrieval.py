@@ -110,7 +110,7 @@ def pair_of(triple: Triple) -> tuple[str, ...]:
 
 
 def triple_of(item: Knowledge) -> Triple:
-    """A fact's head, relation and tail."""
+    """Return a fact's head, relation and tail."""
     return item.detail.head, item.detail.relation, item.detail.tail
 
 

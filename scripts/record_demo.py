@@ -37,7 +37,7 @@ MADE_BY = "a capable instruction-tuned model"
 async def answer(
     model: LanguageModel, work: Sequence[tuple[Part, Sequence[Dialogue]]], methods: Sequence[str] = ()
 ) -> list[Response]:
-    """Every response of these methods, of all where none is named, all asked for at once; closes the model."""
+    """Return every response of these methods, of all where none is named, all asked for at once; closes the model."""
     async with AsyncExitStack() as stack:
         stack.push_async_callback(model.close)
         jobs = []
@@ -49,13 +49,13 @@ async def answer(
 
 
 def is_kept(label: str, known: Set[str], redone: Set[str], methods: Sequence[str]) -> bool:
-    """Whether a line of the old file stays, by its label: dialogue, method and stage."""
+    """Return whether a line of the old file stays, by its label: dialogue, method and stage."""
     dialogue, method = label.split("/")[:2]
     return dialogue in known and (dialogue not in redone or (bool(methods) and method not in methods))
 
 
 def as_published(line: Recorded, made_by: str) -> str:
-    """A line without what was particular to the recording: the model's local name, cache hits, retries."""
+    """Return a line without what was particular to the recording: the model's local name, cache hits, retries."""
     usage = line.usage.model_copy(update={"cached": 0, "retries": 0}) if line.usage else None
     return (
         line.model_copy(update={"model": made_by, "made_by": made_by, "usage": usage}).model_dump_json(by_alias=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
-    """A module `__getattr__` that imports each name from its home module when it is first used.
+    """Return a module `__getattr__` that imports each name from its home module when it is first used.
 
     Args:
         package: the package's `__name__`.

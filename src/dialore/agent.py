@@ -41,7 +41,7 @@ class Agent:
         self.cite = cite or getattr(method, "cites", False)
         self._form = form_of(method)
         self.closing: list[object] = []
-        """What `close` closes: models, sources, a session."""
+        """The things that `close` closes: models, sources, a session."""
 
     async def respond(
         self,
@@ -107,7 +107,7 @@ class Agent:
         return grounding.model_copy(update=self._record(dialogue, stage))
 
     def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
-        """What a result tells of how it was made, for failed ones too."""
+        """Return what a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
         made = {"id": dialogue.id, "method": self.method.name, "by": self.stage_runner.name}
         waited = trace[0].started if trace else 0.0
@@ -121,7 +121,7 @@ class Agent:
         on_draft: OnToken | None = None,
         messages: Messages | None = None,
     ) -> AsyncIterator[str | Response]:
-        """The response's text piece by piece, then the whole Response; raises as `respond` does."""
+        """Yield the response's text piece by piece, then the whole Response; raise as `respond` does."""
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         responding = self.respond(dialogue, pieces.put_nowait, on_stage, on_draft=on_draft, messages=messages)
         task = asyncio.create_task(responding)
@@ -211,7 +211,7 @@ class Agent:
                 await done
 
     async def __aenter__(self) -> Self:
-        """The agent itself."""
+        """Return the agent itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -219,7 +219,7 @@ class Agent:
         await self.close()
 
     def __enter__(self) -> Self:
-        """The agent itself, for its `..._sync` forms."""
+        """Return the agent itself, for its `..._sync` forms."""
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -248,7 +248,7 @@ def _say_progress(done: int, total: int | None) -> None:
 
 
 def _error(error: StageError) -> str:
-    """What failed; raises the error underneath where it would befall every dialogue: bad input, a spent budget."""
+    """Return what failed; raise the error underneath where every dialogue would meet it: bad input, a spent budget."""
     if is_fatal(error.cause):
         raise error.cause from error
     return str(error)

@@ -173,7 +173,7 @@ _MESSAGES = 'messages=[{"role": "user", "content": "I have a cold."}]'
 
 
 def dialogue_of(given: Given | None = None, messages: Messages | None = None) -> Dialogue:
-    """The dialogue that is given, or that chat messages make; raises InputError where that is none, or two."""
+    """Return the dialogue that is given, or that chat messages make; raise InputError where that is none, or two."""
     if isinstance(given, Dialogue) and messages is None:
         return given
     if (given is None) == (messages is None):
@@ -203,13 +203,13 @@ _SEVERAL = {"persona", "knowledge", "sources"}
 
 
 def as_several(value: object) -> object:
-    """What may be several where a file has one: a text or an object as the list of it; blank ones are left out."""
+    """Return a list where a file may have a single text or object in place of one; blank ones are left out."""
     items = value if isinstance(value, list | tuple) else [value] if isinstance(value, str | dict) else None
     return value if items is None else [item for item in items if item not in _BLANK]
 
 
 def as_name(value: object) -> object:
-    """An id that a file has as a number, as text: 7, and 7.0 as tables write it, are "7"."""
+    """Return an id that a file has as a number, as text: 7, and 7.0 as tables write it, are "7"."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
@@ -223,7 +223,7 @@ def _texts_of(turns: object) -> list[str]:
 
 
 def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
-    """A dialogue from decoded JSON.
+    """Return a dialogue from decoded JSON.
 
     Args:
         data: the decoded object.
@@ -287,7 +287,7 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
 
 
 def read_dialogues(path: str | Path) -> list[Dialogue]:
-    """Every dialogue of a JSON or JSONL file, gzipped or not.
+    """Return every dialogue of a JSON or JSONL file, gzipped or not.
 
     Raises:
         InputError: the file cannot be read, or an entry is malformed (the first is named, and how many there are).

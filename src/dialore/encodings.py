@@ -57,7 +57,7 @@ class Decoded(NamedTuple):
 
 
 def is_binary(data: bytes) -> bool:
-    """Whether bytes are no text in any encoding."""
+    """Return whether bytes are no text in any encoding."""
     head = data[:_HEAD]
     if head.startswith(tuple(mark for mark, _ in _BOMS)):
         text = decode(head).text
@@ -67,7 +67,7 @@ def is_binary(data: bytes) -> bool:
 
 
 def decode(data: bytes, declared: str = "") -> Decoded:
-    """The text of bytes; never fails.
+    """Return the text of bytes; never fails.
 
     A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what is
     `declared` from without, what HTML or XML says of itself, and what chardet takes it for by its characters.
@@ -97,7 +97,7 @@ def decode(data: bytes, declared: str = "") -> Decoded:
 
 
 def codec_of(label: str) -> str:
-    """The codec that a label means; empty for what is no encoding of text, such as rot13."""
+    """Return the codec that a label means; empty for what is no encoding of text, such as rot13."""
     label = label.strip().lower()
     try:
         name = codecs.lookup(_ALIASES.get(label, label)).name
@@ -114,7 +114,7 @@ def _replaced(data: bytes, name: str) -> Decoded:
 
 
 def _is_nearly(text: str) -> bool:
-    """Whether few of a text's characters beyond ASCII are replaced ones."""
+    """Return whether few of a text's characters beyond ASCII are replaced ones."""
     bad = text.count("\ufffd")
     return bad * 2 < sum(1 for character in text if not character.isascii())
 

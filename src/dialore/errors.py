@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
 ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
-"""Whether errors are read on the command line: elsewhere what they say of options is said as Python arguments."""
+"""True where errors are read on the command line: elsewhere options are told as Python arguments."""
 _OPTION = re.compile(r"--([a-z][a-z-]+)(?: (hf:[\w./-]+))?(?: [A-Z]+\b)?|dialore [^`;)]*")  # a command stays as it is
 _ARGUMENTS = {
     **dict.fromkeys(
@@ -28,7 +28,7 @@ _ARGUMENTS = {
     "stage-model": "stage_models=...",
     **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "cite"), "{}=True"),
 }
-"""What options are in Python, where that is not an argument of their name."""
+"""The Python form of options that are no argument of their name."""
 
 
 def _as_argument(option: re.Match[str]) -> str:
@@ -60,11 +60,11 @@ class DialoreError(Exception):
         self.hint = hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """An error travels between processes as it stands, whatever its class is made of."""
+        """Return how to make the error anew in another process, whatever its class is made of."""
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        """The message and its mend in one line."""
+        """Return the message and its mend in one line."""
         text = f"{self.message} ({self.hint})" if self.hint else self.message
         return text if ON_COMMAND_LINE.get() else _OPTION.sub(_as_argument, text)
 
@@ -90,7 +90,7 @@ def check_type(name: str, value: object, kinds: type | tuple[type, ...], form: s
 
 
 def as_path(name: str, value: object) -> Path:
-    """A path that may be given as text; raises InputError for anything else."""
+    """Return a path that may be given as text; raise InputError for anything else."""
     check_type(name, value, (str, Path), 'give a path: "runs/try"')
     return Path(value)  # type: ignore[arg-type]
 
@@ -219,7 +219,7 @@ def first_line(error: Exception) -> str:
 
 
 def describe(error: ValidationError) -> str:
-    """A validation error as one line: each field's path and what is wrong with it."""
+    """Return a validation error as one line: each field's path and what is wrong with it."""
     problems = []
     found = error.errors(include_url=False, include_context=False)
     for problem in found:

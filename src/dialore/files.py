@@ -72,7 +72,7 @@ def _yaml_loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
 
 
 def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - decoded YAML has any type
-    """What YAML text holds; raises InputError with the line where it is malformed."""
+    """Return what YAML text holds; raise InputError with the line where it is malformed."""
     import yaml
 
     try:
@@ -85,7 +85,7 @@ def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - 
 
 
 def read_text(path: Path) -> str:
-    """The text of a file, gzipped where its name ends in `.gz`, in UTF-8 or, by its mark, UTF-16; raises InputError."""
+    """Return the text of a file, gunzipped if its name ends in `.gz`, UTF-8 or marked UTF-16; raise InputError."""
     with reading(path):
         return decoded(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
 
@@ -124,7 +124,7 @@ def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
 
 
 def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """Decoded JSON as it can be written again: numbers that JSON does not have, and endless ones, are null.
+    """Return decoded JSON as it can be written again: numbers that JSON does not have, and endless ones, are null.
 
     Half of a surrogate pair, which escapes can spell and UTF-8 cannot, is the sign of what could not be read. So what
     nobody reads refuses no file; where such a number is wanted, it is missing, and its reader says so.

@@ -16,7 +16,7 @@ Kind = Literal["fact", "passage", "persona"]
 
 
 def stable_id(kind: Kind, *parts: str) -> str:
-    """An id that depends on the content alone: the same fact has it in every graph and on every machine."""
+    """Return an id that depends on the content alone: the same fact has it in every graph and on every machine."""
     digest = hashlib.blake2b("\t".join(parts).encode(), digest_size=6).hexdigest()
     return f"{kind}:{digest}"
 
@@ -75,7 +75,7 @@ class Passage:
 
 
 class PersonaDetail(BaseModel):
-    """What belongs to a persona sentence.
+    """A sentence of a persona, with what belongs to it.
 
     Attributes:
         documents: the documents under it (SAFARI, Section 4.1).
@@ -184,7 +184,7 @@ class Knowledge(BaseModel):
 
     @property
     def page_key(self) -> tuple[str, ...]:
-        """What passages of one page have in common: their url, else their file and title; of neither, the id."""
+        """The mark that passages of one page share: their url, else their file and title; of neither, the id."""
         at = self.passage
         return (at.url,) if at.url else (at.file, at.title) if at.file or at.title else (self.id,)
 
@@ -199,14 +199,14 @@ class Knowledge(BaseModel):
     def of_fact(
         cls, fact: Fact, text: str, score: float, set_name: Literal["", "foreseen", "unforeseen"] = ""
     ) -> Knowledge:
-        """A graph's fact as knowledge; `text` is its wording in the dialogue's language."""
+        """Return a graph's fact as knowledge; `text` is its wording in the dialogue's language."""
         weight = round(fact.weight, 4)
         detail = Fact(fact.head, fact.relation, fact.tail, weight, fact.provenance, graph=fact.graph)
         return cls(id=fact.id, kind="fact", text=text, source="graph", score=score, set=set_name, detail=detail)
 
     @classmethod
     def of_passage(cls, passage: Passage, source: Source, score: float = 0.0, **detail: object) -> Knowledge:
-        """A passage as knowledge; `detail` is what else `PassageDetail` has."""
+        """Return a passage as knowledge; `detail` is what else `PassageDetail` has."""
         where = {"title": passage.title, "url": passage.url, "provenance": passage.source}
         whole = PassageDetail.model_validate(where | detail)
         return cls(id=passage.id, kind="passage", text=passage.text, source=source, score=score, detail=whole)

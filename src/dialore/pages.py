@@ -38,7 +38,7 @@ def render(
     templates: jinja2.Environment | None = None,
     **variables: object,
 ) -> str:
-    """A page as text, with everything in it; it asks the network for nothing, and may not.
+    """Return a page as text, with everything in it; it asks the network for nothing, and may not.
 
     Args:
         template: the page's template below `data/`.
@@ -86,7 +86,7 @@ def environment() -> jinja2.Environment:
 
 
 def asset(name: str) -> Markup:
-    """A file below `data/` that goes into a page as it is."""
+    """Return a file below `data/` that goes into a page as it is."""
     from markupsafe import Markup
 
     return Markup(_read(name))  # noqa: S704 - our own file, not input
@@ -103,7 +103,7 @@ def as_json(value: object) -> Markup:
 
 
 def policy(scripts: Sequence[str]) -> str:
-    """The Content-Security-Policy of a page: these scripts alone, as they stand between their tags, and no network."""
+    """Return the Content-Security-Policy of a page: its own scripts, as they stand, alone, and no network."""
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests) or "'none'"
     parts = ["default-src 'none'", "style-src 'unsafe-inline'", f"script-src {allowed}"]

@@ -78,7 +78,7 @@ async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[ob
 
 
 def wait_for(work: Coroutine[Any, Any, One]) -> One:
-    """What a coroutine gives, from synchronous code: it runs on an event loop of a thread that all such calls share.
+    """Return what a coroutine gives, from synchronous code, on an event loop of a thread that such calls share.
 
     So what belongs to that loop, as connections do, serves the next call, and a loop of the caller's may be running.
     """

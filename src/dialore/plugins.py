@@ -1,4 +1,4 @@
-"""What is found by name: our own, what other packages add by entry points, and what stands in a file of the user's.
+"""Lookup by name: our own, what other packages add by entry points, and files of the user's.
 
 A name that ends in `.py` is such a file, `mine.py:Mine` one of several in it. It is imported, and so runs: name only
 files whose code you trust. Whatever fails to load is an InputError of its own, and hides nothing else.
@@ -22,24 +22,24 @@ T = TypeVar("T")
 
 
 def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
-    """The names of our own and of the group's entry points, sorted; those that cannot be loaded, too."""
+    """Return the names of our own and of the group's entry points, sorted; those that cannot be loaded, too."""
     return sorted({*own, *(point.name for point in _added(group, tuple(sys.path)))})
 
 
 @functools.lru_cache
 def _added(group: str, _path: tuple[str, ...]) -> EntryPoints:
-    """A group's entry points; once for each `sys.path`, for every installed package is read for it."""
+    """Return a group's entry points; once for each `sys.path`, for every installed package is read for it."""
     return entry_points(group=group)
 
 
 def file_of(name: str) -> Path | None:
-    """The file that a name stands for; None where it is no such name."""
+    """Return the file that a name stands for; None where it is no such name."""
     file, _, wanted = name.partition(".py:")
     return Path(f"{file}.py") if wanted else Path(name) if name.endswith(".py") else None
 
 
 def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callable[[object], bool]) -> Any:  # noqa: ANN401
-    """What a name stands for, imported now.
+    """Return what a name stands for, imported now.
 
     Args:
         kind: what it is to be, in words.
@@ -70,7 +70,7 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
 
 
 def loadable(names: Iterable[str], load: Callable[[str], T]) -> Iterator[T]:
-    """What can be loaded of several names; what cannot is logged."""
+    """Yield what can be loaded of several names; what cannot is logged."""
     for name in names:
         try:
             yield load(name)

@@ -124,7 +124,7 @@ class Grounding(BaseModel):
     error: str | None = None
 
     def __repr_args__(self) -> Iterator[tuple[str, object]]:
-        """What a notebook shows of it: everything else is in its fields."""
+        """Yield what a notebook shows of it: everything else is in its fields."""
         yield from ((name, value) for name in ("id", "method", "text", "error") if (value := getattr(self, name, None)))
         yield "knowledge", len(self.knowledge)
         yield "calls", self.usage.calls
@@ -136,12 +136,12 @@ class Grounding(BaseModel):
         return pages.environment().get_template("page/response.html.j2").render(response=self)
 
     def response(self, text: str, citations: Sequence[Citation] = ()) -> Response:
-        """The response with this text on these grounds."""
+        """Return the response with this text on these grounds."""
         grounds = {name: getattr(self, name) for name in ("demands", "plan", "kinds", "knowledge")}
         return Response(text=text, citations=list(citations), **grounds)
 
     def drafted(self, text: str, draft: str, shown: Sequence[Knowledge]) -> Response:
-        """The response with this text on these grounds, and the draft that it began as, written from those shown."""
+        """Return the response with this text on these grounds, its draft, and what the draft was written from."""
         return self.response(text).model_copy(update={"draft": draft, "drafted_from": [piece.id for piece in shown]})
 
 
@@ -182,7 +182,7 @@ class Response(Grounding):
 
     @property
     def used(self) -> list[Knowledge]:
-        """What the response drew on: what it cites in the order of the numbers, then the rest."""
+        """The knowledge that the response drew on: what it cites in the order of the numbers, then the rest."""
         numbers = self.numbers
         used = (item for item in self.knowledge if item.used)
         return sorted(used, key=lambda item: numbers.get(item.id, len(numbers) + 1))

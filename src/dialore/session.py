@@ -45,7 +45,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 
 
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
-    """The model that settings and environment name; None where none does, or `lexical` is named.
+    """Return the model that settings and environment name; None where none does, or `lexical` is named.
 
     Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
     """
@@ -101,13 +101,13 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """Who does the stages: the main model (None: no language model), and others for some stages."""
+    """The models of stages: the main one (None: no language model), and others for some stages."""
 
     main: LanguageModel | None
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
     def wrapped(self, wrap: Callable[[LanguageModel], LanguageModel]) -> Models:
-        """The same, each model in something that stands for it."""
+        """Return the same, each model in something that stands for it."""
         stages = {stage: wrap(model) for stage, model in self.stages.items()}
         return Models(None if self.main is None else wrap(self.main), stages)
 
@@ -141,7 +141,7 @@ class Session:
         self._sources = ExitStack()
 
     def models(self, settings: ModelSettings) -> Models:
-        """The models of settings, the stages' too, closed with the workbench; raises as `connect_model` does."""
+        """Return the models of settings, the stages' too, closed with the session; raise as `connect_model` does."""
         main = self._model(settings, None)
         self._rehearsed = getattr(main, "name", "") == REHEARSAL  # nothing outside is asked then
         stages: dict[str, LanguageModel] = {}
@@ -153,14 +153,14 @@ class Session:
         return Models(main, stages)
 
     def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
-        """The model of that name, opened once however many stages and systems ask for it."""
+        """Return the model of that name, opened once however many stages and systems ask for it."""
         key = (repr(settings.model_copy(update={"stages": {}})), settings.api_key or "", name or "")
         if key not in self._models:
             self._models[key] = self._connect(settings, name)
         return self._models[key]
 
     def source(self, name: str, *, needed: bool = False) -> Any:  # noqa: ANN401 - methods know what they take
-        """A source by the name that methods have for it; None where none is named and there is no default.
+        """Return a source by the name that methods have for it; None where none is named and there is no default.
 
         A method that cannot do without, for which it is `needed`, gets the default (the starter graph). Raises
         InputError where the source cannot be opened.
@@ -200,12 +200,12 @@ class Session:
             raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
 
     def _cites(self, method: str) -> bool:
-        """Whether one of a method's prompts says how to cite."""
+        """Return whether one of a method's prompts says how to cite."""
         asked = registry.method_prompts(_class(method), self.prompts).values()
         return any("{{ citing }}" in prompts[0].text for prompts in asked)
 
     def agent(self, method: str | Method, models: Models, options: Mapping[str, object] | None = None) -> Agent:
-        """An agent, which the workbench closes; without a model its method is `lexical`, whatever is named.
+        """Return an agent, which the session closes; without a model its method is `lexical`, whatever is named.
 
         A method that is made already has its sources and options. Raises InputError for an unknown name, a missing
         source, an option that does not fit.
@@ -252,7 +252,7 @@ class Session:
                     closing.push_async_callback(model.close)
 
     async def __aenter__(self) -> Self:
-        """The workbench itself."""
+        """Return the session itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
@@ -273,7 +273,7 @@ def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputErro
 
 
 def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
-    """Each method's options: one that several have goes to each of them; raises InputError where none has it."""
+    """Return each method's options: one that several have goes to each of them; raise InputError where none has it."""
     known = {method: registry.method_options(registry.method_class(method)) for method in dict.fromkeys(methods)}
     for name in options:
         if not any(name in own for own in known.values()):
@@ -283,7 +283,7 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 
 @asynccontextmanager
 async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
-    """An agent for each method of the settings, on the same models and sources; all is closed at the end.
+    """Yield an agent for each method of the settings, on the same models and sources; all is closed at the end.
 
     Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Session.models` and `.agent`.
     """
@@ -297,7 +297,7 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
 
 
 def connect(model: str | None = None, **fields: object) -> LanguageModel | None:
-    """The language model of a name, or of the environment, as on the command line; None where nothing names one.
+    """Return the language model of a name, or of the environment, as on the command line; None where nothing names one.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. The fields are those of `ModelSettings`: `base_url`, `api_key`, `temperature`, `cache`, ...
@@ -310,7 +310,7 @@ def connect(model: str | None = None, **fields: object) -> LanguageModel | None:
 
 
 def open_model(model: AnyModel) -> LanguageModel | None:
-    """The language model that is meant; None for none. Raises InputError where it is none, or as `connect`."""
+    """Return the language model that is meant; None for none. Raises InputError where it is none, or as `connect`."""
     if model is None or (isinstance(model, LanguageModel) and not inspect.isclass(model)):
         return model
     check_type("model", model, str, 'model="gpt-4o", model="env", or an open one: model=connect("gpt-4o")')
@@ -379,17 +379,17 @@ def create_agent(
 
 
 _ASKED = {"graph": "mentions", "samples": "nearest", "sources": "names"}
-"""What a source of a kind has, where that is not `search`."""
+"""The methods of a source's kind that stand in for `search`."""
 
 
 def _places(source: object) -> list[str]:
-    """A path or URL, or several, as texts; none for anything else."""
+    """Return a path or URL, or several, as texts; none for anything else."""
     several = source if isinstance(source, list | tuple) else [source]
     return [str(one) for one in several] if all(isinstance(one, str | Path) for one in several) else []
 
 
 def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:
-    """Those given; raises InputError for a name that no source has, and for what is neither open nor a path."""
+    """Return those given; raise InputError for a name that no source has, and for what is neither open nor a path."""
     known = {*KINDS, *(registry.method_sources(_class(method)) if isinstance(method, str) else ())}
     for name, source in sources.items():
         if name not in known:

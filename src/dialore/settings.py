@@ -56,7 +56,7 @@ class Option:
 
     @property
     def several(self) -> bool:
-        """Whether it may be given several times."""
+        """True where it may be given several times."""
         return get_origin(self.kind) in {list, dict}
 
 
@@ -71,7 +71,7 @@ class Strict(Checked):
 
     @classmethod
     def flagged(cls, path: str = "") -> Iterator[Option]:
-        """Every field that is an option, those of settings within these too."""
+        """Yield every field that is an option, those of settings within these too."""
         for name, inner in cls.model_fields.items():
             flag = next((mark for mark in inner.metadata if isinstance(mark, Flag)), None)
             scope = _settings_in(inner.annotation)
@@ -87,7 +87,7 @@ def _settings_in(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
 
 
 def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
-    """A mapping from texts of the form NAME=VALUE, as the command line gives them; raises InputError for others."""
+    """Return a mapping from the command line's texts of the form NAME=VALUE; raise InputError for others."""
     split = {str(text): str(text).partition("=") for text in texts}
     for text, (name, equals, value) in split.items():
         if not (name and equals and value):
@@ -96,7 +96,7 @@ def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
 
 
 def _mapped(form: str) -> BeforeValidator:
-    """Reads a mapping also from texts NAME=VALUE."""
+    """Return a validator that reads a mapping also from texts NAME=VALUE."""
 
     def read(given: object) -> object:
         if not isinstance(given, list | tuple):
@@ -115,7 +115,7 @@ def listed(given: object) -> object:
 
 
 def _spec(given: object) -> object:
-    """A ranking as text, from a table of its fields, too: `{name: paper, history: 5}`."""
+    """Return a ranking as text, from a table of its fields, too: `{name: paper, history: 5}`."""
     if not isinstance(given, dict):
         return given
     changes = {name: "+".join(value) if isinstance(value, list) else value for name, value in given.items()}
@@ -217,7 +217,7 @@ class ModelSettings(Strict):
         return self
 
     def cached(self) -> Self:
-        """The same, with completions kept in the user's cache folder where nothing else is said."""
+        """Return the same, with completions kept in the user's cache folder where nothing else is said."""
         if self.no_cache or self.cache is not None:
             return self
         from dialore.files import cache_folder
@@ -261,14 +261,14 @@ class SourceSettings(Strict):
 
     @classmethod
     def flagged(cls, path: str = "") -> Iterator[Option]:
-        """A place of every kind of source, and its own fields."""
+        """Yield a place of every kind of source, and its own fields."""
         for kind in KINDS.values():
             flag = Flag((kind.flag, *([kind.short] if kind.short else [])), kind.metavar, _KNOWLEDGE)
             yield Option(path + kind.key, list[str] if kind.several else str, flag, kind.help)
         yield from super().flagged(path)
 
     def places(self, name: str) -> list[str]:
-        """What is named of a kind of source, by the name that methods have for it."""
+        """Return what is named of a kind of source, by the name that methods have for it."""
         return (self.model_extra or {}).get(KINDS[name].key) or []
 
 
@@ -288,7 +288,7 @@ class AgentSettings(Strict):
 
 
 class Limits(Strict):
-    """What a key may do; 0 where there is no limit."""
+    """The limits of a key; 0 where there is no limit."""
 
     requests_per_minute: int = Field(default=120, ge=0)
     concurrency: int = Field(default=32, ge=0, description="Requests under way at once.")
@@ -359,7 +359,7 @@ class ServerSettings(Strict):
 
 
 class Settings(Strict):
-    """What an agent is made of, and in files further agents and the service that offers them."""
+    """The settings of an agent, and in files of further agents and the service that offers them."""
 
     method: Annotated[
         list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
@@ -392,7 +392,7 @@ class Settings(Strict):
 
 
 def read_settings(file: Path | None = None, said: Mapping[str, object] | None = None) -> Settings:
-    """Settings: what the arguments say, else the environment (`DIALORE_...`), else a file, else the defaults.
+    """Return settings: what the arguments say, else the environment (`DIALORE_...`), else a file, else the defaults.
 
     Args:
         file: TOML (`dialore.toml`) or YAML (`agent.yaml`), whose paths are looked for beside it first; None: that of
@@ -421,12 +421,12 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
 
 
 def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
-    """The options of settings that are said, by dotted name."""
+    """Return the options of settings that are said, by dotted name."""
     return {option.path: option.flag.names[0] for option in settings.flagged() if option.path in said}
 
 
 def _variable(flag: str) -> str:
-    """The environment variable of an option."""
+    """Return the environment variable of an option."""
     return "DIALORE_" + flag.lstrip("-").replace("-", "_").upper()
 
 
@@ -440,7 +440,7 @@ def _environment() -> dict[str, object]:
 
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
-    """The settings that a file holds, TOML or YAML; what is left empty is as good as not said. Raises InputError."""
+    """Return the settings of a TOML or YAML file; what is empty is as good as not said. Raise InputError."""
     text = read_text(file)
     try:
         given = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(text, str(file))
@@ -468,7 +468,7 @@ def _tables(given: object) -> list[dict[str, Any]]:
 
 
 def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
-    """Sources as a file names them, with paths that exist in a folder as absolute ones."""
+    """Return sources as a file names them, with paths that exist in a folder as absolute ones."""
     if not isinstance(sources, dict):
         return sources
     found = dict(sources)
@@ -499,7 +499,7 @@ def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str
 
 
 def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None) -> S:
-    """Settings from plain data; raises InputError naming every wrong field: by the option that said it, or where.
+    """Return settings from plain data; raise InputError naming every wrong field: by the option, or where.
 
     Args:
         settings: their class.
@@ -526,7 +526,7 @@ def _wrong(settings: type[BaseModel], error: ValidationError, where: str, named:
 
 
 def _names(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:
-    """The dotted names of the settings that stand where steps lead from the outermost ones."""
+    """Return the dotted names of the settings that stand where steps lead from the outermost ones."""
     inner: Any = settings
     for step in steps:
         if step in inner.model_fields:

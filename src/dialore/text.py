@@ -81,7 +81,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """A text that every hash, file and database takes: NUL and halves of characters become U+FFFD.
+    """Return a text that every hash, file and database takes: NUL and halves of characters become U+FFFD.
 
     Two halves that belong together become their character.
     """
@@ -91,12 +91,12 @@ def storable(text: str) -> str:
 
 
 def shown_path(path: Path) -> str:
-    r"""A path as text that can be kept and shown: of a name that is no UTF-8, each such byte as `\xff`."""
+    r"""Return a path as text that can be kept and shown: of a name that is no UTF-8, each such byte as `\xff`."""
     return storable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def check_language(name: str) -> Language:
-    """The language of that name; raises UnknownNameError for any other."""
+    """Return the language of that name; raise UnknownNameError for any other."""
     for language in LANGUAGES:
         if name == language:
             return language
@@ -113,7 +113,7 @@ def detect_language(text: str) -> Language:
 
 
 def other_language(text: str) -> str:
-    """The English name of a text's language where that is neither English nor Chinese, found by script or by words.
+    """Return the English name of a text's language, by script or words, if neither English nor Chinese.
 
     By words it is one of `data/function_words.txt`, where at least two of its function words are said, and more of them
     than English ones. Empty for English and Chinese, and where too little is said to tell.
@@ -163,7 +163,7 @@ def _function_words() -> dict[str, frozenset[str]]:
 
 
 def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
-    """The language of the prompts for a dialogue, and the user's own by its English name where it is another.
+    """Return the language of the prompts for a dialogue, and the user's own by its English name where it is another.
 
     It is the one that is `named`, else the last turn's; one of a word or two is told with those before it.
     Raises UnknownNameError where none is called so.
@@ -181,7 +181,7 @@ def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
 
 
 def is_chinese(text: str) -> bool:
-    """Whether the text holds any Chinese character."""
+    """Return whether the text holds any Chinese character."""
     return not text.isascii() and _HAN.search(text) is not None
 
 
@@ -207,7 +207,7 @@ _PHRASE = 48
 
 @functools.lru_cache(maxsize=1)
 def segmenter() -> Any:  # noqa: ANN401 - the library is untyped
-    """The jieba tokenizer with its dictionary loaded, quietly; its cache, read by marshal, lies in our own folder."""
+    """Return the jieba tokenizer with its dictionary loaded quietly; its cache (marshal) lies in our own folder."""
     import logging
     import warnings
 
@@ -221,7 +221,7 @@ def segmenter() -> Any:  # noqa: ANN401 - the library is untyped
 
 
 def words(text: str, language: Language) -> list[str]:
-    """The words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba.
+    """Return the words of a text in order, lower-cased, punctuation dropped; Chinese is segmented by jieba.
 
     Letters bear their marks; of scripts without spaces (kana, Thai, Burmese) the letters are given.
     """
@@ -248,7 +248,7 @@ UNSPACED = (
 
 @functools.lru_cache(maxsize=1)
 def marks() -> str:
-    """The marks that letters bear, of all scripts, for use inside the brackets of a regular expression."""
+    """Return the marks that letters bear, of all scripts, for use inside the brackets of a regular expression."""
     return "".join(sign for sign in map(chr, range(0x300, 0x1E900)) if unicodedata.category(sign)[0] == "M")
 
 
@@ -270,7 +270,7 @@ def _without_clitics(word: str) -> str:
 
 
 def segments(text: str) -> list[str]:
-    """The stretches of a text in which words belong together: sentences, in Chinese split at commas too.
+    """Return the stretches of a text in which words belong together: sentences, in Chinese split at commas too.
 
     Made for matching phrases, and fast; `split_sentences` gives whole sentences.
     """
@@ -279,7 +279,7 @@ def segments(text: str) -> list[str]:
 
 @functools.lru_cache(maxsize=65536)
 def lemma(word: str, language: Language) -> str:
-    """The dictionary form of one lower-case word; a Chinese word is its own."""
+    """Return the dictionary form of one lower-case word; a Chinese word is its own."""
     if language == "zh" or not word.isascii() or not word.isalpha():
         return word
     import simplemma
@@ -289,20 +289,20 @@ def lemma(word: str, language: Language) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def is_known(word: str) -> bool:
-    """Whether the dictionary of lemmas has an English word."""
+    """Return whether the dictionary of lemmas has an English word."""
     import simplemma
 
     return bool(simplemma.is_known(word, lang="en"))
 
 
 def lemmas(text: str, language: Language) -> list[str]:
-    """The lemmas of a text's words, in order."""
+    """Return the lemmas of a text's words, in order."""
     return [lemma(word, language) for word in words(text, language)]
 
 
 @functools.lru_cache(maxsize=1 << 18)
 def stem(word: str) -> str:
-    """The Snowball stem of an English word; joins forms that lemmas keep apart ("wedding", "wed")."""
+    """Return the Snowball stem of an English word; joins forms that lemmas keep apart ("wedding", "wed")."""
     if not word.isascii() or not word.isalpha():
         return word
     return stem_by("english", word)
@@ -312,7 +312,7 @@ _threads = threading.local()  # each thread has stemmers of its own
 
 
 def stem_by(algorithm: str, word: str) -> str:
-    """The stem of a word by this thread's stemmer: it keeps what it works on, two threads at once would mix it up."""
+    """Return the stem of a word by this thread's stemmer, as two threads at once would mix up its state."""
     if not hasattr(_threads, algorithm):
         import Stemmer
 
@@ -326,7 +326,7 @@ def _listed(name: str) -> frozenset[str]:
 
 
 def stop_words(language: Language) -> frozenset[str]:
-    """Function words that carry no topic; a small list of our own, with lemmas and surface forms alike."""
+    """Return function words that carry no topic; a small list of our own, with lemmas and surface forms alike."""
     return _listed(f"stop_words.{language}")
 
 
@@ -341,29 +341,29 @@ def measure_words() -> frozenset[str]:
 
 
 def is_stop_word(word: str, language: Language) -> bool:
-    """Whether a lower-case word is a function word of the language."""
+    """Return whether a lower-case word is a function word of the language."""
     return word in stop_words(language) or (language == "en" and _is_lone_letter(word))
 
 
 def _is_lone_letter(word: str) -> bool:
-    """Whether a word is one character of a script with capitals, or a digit: elsewhere one character is a word."""
+    """Return whether a word is one character of a script with capitals, or a digit; others' are words."""
     return len(word) == 1 and (word.isascii() or word != word.upper())
 
 
 def content_words(text: str, language: Language) -> list[str]:
-    """The words of a text that are no stop words, in order."""
+    """Return the words of a text that are no stop words, in order."""
     return [word for word in words(text, language) if not is_stop_word(word, language)]
 
 
 def content_lemmas(text: str, language: Language) -> list[str]:
-    """The lemmas of a text's content words, in order; stop words are dropped by surface form and by lemma."""
+    """Return the lemmas of a text's content words, in order; stop words are dropped by surface form and by lemma."""
     found = (lemma(word, language) for word in content_words(text, language))
     return [item for item in found if not is_stop_word(item, language)]
 
 
 @functools.lru_cache(maxsize=4096)
 def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
-    """Each sentence's lemmas and content lemmas, between spaces, so that a row of words is found as a substring.
+    """Return each sentence's lemmas and content lemmas, between spaces, so that a row of words is found as a substring.
 
     Remembered, for a dialogue's turns are asked again for each of its entities and facts.
     """
@@ -372,14 +372,14 @@ def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
 
 @functools.lru_cache(maxsize=1024)
 def _rows_of(texts: tuple[str, ...], language: Language) -> tuple[str, str]:
-    """The rows of several texts, one a line, so that a row is looked for in all of them at once."""
+    """Return the rows of several texts, one a line, so that a row is looked for in all of them at once."""
     rows = [row for text in texts for row in _rows(text, language)]
     return "\n".join(row for row, _ in rows), "\n".join(content for _, content in rows)
 
 
 @functools.lru_cache(maxsize=16384)
 def _asked(phrase: str, language: Language) -> tuple[str, str, str]:
-    """A phrase as it is looked for: its characters where it is Chinese, else its lemmas and content lemmas."""
+    """Return a phrase as it is looked for: its characters where it is Chinese, else its lemmas and content lemmas."""
     folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
     if is_chinese(folded):
         return folded.replace(" ", ""), "", ""
@@ -396,7 +396,7 @@ def _row(found: Sequence[str]) -> str:
 
 
 def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
-    """Whether a phrase is said in any of the texts, inflection and function words aside.
+    """Return whether a phrase is said in any of the texts, inflection and function words aside.
 
     A phrase is mentioned where its lemmas stand in a row in one sentence, or where its content lemmas do once stop
     words are dropped from both: "a couple days" mentions "couple of days"; "a London trip" does not mention "trip to
@@ -442,7 +442,7 @@ _CLAUSE = re.compile(r".+?(?:(?<=[,;:，；、：—–])\s*|\s+|\Z)", re.DOTALL
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text in order, without the white space around them; blank ones are left out.
+    """Return the sentences of a text in order, without the white space around them; blank ones are left out.
 
     A Chinese sentence ends at 。！？ and ……, with the quotes and brackets that close behind them, whatever follows. An
     English one ends at . ! ? and … where white space follows and what stands there does not go on: not behind "Dr." and
@@ -461,7 +461,7 @@ def split_sentences(text: str) -> list[str]:
 
 
 def split_lines(text: str) -> list[str]:
-    """The sentences of a text whose line ends part them too, as headings and list items have it."""
+    """Return the sentences of a text whose line ends part them too, as headings and list items have it."""
     return [sentence for line in text.splitlines() for sentence in split_sentences(line)]
 
 
@@ -475,7 +475,7 @@ def _add(spans: list[tuple[int, int]], text: str, start: int, end: int) -> int:
 
 
 def _ends(text: str, match: re.Match[str], start: int) -> bool:
-    """Whether an English mark ends the sentence that begins at `start`."""
+    """Return whether an English mark ends the sentence that begins at `start`."""
     following = _NEXT.match(text, match.end())
     word = following[1] if following else ""
     if word[:1].islower():
@@ -497,7 +497,7 @@ def _ends(text: str, match: re.Match[str], start: int) -> bool:
 
 
 def _ends_after(last: str, word: str, *, alone: bool) -> bool:
-    """Whether a full stop behind a word ends a sentence, given the word that follows."""
+    """Return whether a full stop behind a word ends a sentence, given the word that follows."""
     bare = last.replace(".", "").lower()
     if bare in _TITLES or (bare in _NUMBERED and word[:1].isdigit()):
         return False
@@ -515,7 +515,7 @@ def split_clauses(sentence: str) -> list[str]:
 
 
 def asks(text: str) -> bool:
-    """Whether a turn asks for information or an opinion, by its question marks and wording.
+    """Return whether a turn asks for information or an opinion, by its question marks and wording.
 
     It stands for the detector of intents that SCG-QP filters its turns by (Section 3.2), which is not published.
     """

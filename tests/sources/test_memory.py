@@ -201,7 +201,7 @@ async def test_rag_full_context_and_lexical_read_it_too():
     assert SAID[0] in response.text
 
 
-async def test_a_workbench_opens_it_where_none_is_named():
+async def test_a_session_opens_it_where_none_is_named():
     async with Session() as bench:
         assert isinstance(bench.source("memory"), MemorySource)
         assert isinstance(bench.source("memory"), Listed)

@@ -1,4 +1,4 @@
-"""What a Dialore agent, or one source, finds, as a part of other frameworks: each adapter is a file and an extra."""
+"""Adapters: what a Dialore agent or one source finds, as a part of other frameworks; each is a file and an extra."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
 
 Asked: TypeAlias = Agent | KnowledgeSource
-"""What an adapter asks: an agent (`dialore.create_agent`), or a source with `search`; whoever made it closes it."""
+"""The object of an adapter: an agent (`dialore.create_agent`), or a source with `search`; its maker closes it."""
 
 
 async def find(asked: Asked, query: str, top: int) -> list[Knowledge]:
-    """What an agent would ground its response to a turn in, or what a source holds for a query: the best `top`.
+    """Return what an agent would ground its response to a turn in, or what a source holds for a query: the best `top`.
 
     Raises:
         SourceError: the source cannot be asked, or a stage of the agent failed.
@@ -31,11 +31,11 @@ async def find(asked: Asked, query: str, top: int) -> list[Knowledge]:
 
 
 def metadata(piece: Knowledge) -> dict[str, Any]:
-    """Where to look a piece up (`title`, `section`, `file`, `page`, `url`), its kind, source, score and probability."""
+    """Return where to look a piece up (`title`, `section`, `file`, ...), its kind, source, score and probability."""
     known = {"kind": piece.kind, "source": piece.source, "score": piece.score, "probability": piece.probability}
     return {name: value for name, value in {**piece.passage.where, **known}.items() if value is not None}
 
 
 def likelihood(piece: Knowledge) -> float:
-    """How likely a piece is of use; its score where nobody asked."""
+    """Return how likely a piece is of use; its score where nobody asked."""
     return piece.score if piece.probability is None else piece.probability

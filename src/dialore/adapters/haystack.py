@@ -40,12 +40,12 @@ class DialoreRetriever:
 
     @component.output_types(documents=list[Document])
     def run(self, query: str) -> dict[str, list[Document]]:
-        """The documents for a query."""
+        """Return the documents for a query."""
         return wait_for(self.run_async(query))
 
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str) -> dict[str, list[Document]]:
-        """The documents for a query, as an asynchronous pipeline asks."""
+        """Return the documents for a query, as an asynchronous pipeline asks."""
         found = await find(self.asked, query, self.top) if query.strip() else []
         return {
             "documents": [

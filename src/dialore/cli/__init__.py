@@ -80,14 +80,14 @@ def _begin(arguments: Sequence[str] | None) -> int:
 
 
 def _decoded(argument: str) -> str:
-    """An argument as UTF-8 where the locale is not, unless it names a file as it stands."""
+    """Return an argument as UTF-8 where the locale is not, unless it names a file as it stands."""
     if argument.isprintable() or os.path.exists(argument):  # noqa: PTH110 - any text
         return argument
     return os.fsencode(argument).decode("utf-8", "replace")
 
 
 def _usage(error: Exception) -> str:
-    """A usage error in one line, with where to read on."""
+    """Return a usage error in one line, with where to read on."""
     wording: str = error.format_message() if hasattr(error, "format_message") else str(error)
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dialore"

@@ -108,7 +108,7 @@ def export(
 def _gather(
     runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet", lowest: str | None
 ) -> "dict[str, tuple[Dialogue, dict[str, Response]]]":
-    """What there is to judge of the runs' systems: of those that are named, else of all; the lowest scores first."""
+    """Return what there is to judge of the named systems, else of all; the lowest scores first."""
     from contextlib import ExitStack
 
     from dialore.evaluation.human.sheets import gather
@@ -197,7 +197,7 @@ def agreement(
     place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
     json: Json = False,
 ) -> None:
-    """How far annotators agree, who wins how often, and whether that is significant.
+    """Show how far annotators agree, who wins how often, and whether that is significant.
 
     [bold]Examples[/bold]
     dialore annotate agreement runs/try/sheets-dcrag

@@ -150,7 +150,7 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
 
 
 def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures in words."""
+    """Return the figures in words."""
     latency = figures["latency_ms"]
     return [
         ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
@@ -244,7 +244,7 @@ def handbook(
 
 
 def _figure(name: str, value: Any) -> str:  # noqa: ANN401 - of a table in plain data
-    """A figure with its interval, shares in per cent; a dash where there is none."""
+    """Return a figure with its interval, shares in per cent; a dash where there is none."""
     if not isinstance(value, tuple):
         return "-" if value is None else str(value)
     if name in {"calls", "steps"} or name.endswith("tokens"):

@@ -262,7 +262,7 @@ def _number(value: object) -> str:
 
 
 def as_line(dialogue: "Dialogue") -> str:
-    """A dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
+    """Return a dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
 
     A gold plan stays even where it is to use no source.
     """
@@ -275,7 +275,7 @@ def as_line(dialogue: "Dialogue") -> str:
 
 
 def describe_file(name: str, file: Path) -> dict[str, Any]:
-    """A file's measures: counts, means and shares. A mean or share of nothing is None.
+    """Return a file's measures: counts, means and shares. A mean or share of nothing is None.
 
     Lengths are in words for English and in characters, without spaces, for Chinese.
 
@@ -347,6 +347,6 @@ def _ratio(part: int, whole: int) -> float | None:
 
 
 def _length(text: str, language: "Language") -> int:
-    """The words of an English text as white space divides them; the characters of a Chinese text, without spaces."""
+    """Return the words of an English text as white space divides them, or the characters of a Chinese one."""
     pieces = text.split()
     return len(pieces) if language == "en" else sum(map(len, pieces))

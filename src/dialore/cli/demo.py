@@ -94,7 +94,7 @@ def demo(
 
 
 def _paced(replay: "Replay") -> "LanguageModel":
-    """A replay that takes a little time for each token, so that a trace shows which calls ran at once."""
+    """Return a replay that takes a little time for each token, so that a trace shows which calls ran at once."""
     import asyncio
 
     from dialore.llm.model import Wrapper
@@ -186,13 +186,13 @@ PARTS: tuple[Part, ...] = (COMMONSENSE, FURTHER_SYSTEMS)
 
 
 def demo_folder() -> Path:
-    """Where the demo's dialogues, sources, recordings and page template lie."""
+    """Return where the demo's dialogues, sources, recordings and page template lie."""
     return Path(str(resources.files("dialore") / "data" / "demo"))
 
 
 @asynccontextmanager
 async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator[list[Agent]]":
-    """An agent for each of a part's methods, over the part's sources, which are closed at the end; the model is not.
+    """Yield an agent for each of a part's methods, over the part's sources; these are closed, the model is not.
 
     Args:
         part: the part.
@@ -226,7 +226,7 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
 
 
 def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
-    """The sources of each method, made of the folder's files; none needs an extra."""
+    """Return the sources of each method, made of the folder's files; none needs an extra."""
     import json
     import tempfile
 

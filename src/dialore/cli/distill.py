@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from dialore.llm.distilled import Row
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
-"""What hard matching has no answer for is switched off."""
+"""Options that are switched off, as hard matching has no answer for them."""
 
 
 @takes_settings
@@ -99,7 +99,7 @@ def distill(
 
 
 def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> "RunConfig":
-    """The run that answers; without a model, what hard matching has no answer for is switched off."""
+    """Return the run that answers; without a model, what hard matching has no answer for is switched off."""
     method = what.partition("/")[0]
     config = configured(None, said, [method], options)
     (system,) = config.systems

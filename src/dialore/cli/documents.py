@@ -267,7 +267,7 @@ def stats(index: _Index, json: Json = False) -> None:
 
 
 def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str | None) -> dict[str, Any]:
-    """What is taken in: the files, or the knowledge of the data set that they are of."""
+    """Return what is taken in: the files, or the knowledge of the data set that they are of."""
     from dialore.datasets import data_set, knowledge_pieces
     from dialore.datasets.published import data_file
     from dialore.errors import InputError

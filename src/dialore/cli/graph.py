@@ -358,7 +358,7 @@ def _facts(
     rejects: "Rejects",
     step: Callable[[str, int, int | None], None],
 ) -> "Iterator[Fact]":
-    """The facts of several files, with progress; raises GraphError as `read_facts` does."""
+    """Return the facts of several files, with progress; raise GraphError as `read_facts` does."""
     from dialore.retrieval.graph.facts import FILE_FORMATS, read_facts
     from dialore.text import check_language
 

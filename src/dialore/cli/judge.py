@@ -110,7 +110,7 @@ def judge(
 
 
 def _number(store: "RunStore", name: str) -> int:
-    """The system of that name: its title, or its title and model."""
+    """Return the system of that name: its title, or its title and model."""
     from dialore.experiments.scoring import system_names
 
     names = system_names(store)
@@ -148,7 +148,7 @@ def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list
 
 
 def _problems(judged: "Sequence[Preference]") -> dict[str, int]:
-    """How often each problem kept something from being judged."""
+    """Return how often each problem kept something from being judged."""
     return dict(Counter(str(one.problem) for one in judged if one.problem is not None))
 
 

@@ -86,7 +86,7 @@ def meta(
 
 
 def _show(one: "Found") -> None:
-    """A table of responses' ratings, one of their labels, one of systems; those that have rows."""
+    """Show a table of responses' ratings, one of their labels, one of systems; those that have rows."""
     for level, kinds in (("response", list(_COLUMNS)[:3]), ("response", ["auc"]), ("system", list(_COLUMNS)[:3])):
         rows = [each for each in one["agreements"] if each["level"] == level and kinds[0] in each]
         if not rows:
@@ -103,7 +103,7 @@ def _show(one: "Found") -> None:
 
 
 def _lacking(one: "Found") -> list[str]:
-    """What has no figure, and how many responses have no measure, in words; metrics of one reason in one line."""
+    """Return what has no figure and how many responses have no measure, in words; one line for each reason."""
     lines: dict[str, list[str]] = {}
     for metric, problems in one["problems"].items():
         own = [each for each in one["agreements"] if each["metric"] == metric]
@@ -120,7 +120,7 @@ def _lacking(one: "Found") -> list[str]:
 
 
 def _files(given: Sequence[Path]) -> list[Path]:
-    """The files that are named, and those of folders."""
+    """Return the files that are named, and those of folders."""
     files: list[Path] = []
     for path in given:
         inside = [each for end in ("*.jsonl", "*.jsonl.gz") for each in path.glob(end)] if path.is_dir() else [path]
@@ -131,7 +131,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
 
 
 def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> "list[Judgement]":
-    """A random sample of so many judgements, in their order; all without a limit."""
+    """Return a random sample of so many judgements, in their order; all without a limit."""
     import random
 
     if limit is None or limit >= len(judgements):
@@ -141,7 +141,7 @@ def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> 
 
 
 def _with_corpus(context: "Context", name: str, judgements: "Sequence[Judgement]") -> "Context":
-    """The context with the whole set's histories, each once, for the IDF."""
+    """Return the context with the whole set's histories, each once, for the IDF."""
     import dataclasses
 
     corpus = list({one.dialogue.history: one.dialogue for one in judgements}.values())
@@ -187,7 +187,7 @@ def _data(one: "Agreement") -> dict[str, Any]:
 
 
 def _narrow(figure: dict[str, float]) -> str:
-    """A figure with its interval's half width, so that a row fits a terminal."""
+    """Return a figure with its interval's half width, so that a row fits a terminal."""
     if isnan(figure["value"]):
         return "-"
     # Adding 0 turns a rounded -0.00 into 0.00.

@@ -74,5 +74,5 @@ def _sources(method: dict[str, Any]) -> str:
 
 
 def shown(value: object) -> str:
-    """An option's value as `-o` takes it."""
+    """Return an option's value as `-o` takes it."""
     return str(value).lower() if isinstance(value, bool) else str(value)

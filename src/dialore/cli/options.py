@@ -93,7 +93,7 @@ _FILE = inspect.Parameter(
 
 @dataclass(frozen=True, slots=True)
 class MeasureSettings:
-    """What metrics measure with, beside the judge."""
+    """Options of what metrics measure with, beside the judge."""
 
     graph: Annotated[
         str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. (default: starter)")
@@ -134,7 +134,7 @@ JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings",
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
-    """The known name that was given; raises UnknownNameError, with what a `kind` may be called, where it is none."""
+    """Return the known name that was given; raise UnknownNameError, which says what a `kind` may be, for others."""
     for each in known:
         if each == name:
             return each
@@ -142,7 +142,7 @@ def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """A command that takes settings, or dataclasses of options: `SettingsGroup` makes options of their fields.
+    """Return a command that takes settings, or dataclasses of options: `SettingsGroup` makes options of their fields.
 
     Until it is used it has its other parameters alone.
     """
@@ -162,7 +162,7 @@ class SettingsGroup(TyperGroup):
     """Commands; one that is used gets the options of its settings, whose import a list of commands need not pay."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
-        """The command that arguments name, whole."""
+        """Return the command that arguments name, whole."""
         name, command, rest = super().resolve_command(ctx, args)
         taking = getattr(getattr(command, "callback", None), "takes_settings", None)
         if taking is None:
@@ -202,7 +202,7 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _made(settings: "type[Strict]", gets: str, settings_file: Path | None = None, **given: object) -> object:
-    """What a parameter gets of what options say, those that say nothing left out."""
+    """Return what a parameter gets of what options say, those that say nothing left out."""
     from dialore.settings import changed, flags, read_settings, validated
 
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
@@ -223,7 +223,7 @@ def _spread_of(parameter: inspect.Parameter) -> Spread | None:
 
 
 def _offered(settings: "type[Strict]") -> "list[Option]":
-    """The options of settings; where two have one name, the outer one."""
+    """Return the options of settings; where two have one name, the outer one."""
     found: list[Option] = []
     taken: set[str] = set()
     for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
@@ -234,7 +234,7 @@ def _offered(settings: "type[Strict]") -> "list[Option]":
 
 
 def _parameter(option: "Option") -> inspect.Parameter:
-    """An option as a parameter of a command; what is not plain is text, which the settings read."""
+    """Return an option as a parameter of a command; what is not plain is text, which the settings read."""
     types = (option.kind, *get_args(option.kind))
     plain: Any = (
         list[str] if option.several else next((each for each in types if each in {bool, int, float, Path}), str)
@@ -258,7 +258,7 @@ def _parameter(option: "Option") -> inspect.Parameter:
 
 
 def connecting() -> "tuple[Connect, Callable[[str], None]]":
-    """A `connect_model`, and what says on standard error, once all is open, what happens where it found no model."""
+    """Return a `connect_model`, and what tells on standard error, once all is open, that it found no model."""
     from dialore.session import LEXICAL, connect_model
 
     lacking = False

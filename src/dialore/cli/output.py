@@ -1,4 +1,4 @@
-"""What commands write: data on standard output, everything about it on standard error."""
+"""Output of commands: data on standard output, everything about it on standard error."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _live: dict[bool, Console] = {}
 
 
 def say(text: str, *, stderr: bool = False) -> None:
-    """A line as it is, above a progress bar where there is one."""
+    """Print a line as it is, above a progress bar where there is one."""
     if stderr in _live:
         _live[stderr].out(text, highlight=False)
     else:
@@ -47,7 +47,7 @@ def note(message: str) -> None:
 
 
 class Notes(logging.Handler):
-    """What is logged, as notes: above a progress bar where there is one."""
+    """A handler that shows what is logged as notes, above a progress bar where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Say it."""
@@ -71,7 +71,7 @@ def note_rejects(first: Sequence[str], count: int) -> None:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A rich console on standard output, or on standard error; one for both where a bar is on their terminal."""
+    """Return a rich console on standard output, or on standard error; one for both where a bar is on their terminal."""
     from rich.console import Console
 
     return _live.get(stderr) or Console(highlight=False, stderr=stderr)
@@ -106,7 +106,7 @@ class Table:
         self._rows.append((cells, end_section))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
-        """The table, or its rows as blocks."""
+        """Yield the table, or its rows as blocks."""
         from rich import box
         from rich.table import Table
 
@@ -124,7 +124,7 @@ class Table:
         yield made
 
     def _widths(self, console: Console, names: Sequence[str], width: int) -> list[int] | None:
-        """The columns' widths, what is left shared between those that want more; None where words do not fit."""
+        """Return the columns' widths, what is left shared between those that want more; None where words do not fit."""
         room = width - 3 * len(names) - 1
         rows = [names, *(cells for cells, _ in self._rows)]
         sizes: list[tuple[int, int]] = []
@@ -148,7 +148,7 @@ class Table:
         return widths
 
     def _blocks(self, names: Sequence[str]) -> Iterator[RenderableType]:
-        """Every row as lines: its first cell, and below it the others, each after its column's name."""
+        """Yield every row as lines: its first cell, and below it the others, each after its column's name."""
         from rich.padding import Padding
 
         if self._title:
@@ -162,7 +162,7 @@ class Table:
 
 
 def table(*columns: str, title: str | None = None, shares: Sequence[int] = ()) -> Table:
-    """An empty table of those columns; see `Table`."""
+    """Return an empty table of those columns; see `Table`."""
     return Table(*columns, title=title, shares=shares)
 
 
@@ -182,7 +182,7 @@ def _without_nan(data: object) -> object:
 
 @contextmanager
 def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
-    """A progress bar on standard error, where that is a terminal; the body calls it with (step, done, total).
+    """Yield a progress bar on standard error, where that is a terminal; the body calls it with (step, done, total).
 
     It is there from the first call on: until then questions may be asked. Messages, and results on the same terminal,
     stand above it.
@@ -219,7 +219,7 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
 
 @contextmanager
 def lines_to(path: Path | None) -> Iterator[Callable[[dict[str, Any]], None]]:
-    """A JSONL file of results: the body calls it with each; None writes nothing.
+    """Yield a JSONL file of results: the body calls it with each; None writes nothing.
 
     It is opened at the first line, so that a command that fails before it leaves no file, and each line is written at
     once: what is finished survives an interruption. Raises InputError where it cannot be written.
@@ -269,6 +269,6 @@ def check_targets(*targets: Path | None, source: Path | None = None, begins: str
 
 
 def _head(path: Path) -> str:
-    """The beginning of a file; of one that is empty, or no file of its own, what any output begins with."""
+    """Return the beginning of a file; of one that is empty, or no file of its own, what any output begins with."""
     with path.open(encoding="utf-8-sig", errors="replace") as file:
         return file.read(200).lstrip() or "{"

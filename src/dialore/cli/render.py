@@ -55,7 +55,7 @@ _KINDS = (
 
 
 def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
-    """A result as its JSON object, without what is absent, and without the trace unless it is wanted.
+    """Return a result as its JSON object, without what is absent, and without the trace unless it is wanted.
 
     Citations have their number and where to look them up; `marked` is the text with the numbers in it.
     """
@@ -96,14 +96,14 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
 
 
 def is_without_model(result: Result) -> bool:
-    """Whether no language model wrote the response, so that what was found is the better part of it."""
+    """Return whether no language model wrote the response, so that what was found is the better part of it."""
     from dialore.methods.lexical import NullRunner
 
     return result.by == NullRunner.name
 
 
 def show_found(out: Console, result: Result, most: int | None = None) -> None:
-    """The demands, and the knowledge found for them: all of it, or the best so many pieces."""
+    """Show the demands, and the knowledge found for them: all of it, or the best so many pieces."""
     if result.demands is not None:
         show_demands(out, result.demands)
     show_ranked(out, result.knowledge[:most])
@@ -112,7 +112,7 @@ def show_found(out: Console, result: Result, most: int | None = None) -> None:
 
 
 def show_grounds(out: Console, response: Response, most: int) -> None:
-    """What stands below a response in a chat: what it cites; without a model the best of what was found."""
+    """Show what a response in a chat cites; without a model the best of what was found."""
     if is_without_model(response):
         show_found(out, response, most)
     elif response.citations:
@@ -120,7 +120,7 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
 
 
 def show_used(out: Console, response: Response) -> None:
-    """What a response drew on, of what it was given; what it cites first, by number."""
+    """Show what a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers = response.knowledge, response.numbers
     used = response.used
     if not knowledge:
@@ -136,7 +136,7 @@ def show_used(out: Console, response: Response) -> None:
 
 
 def show_cited(out: Console, response: Response) -> None:
-    """What each number stands for: its spans, its knowledge, and where to look that up."""
+    """Show what each number stands for: its spans, its knowledge, and where to look that up."""
     pieces = {item.id: item for item in response.knowledge}
     for name, number in response.numbers.items():
         said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
@@ -145,14 +145,14 @@ def show_cited(out: Console, response: Response) -> None:
 
 
 def answer(response: Response) -> str:
-    """What was answered, with the numbers of what it cites; of one that failed, why."""
+    """Return what was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
     return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
-    """The lists of demands that hold any."""
+    """Show the lists of demands that hold any."""
     for kind, words in _KINDS:
         if entities := getattr(demands, kind):
             out.print(f"[dim]{words:>19}:[/] {escape(', '.join(entities))}")
@@ -177,7 +177,7 @@ def _label(item: Knowledge) -> str:
 
 
 def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
-    """Every stage as a row: when it began, how long it took, what it cost, what was noted."""
+    """Show every stage as a row: when it began, how long it took, what it cost, what was noted."""
     rows = table("!stage", "by", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
@@ -188,7 +188,7 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
 
 
 def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
-    """A table of all results, a row a method."""
+    """Show a table of all results, a row a method."""
     by_method: dict[str, list[Result]] = {}
     for result in results:
         by_method.setdefault(result.method, []).append(result)
@@ -262,7 +262,7 @@ def _origin(item: Knowledge) -> str:
 
 
 def _way(response: Response) -> str:
-    """How it came about, for methods that plan, direct, ask or draft; empty for others."""
+    """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
     return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in steps_of(response).short)
 
 

@@ -35,7 +35,7 @@ _Html = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What is written."""
+    """Options of output."""
 
     out: Annotated[
         Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
@@ -213,7 +213,7 @@ def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Res
 
 
 def read_entries(file: str) -> "list[Entry]":
-    """The entries of a dialogue file, each with its id; `-` reads standard input.
+    """Return the entries of a dialogue file, each with its id; `-` reads standard input.
 
     A malformed entry is said on standard error; where no entry is any good, the first one's error is raised.
 

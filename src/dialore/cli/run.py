@@ -109,7 +109,7 @@ def run(
 
 
 def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
-    """The run's configuration: its file, then what the options say.
+    """Return the run's configuration: its file, then what the options say.
 
     Raises:
         InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.

@@ -149,7 +149,7 @@ def compare(
 def _samples(
     histories: "Iterator[Dialogue]", align_graph: str | None, encoder: "Embedder", facts: int
 ) -> "tuple[list[Sample], str]":
-    """The samples of histories, and the name of the graph that they were aligned with."""
+    """Return the samples of histories, and the name of the graph that they were aligned with."""
     from contextlib import closing
 
     from dialore.methods.few_shot import aligned_samples, samples_of
@@ -162,7 +162,7 @@ def _samples(
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
-    """The whole dialogues of the files; dialogues of our own form where no data set is named.
+    """Yield the whole dialogues of the files; dialogues of our own form where no data set is named.
 
     Files number their dialogues alike: an id that was there before gets its file's name.
     """
@@ -179,7 +179,7 @@ def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterato
 
 
 def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[str, float]:
-    """Each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
+    """Return each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
     import asyncio
 
     from dialore.llm.connection import LOCAL

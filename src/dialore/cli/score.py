@@ -131,13 +131,13 @@ async def _measure(context: "Context", store: "RunStore", names: Sequence[str], 
 
 
 def _is_kept(store: "RunStore", metric: "Metric") -> bool:
-    """Whether the run has measures that another model made; they were paid for, and are not to be dropped for none."""
+    """Return whether the run has measures that another model made: paid for, they are not dropped for none."""
     before = store.metrics().get(metric.about.name)
     return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
 
 
 def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
-    """What is known about metrics, of all that can be loaded where None; raises as `load_metric`."""
+    """Return what is known about metrics, of all that can be loaded where None; raise as `load_metric`."""
     from dialore.evaluation.registry import Context, load_metric, metric_names
     from dialore.plugins import loadable
 
@@ -148,7 +148,7 @@ def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
 
 
 def _show(results: "RunResults") -> None:
-    """The scores on the terminal: metrics down, systems across; n is of each system where they differ."""
+    """Show the scores: metrics down, systems across; n is of each system where they differ."""
     measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1
     for begin in range(0, len(systems), _ACROSS):
@@ -180,7 +180,7 @@ def _cell(score: "Score") -> str:
 
 
 def _show_list(*, json: bool) -> None:
-    """Every metric: what it measures, where it is from, what it needs."""
+    """Show every metric: what it measures, where it is from, what it needs."""
     import dataclasses
 
     known = abouts()
@@ -194,7 +194,7 @@ def _show_list(*, json: bool) -> None:
 
 
 def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
-    """The metrics that need no model beside those that were named, and nothing that is not to be had."""
+    """Return the metrics that need no model beside those that were named, and nothing that is not to be had."""
     from dialore.experiments import scoring
 
     given = {"nli": settings.nli, "language-model": settings.language_model}
@@ -202,7 +202,7 @@ def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = (
 
 
 def required_judge(settings: "ModelSettings") -> "LanguageModel":
-    """The model that judges; raises InputError where no endpoint is known, or as `connect_model` does."""
+    """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
     from dialore.session import connect_model
 
     model = connect_model(settings.cached())
@@ -215,7 +215,7 @@ def required_judge(settings: "ModelSettings") -> "LanguageModel":
 async def measuring(
     settings: MeasureSettings, judge: "ModelSettings", needs: "Collection[str]", *, must_judge: bool
 ) -> "AsyncIterator[Context]":
-    """What metrics may use, opened as far as they need it, without a corpus; closed at the end.
+    """Yield what metrics may use, opened as far as they need it, without a corpus; closed at the end.
 
     Raises:
         InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.

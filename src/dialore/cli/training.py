@@ -98,7 +98,7 @@ class TuningOptions:
         return self.start or (PRESETS[self.preset].base if self.preset in PRESETS else "") or "scratch"
 
     def preset_of(self, command: str) -> "Preset":
-        """The paper's settings that are named; raises InputError where they are of another command."""
+        """Return the paper's settings that are named; raise InputError where they are of another command."""
         from dialore.training.presets import PRESETS, Preset
 
         if self.preset is None:
@@ -160,7 +160,7 @@ def run_part(
 
 
 def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
-    """What is trained on, and what is held out; no dialogue is in both."""
+    """Return what is trained on, and what is held out; no dialogue is in both."""
     from dialore.training import read_examples, refuse_leaks
 
     files = split_files(name, data)
@@ -170,7 +170,7 @@ def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list
 
 
 def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
-    """The file that is trained on, and, where it is needed or there, that which is held out."""
+    """Return the file that is trained on, and, where it is needed or there, that which is held out."""
     found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
         if not any(path.name.startswith(split) for path in found):
@@ -232,7 +232,7 @@ def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
 
 
 def _show_measured(card: "dict[str, Any]") -> None:
-    """A model's figures of cross-validation."""
+    """Show a model's figures of cross-validation."""
     shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
     for name, one in card["measured"].items():
         shown.add_row(name, *(f"{one[key]:.1f}" for key in ("mean", "low", "high")))

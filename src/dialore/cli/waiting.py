@@ -1,4 +1,4 @@
-"""What a terminal shows while an answer comes: the stage at work, how long that has been, and what is written."""
+"""The terminal while an answer comes: the stage at work, how long that has been, and what is written."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Waiting:
         self._stage = f"{stage.replace('-', ' ')}{of}"
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """The stage at work and the seconds; above it as much of the text's end as there is room for."""
+        """Yield the stage at work and the seconds; above it as much of the text's end as there is room for."""
         if written := self.text or self.draft:
             lines = Text(written, style="" if self.text else "dim").wrap(console, options.max_width)
             yield from lines[-max(1, console.height - 4) :]
@@ -47,7 +47,7 @@ class Waiting:
 
 
 async def watched(agent: Agent, dialogue: Dialogue, say: Callable[[str], None] | None = None) -> Response:
-    """The response, shown while it comes on a terminal; elsewhere `say` gets its text piece by piece."""
+    """Return the response, shown while it comes on a terminal; elsewhere `say` gets its text piece by piece."""
     shown, out = Waiting(steps_of(agent.method)), console(stderr=True)
     live = Live(get_renderable=lambda: shown, console=out, refresh_per_second=8, transient=True)
 

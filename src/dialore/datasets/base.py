@@ -96,7 +96,7 @@ class Talk:
         self.answer("system", system, knowledge, extra=extra)
 
     def whole(self) -> Iterator[WholeDialogue]:
-        """The dialogue; nothing where no turn holds any text."""
+        """Yield the dialogue; nothing where no turn holds any text."""
         if self._turns:
             fields = {**self._fields, "turns": tuple(self._turns), "answers": tuple(self._answers)}
             yield WholeDialogue.model_validate(fields)
@@ -129,7 +129,7 @@ class DataSet(ABC):
 
     @property
     def published(self) -> str:
-        """What a file looks like, as a sentence for errors."""
+        """The form of a file, as a sentence for errors."""
         return f"{self.name} is {self.form}"
 
     @abstractmethod
@@ -141,13 +141,13 @@ class DataSet(ABC):
         """
 
     def knowledge(self, path: Path) -> Iterator[Gold]:
-        """The sentences of the file's knowledge as they come, with repetitions; see `knowledge_pieces`."""
+        """Yield the sentences of the file's knowledge as they come, with repetitions; see `knowledge_pieces`."""
         for dialogue in self.read(path):
             yield from dialogue.pool or (item for one in dialogue.answers or () for item in one.knowledge)
 
 
 _TEXTS = ("text", "content", "page_content", "passage", "sentence")
-"""What the text of a piece of knowledge is called, here and by others."""
+"""The keys of a piece of knowledge's text, here and in others' files."""
 
 
 def gold_text(item: Gold) -> str:
@@ -162,10 +162,10 @@ def gold_text(item: Gold) -> str:
 
 
 def gold_title(item: Gold) -> str:
-    """The title of the document that a piece of gold knowledge stands in; empty where it has none."""
+    """Return the title of the document that a piece of gold knowledge stands in; empty where it has none."""
     return "" if isinstance(item, str) else str(item.get("title") or "").strip()
 
 
 def gold_url(item: Gold) -> str:
-    """The address of the page that a piece of gold knowledge stands on; empty where it has none."""
+    """Return the address of the page that a piece of gold knowledge stands on; empty where it has none."""
     return "" if isinstance(item, str) else str(item.get("url") or "").strip()

@@ -83,7 +83,7 @@ def _tell(talk: Talk, entry: _Conversation, sections: Mapping[int, list[Gold]]) 
 
 
 def _film(data: Any, place: Place) -> tuple[int, tuple[str, Sections]]:  # noqa: ANN401 - decoded JSON
-    """A film's index, name, and the pieces of its four sections."""
+    """Return a film's index, name, and the pieces of its four sections."""
     try:
         first, title = data["0"], str(data["0"]["movieName"])
         sections: Sections = {0: []}
@@ -102,7 +102,7 @@ def _film(data: Any, place: Place) -> tuple[int, tuple[str, Sections]]:  # noqa:
 
 
 def _pool(sections: Sections) -> Iterator[str]:
-    """The sentences of a film's document. What is a word or a name on its own is said in full."""
+    """Yield the sentences of a film's document. What is a word or a name on its own is said in full."""
     for pieces in sections.values():
         for piece in pieces:
             if isinstance(piece, dict):
@@ -112,7 +112,7 @@ def _pool(sections: Sections) -> Iterator[str]:
 
 
 def _files(path: Path, form: str) -> dict[str, bytes]:
-    """The JSON files of films and of the wanted conversations, by name, in order."""
+    """Return the JSON files of films and of the wanted conversations, by name, in order."""
     with reading(path, form):
         archive = archive_of(path)
         if archive is None:

@@ -32,7 +32,7 @@ class COQ(DataSet):
     form = "a JSON list or JSONL of {`context`, `questions`}"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """A dialogue of a context and its questions each."""
+        """Yield a dialogue of a context and its questions each."""
         for place, entry in read_entries(path, _Entry, self.published):
             questions = [question.strip() for question in entry.questions if question.strip()]
             if not questions:
@@ -69,7 +69,7 @@ class CoqContexts(DataSet):
     form = "JSONL of Goodreads' reviews, News Category, aNLI or TimeTravel"
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """A dialogue of one turn, the context, each."""
+        """Yield a dialogue of one turn, the context, each."""
         for place, entry in json_entries(path, self.published):
             fields = entry if isinstance(entry, dict) else {}
             held = {kind: [fields[name] for name in names if name in fields] for kind, names in _FIELDS.items()}
@@ -83,7 +83,7 @@ class CoqContexts(DataSet):
 
 
 def _words(value: object) -> Iterator[str]:
-    """The words of a text, or of all texts in a list, such as Goodreads' sentences with their marks of spoilers."""
+    """Yield the words of a text, or of all texts in a list, such as Goodreads' sentences marked as spoilers."""
     if isinstance(value, list):
         for each in value:
             yield from _words(each)

@@ -83,7 +83,7 @@ class XDailyDialogZh(XDailyDialogEn):
 
 
 def _read_text(path: Path, dataset: DataSet) -> Iterator[WholeDialogue]:
-    """A dialogue a line: turns that each end in `__eou__`; what follows a tab is no turn."""
+    """Yield a dialogue a line: turns that each end in `__eou__`; what follows a tab is no turn."""
     form = dataset.published
     with open_text(path, form=form) as text:
         for number, line in enumerate(text, start=1):

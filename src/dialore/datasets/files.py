@@ -35,12 +35,12 @@ class Place(NamedTuple):
     form: str
 
     def error(self, problem: str, field: str = "") -> InputError:
-        """The error that this entry is at fault; `field` is its path, such as `conversation[2].P-K`."""
+        """Return the error that this entry is at fault; `field` is its path, such as `conversation[2].P-K`."""
         return InputError(f"{self.where}: {f'field {field}: ' if field else ''}{problem}", hint=self.form)
 
 
 def archive_of(path: PurePath) -> tuple[Path, str] | None:
-    """The archive and the member that a path such as `kbp.zip:kbp/dev.json` names; None where it names no archive."""
+    """Return the archive and the member that a path such as `kbp.zip:kbp/dev.json` names; None without one."""
     found = _ARCHIVE.match(str(path))
     return (Path(found["archive"]), found["member"] or "") if found else None
 
@@ -52,7 +52,7 @@ def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
 
 @contextmanager
 def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
-    """A file in UTF-8, or marked UTF-16, as text: plain, `.gz`, or of a zip or tar archive (`kbp.zip:kbp/dev.json`).
+    """Yield a file in UTF-8, or marked UTF-16, as text: plain, `.gz`, or in an archive (`kbp.zip:kbp/dev.json`).
 
     A member may be named by a part of its path. An archive of a single file needs no member.
 
@@ -72,7 +72,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
 
 
 def archived(archive: Path, wanted: str) -> io.BytesIO:
-    """The one member of an archive whose path holds `wanted`, read into memory."""
+    """Return the one member of an archive whose path holds `wanted`, read into memory."""
     if archive.suffix.lower() == ".zip":
         with zipfile.ZipFile(archive) as zipped:
             data = zipped.read(_choose(archive, [n for n in zipped.namelist() if not n.endswith("/")], wanted))
@@ -98,7 +98,7 @@ def _choose(archive: Path, names: list[str], wanted: str) -> str:
 
 
 def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
-    """The entries of a JSON list, a JSON object of named entries (`keyed`), or JSONL, each checked against a shape.
+    """Yield the entries of a JSON list, of a JSON object (`keyed`), or of JSONL, each checked against a shape.
 
     `form` is what a file of the data set looks like. Raises InputError naming file, line, entry and field.
     """
@@ -116,7 +116,7 @@ def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> 
 
 
 def checked(data: object, shape: type[Shape], place: Place) -> Shape:
-    """Decoded JSON as a shape, what is null as what is not said; raises InputError naming the fields at fault."""
+    """Return decoded JSON as a shape, null as not said; raise InputError naming the fields at fault."""
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if value is not None}
     try:
@@ -134,14 +134,14 @@ def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - de
 
 
 def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
-    """The error that a text is no JSON, by its line after those `before` it."""
+    """Return the error that a text is no JSON, by its line after those `before` it."""
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", hint=form)
     return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", hint=form)
 
 
 def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
-    """The entries that `read_entries` reads, not checked."""
+    """Yield the entries that `read_entries` reads, not checked."""
     number = 0
     with open_text(path, form=form) as text:
         for number, (line, key, data) in enumerate(_entries(text, path, form, keyed=keyed), start=1):
@@ -168,7 +168,7 @@ def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tu
 
 
 def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]]:
-    """The object of each line; where none ends on the first, the one object that is laid out over all lines."""
+    """Yield the object of each line; where none ends on the first, the one object that is laid out over all lines."""
     found = False
     for number, line in enumerate(text, start=1):
         if not line.strip():
@@ -185,7 +185,7 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
 
 
 def _document(text: TextIO, path: Path, form: str, line: int, *, end: str) -> Iterator[tuple[int, str, Any]]:
-    """The entries of a list, or of an object of named entries, decoded one by one as the file is read."""
+    """Yield the entries of a list, or of an object of named entries, decoded one by one as the file is read."""
     held, at, counted, before, is_whole = "", 0, 0, line - 1, False
     try:
         while True:
@@ -212,7 +212,7 @@ def _document(text: TextIO, path: Path, form: str, line: int, *, end: str) -> It
 
 
 def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:
-    """The next entry: its begin, its key, if any, its value, and the place behind its comma; None at the end."""
+    """Return the next entry: its begin, its key, if any, its value, and the place behind its comma; None at the end."""
     decode = json.JSONDecoder().raw_decode
     begin = at = _after(text, "", at)
     if text.startswith(end, at):
@@ -228,7 +228,7 @@ def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:
 
 
 def _after(text: str, sign: str, at: int) -> int:
-    """The place after white space, a sign and white space again."""
+    """Return the place after white space, a sign and white space again."""
     found = re.compile(rf"\s*{sign}\s*").match(text, at)
     if found is None:
         raise json.JSONDecodeError(f"{sign!r} expected", text, at)

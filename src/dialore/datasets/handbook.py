@@ -77,7 +77,7 @@ class Handbook(Jsonl):
     has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """The dialogues of a half; nobody has answered their last turns."""
+        """Yield the dialogues of a half; nobody has answered their last turns."""
         passages = {passage.id: passage for passage in read_passages(self.languages[0])}
         for dialogue in super().read(path):
             item = item_of(dialogue)
@@ -89,7 +89,7 @@ class Handbook(Jsonl):
             yield dialogue.model_copy(update={"knowledge": gold, "extra": extra})
 
     def knowledge(self, path: Path) -> Iterator[Gold]:
-        """The passages of the handbook, whichever half it is asked with."""
+        """Yield the passages of the handbook, whichever half it is asked with."""
         for passage in read_passages(self.languages[0]):
             yield {"text": passage.text, "title": passage.title}
 

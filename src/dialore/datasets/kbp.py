@@ -57,7 +57,7 @@ class KBP(DataSet):
 
     @staticmethod
     def _documents(entry: _Entry, place: Place) -> dict[str, list[str]]:
-        """The documents under each persona sentence; a sentence that stands twice has those of both."""
+        """Return the documents under each persona sentence; a sentence that stands twice has those of both."""
         found: dict[str, list[str]] = {}
         for label, sentence in entry.persona.items():
             if label not in entry.persona_kg:
@@ -67,7 +67,7 @@ class KBP(DataSet):
 
 
 def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:
-    """The sentences that a turn's labels name, such as `B2` (persona) and `B2-K0` (a document under it)."""
+    """Yield the sentences that a turn's labels name, such as `B2` (persona) and `B2-K0` (a document under it)."""
     personas, documents = (*turn.labels, [], [])[:2]
     for label in personas:
         if label not in entry.persona:

@@ -52,7 +52,7 @@ class KdConv(DataSet):
             yield from talk.whole()
 
     def knowledge(self, path: Path) -> Iterator[Gold]:
-        """The facts as `head relation tail`: those that were used, or all of a graph file."""
+        """Yield the facts as `head relation tail`: those that were used, or all of a graph file."""
         triples = TypeAdapter(list[tuple[str, str, str]])
         for place, data in json_entries(path, self.published, keyed=True):
             if not place.key:

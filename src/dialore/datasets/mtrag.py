@@ -94,7 +94,7 @@ def _with_texts(entry: _Evaluated) -> Iterator[_Task]:
 
 
 def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
-    """A conversation: the input of its longest task, and that task's answer."""
+    """Yield a conversation: the input of its longest task, and that task's answer."""
     at = {len(task.input): task for task in tasks}
     longest = at[max(at)]
     turns = [*longest.input, *longest.targets[:1]]

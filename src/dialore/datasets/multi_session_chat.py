@@ -58,7 +58,7 @@ class MultiSessionChat(DataSet):
     has = ("persona",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """The last session of each; Speaker 2's turns are the references."""
+        """Yield the last session of each; Speaker 2's turns are the references."""
         for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self.published):
             if isinstance(entry, _Original):
                 found = str(entry.metadata.get("initial_data_id") or place.number)

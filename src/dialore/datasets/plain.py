@@ -57,7 +57,7 @@ class Everyday(Jsonl):
 
 
 def unanswered(dialogue: WholeDialogue) -> WholeDialogue:
-    """A dialogue whose turns nobody told apart: its last one is to be answered, and has no reference."""
+    """Return a dialogue whose turns nobody told apart: its last one is to be answered, and has no reference."""
     if dialogue.answers is not None:
         return dialogue
     answer = Answer(turn=len(dialogue.turns), knowledge=dialogue.knowledge)

@@ -36,7 +36,7 @@ class Remote:
 
 
 def remote(address: str, sums: Mapping[str, str]) -> Remote:
-    """The file of an address, `URL` or `URL:MEMBER`; `hf:OWNER/NAME/FILE` is one of the Hugging Face Hub.
+    """Return the file of an address, `URL` or `URL:MEMBER`; `hf:OWNER/NAME/FILE` is one of the Hugging Face Hub.
 
     `sums` has the SHA-256 of files by the ends of their addresses. Raises InputError for what is none.
     """
@@ -52,13 +52,13 @@ def remote(address: str, sums: Mapping[str, str]) -> Remote:
 
 
 def published() -> dict[str, dict[str, Any]]:
-    """What is known of data sets that can be fetched; `licence` and `note` of those without a reader."""
+    """Return what is known of data sets that can be fetched; `licence` and `note` of those without a reader."""
     text = (resources.files("dialore") / "data" / "published.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))
 
 
 def remotes(name: str) -> dict[str, Remote]:
-    """The published files of a data set by split; raises UnknownNameError for one that cannot be fetched."""
+    """Return the published files of a data set by split; raise UnknownNameError for one that cannot be fetched."""
     known = published()
     if name not in known:
         raise UnknownNameError("data set that can be fetched", name, known)
@@ -67,7 +67,7 @@ def remotes(name: str) -> dict[str, Remote]:
 
 
 def data_file(name: str, split: str = "") -> Path:
-    """The file of a data set where none is named: that of the package, or one that `dialore data get` fetched.
+    """Return the file of a data set where none is named: that of the package, or one that `dialore data get` fetched.
 
     Raises:
         InputError: there is none, or there are several and `split` names none of them.

@@ -38,12 +38,12 @@ _SETS = {
 
 
 def data_set_names() -> list[str]:
-    """The names of all data sets, sorted."""
+    """Return the names of all data sets, sorted."""
     return names_of(GROUP, _SETS)
 
 
 def data_set(name: str) -> DataSet:
-    """The data set of that name, or of the file that has its class.
+    """Return the data set of that name, or of the file that has its class.
 
     Raises:
         UnknownNameError: no data set is called that.
@@ -54,7 +54,7 @@ def data_set(name: str) -> DataSet:
 
 
 def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
-    """The distinct sentences of the knowledge that comes with a data set's file, with titles and urls, for bases of it.
+    """Yield the distinct sentences of a data set's knowledge, with titles and urls, to build an index of.
 
     They are all that the responders could draw on where the file has it, else the gold knowledge of their turns.
 

@@ -17,7 +17,7 @@ Condition = Literal["searched", "knowledge", "passive"]
 
 
 def _fits(dialogue: Dialogue, answer: Answer, where: Sequence[Condition]) -> bool:
-    """Whether a turn may be the reference under conditions; see `split_dialogues`."""
+    """Return whether a turn may be the reference under conditions; see `split_dialogues`."""
     held = {
         "searched": lambda: bool(answer.extra.get("query")),
         "knowledge": lambda: bool(answer.knowledge),
@@ -34,7 +34,7 @@ def split_dialogues(
     limit: int | None = None,
     seed: int = 0,
 ) -> list[Dialogue]:
-    """The histories of whole dialogues, each with its reference.
+    """Return the histories of whole dialogues, each with its reference.
 
     A history brings the gold knowledge and plan of its reference, and what else belongs to that turn, in `extra`.
     Where a data set has plans, `"sources" in history.model_fields_set` even if the plan is to use none.
@@ -61,7 +61,7 @@ def stream_histories(
     pool: bool = False,
     on_left_out: Callable[[Dialogue], None] = lambda _: None,
 ) -> Iterator[Dialogue]:
-    """The histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held.
+    """Yield the histories of `split_dialogues`, one at a time; with a limit the dialogues are read twice, not held.
 
     `on_left_out` is told of each dialogue without a turn to be answered. With `pool` each brings the sentences that its
     responder could draw on, as `extra["pool"]`.
@@ -101,7 +101,7 @@ def _choose(
 
 
 def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:
-    """The turns of a whole dialogue that may be references; of a plain dialogue, all but the first."""
+    """Return the turns of a whole dialogue that may be references; of a plain dialogue, all but the first."""
     if isinstance(dialogue, WholeDialogue) and dialogue.answers is not None:
         return dialogue.answers
     return tuple(Answer(turn=place) for place in range(1, len(dialogue.turns)))

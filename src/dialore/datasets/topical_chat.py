@@ -82,7 +82,7 @@ class _ReadingSets:
         self._passed: dict[str, Any] = {}
 
     def of(self, conversation: str) -> Sections:
-        """The pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
+        """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
         while conversation not in self._passed:
             found = next(self._entries, None)
             if found is None:

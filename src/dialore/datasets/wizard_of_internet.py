@@ -103,7 +103,7 @@ def _read_original(entry: _Original, identifier: str, place: Place) -> Iterator[
 
 
 def _selected(context: _Context, place: Place, field: str) -> Iterator[Gold]:
-    """The selected sentences. The first list of selections is the one box for "none"; then there is one a page."""
+    """Yield the selected sentences. The first selections are the box for "none"; then there is a list a page."""
     none, pages = context.selected_contents[:1], context.selected_contents[1:]
     if not pages or any(none[0][:1]):
         return

@@ -1,4 +1,4 @@
-"""Whether "I do not know" is said where it should be, and figures that hang on it (MTRAG: IDK-conditioned)."""
+"""Scores of saying "I do not know" where it should be said, and figures conditioned on it (MTRAG)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 PROMPT = "idk"
 _LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
-"""Whether a response is to say that it does not know, by the label of a dialogue's last turn."""
+"""Labels of a dialogue's last turn: true where a response is to say that it does not know."""
 _REST = 20
 """Words that may follow "I do not know" before they count as an answer."""
 _KNOWABLE = r"(?:information|info|details?|data|answer|knowledge|records?|evidence|mention|specifics)"
@@ -44,7 +44,7 @@ _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 
 
 def make(name: str, context: Context) -> IdkConditioned:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     if name in {"idk-lexical", "idk-rouge-l"}:
         return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
     judge = asker_of(context)
@@ -54,7 +54,7 @@ def make(name: str, context: Context) -> IdkConditioned:
 
 
 def says_unknown(text: str) -> bool:
-    """Whether a response says no more than that it does not know, by its wording in English or Chinese.
+    """Return whether a response says no more than that it does not know, by its wording in English or Chinese.
 
     Its first sentence says so, and what follows is short or says so too: what is admitted after an answer, or before a
     longer one, is the limit of that answer. Of MTRAG's 471 responses that are labelled by its own judge this finds all
@@ -66,7 +66,7 @@ def says_unknown(text: str) -> bool:
 
 
 class Knowing(BaseModel):
-    """Whether a response answers what was asked."""
+    """A judge's verdict on whether a response answers what was asked."""
 
     verdict: Literal["answers", "partly", "does not know"]
 

@@ -35,7 +35,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampleScore:
-    """What a metric found of one response.
+    """A metric's measure of one response.
 
     Attributes:
         values: the numbers that the metric combines; empty where there is a problem.
@@ -52,7 +52,7 @@ class SampleScore:
 
 @dataclass(frozen=True, slots=True)
 class MetricInfo:
-    """What a metric is, for tables and reports.
+    """A metric's description, for tables and reports.
 
     Attributes:
         name: its name in tables, on the command line and in files: `bleu-1`, `cdp`, `meep`.
@@ -87,7 +87,7 @@ def own_metrics() -> dict[str, tuple[str, MetricInfo]]:
 
 
 def about_of(name: str) -> MetricInfo:
-    """What one of our own metrics is."""
+    """Return what one of our own metrics is."""
     return own_metrics()[name][1]
 
 
@@ -97,7 +97,7 @@ class Metric(Protocol):
 
     @property
     def about(self) -> MetricInfo:
-        """What it is."""
+        """The metric's description."""
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
@@ -127,7 +127,7 @@ class Jackknifed(Protocol):
     def without_each(
         self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        """The figures without the responses to the first dialogue, without those to the second, and so on.
+        """Return the figures without the responses to the first dialogue, without those to the second, and so on.
 
         `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
         """
@@ -137,11 +137,11 @@ class Mean:
     """For a metric whose measure is one value a response: the figure is the mean."""
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The mean of the first column."""
+        """Return the mean of the first column."""
         return float(values[:, 0].mean())
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The mean, from the sums of the values and of the ones beside them."""
+        """Return the mean, from the sums of the values and of the ones beside them."""
         quotient: NDArray[np.float64] = sums[..., 0] / sums[..., 1]
         return quotient
 
@@ -174,11 +174,11 @@ class Score:
 
 
 def conversation_of(identifier: str) -> str:
-    """The conversation that a dialogue is of: turns that were cut from one, `x@3` and `x@5`, are not independent."""
+    """Return the conversation that a dialogue is of: turns cut from one, `x@3` and `x@5`, are not independent."""
     name, _, turn = identifier.rpartition("@")
     return name if name and turn.isdecimal() else identifier
 
 
 def unavailable(reason: str) -> SampleScore:
-    """The measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
+    """Return the measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
     return SampleScore(problem="unavailable", reason=reason)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def make(name: str, context: Context) -> Cdp | Cdf:
-    """A metric of this file by name; both use one matcher for a graph."""
+    """Return a metric of this file by name; both use one matcher for a graph."""
     graph = "" if context.graph is None else _mark(context.graph)
     matcher = None if context.graph is None else _matcher(context.graph, graph)
     if name == "cdp":
@@ -38,7 +38,7 @@ def _matcher(graph: Any, _mark: str) -> HardMatcher:  # noqa: ANN401 - a graph o
 
 
 def _mark(graph: Any) -> str:  # noqa: ANN401 - a graph or several
-    """A graph's name and the fingerprint of its facts: one of the same name may hold others, or have been changed."""
+    """Return a graph's name and the fingerprint of its facts, as one of the same name may hold others."""
     metas = (getattr(store, "meta", None) for store in stores_of(graph))
     return " ".join([str(graph.name), *(str(getattr(meta, "fingerprint", "")) for meta in metas)]).strip()
 
@@ -73,7 +73,7 @@ class Cdf(Mean):
             self.about = replace(self.about, definition=said)
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """The summed IDF."""
+        """Return the summed IDF."""
         if self._matcher is None:
             return unavailable("no graph was given")
         if self._table is None:
@@ -104,7 +104,7 @@ class IdfTable:
         self.of = lru_cache(maxsize=None)(self._of)
 
     def _of(self, first: int, second: int) -> float:
-        """The IDF of a fact between two concepts, in nats."""
+        """Return the IDF of a fact between two concepts, in nats."""
         nowhere: set[int] = set()
         both = len(self._where.get(first, nowhere) & self._where.get(second, nowhere))
         return math.log((1 + self.size) / (1 + both))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def make(name: str, context: Context) -> Metric:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     if name == "rejection-rate":
         return RejectionRate()
     model = None if context.nli is None else _load(context.nli)
@@ -84,7 +84,7 @@ class Entailment(Protocol):
     """Anything that tells whether one text follows from another."""
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text follows from its first."""
+        """Return whether each second text follows from its first."""
         ...
 
 
@@ -102,7 +102,7 @@ class TransformerEntailment:
         self._turn = threading.Lock()
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text follows from its first; raises InputError where there is no such model."""
+        """Return whether each second text follows from its first; raise InputError where there is no such model."""
         given = [{"text": joined(first), "text_pair": joined(second)} for first, second in pairs]
         with self._turn:
             labels = list(self._classify.model.config.id2label.values())
@@ -122,5 +122,5 @@ class TransformerEntailment:
 
 @functools.cache
 def _load(name: str) -> Entailment:
-    """The model of a name, or of `trained:FOLDER`; one serves both metrics."""
+    """Return the model of a name, or of `trained:FOLDER`; one serves both metrics."""
     return open_entailment(name) if name.startswith(PREFIX) else TransformerEntailment(name)

@@ -23,7 +23,7 @@ _ORPHANS = frozenset({"documents"})
 
 
 def make(name: str, context: Context) -> Metric:
-    """A metric of this file by name: `planning-f1-both`, `decisions-null`, `recall-1-persona-both`, `mrr`."""
+    """Return a metric of this file by name: `planning-f1-both`, `decisions-null`, `recall-1-persona-both`, `mrr`."""
     kind, *rest = name.split("-")
     if kind == "decisions":
         return Decisions(*rest)
@@ -37,13 +37,13 @@ def make(name: str, context: Context) -> Metric:
 
 
 def kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
-    """The kinds of sources, which a method may have planned over by other names; a data set's names may be kinds."""
+    """Return the kinds of sources, which a method may have planned over by other names, or a data set named."""
     known = {name.casefold(): kind for name, kind in (sample.response.kinds or {}).items()}
     return frozenset(known.get(name.casefold(), name.casefold()) for name in names)
 
 
 def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | None]:
-    """The plan that was made and the gold plan, as sets of kinds of sources; None for one that is not there.
+    """Return the plan that was made and the gold plan, as sets of kinds of sources; None for one that is not there.
 
     Documents alone, where the gold plan is not that, count as no source (SAFARI, footnote 14).
     """
@@ -55,12 +55,12 @@ def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | Non
 
 
 def no_plan(gold: frozenset[str] | None) -> SampleScore:
-    """The measure where one of the two plans is missing."""
+    """Return the measure where one of the two plans is missing."""
     return unavailable("the dialogue has no gold plan" if gold is None else "the method makes no plan")
 
 
 def gold_texts(sample: Sample, kind: str = "") -> list[str]:
-    """The gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
+    """Return the gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
 
     def is_of_kind(piece: Gold) -> bool:
         return not isinstance(piece, str) and kind in kinds_of([str(piece.get("source") or "")], sample)
@@ -77,7 +77,7 @@ class PlanningF1:
         self._wanted, self.about = _DECISIONS[decision], about_of(f"{self._kind}-{decision}")
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Whether it was decided and right, decided, and right."""
+        """Return whether it was decided and right, decided, and right."""
         made, gold = plan_of(sample)
         if made is None or gold is None:
             return no_plan(gold)
@@ -85,7 +85,7 @@ class PlanningF1:
         return SampleScore((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The figure; NaN where the decision was neither made nor right anywhere."""
+        """Return the figure; NaN where the decision was neither made nor right anywhere."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -101,7 +101,7 @@ class Decisions(PlanningF1):
     _kind = "decisions"
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """How many."""
+        """Return how many."""
         return sums[..., 1]
 
 

@@ -62,20 +62,20 @@ class GeoMean:
         return unavailable(f"{self.about.name} is made of the measures of others, not measured: {sample.response.id}")
 
     def joined(self, measures: Mapping[str, Mapping[K, tuple[float, ...]]]) -> dict[K, tuple[float, ...]]:
-        """The components' measures of the responses that have all of them."""
+        """Return the components' measures of the responses that have all of them."""
         found = [measures.get(part.about.name, {}) for part in self.parts]
         common = (key for key in found[0] if all(key in each for each in found))
         return {key: tuple(value for each in found for value in each[key]) for key in common}
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The figure of all responses together, 0 to 100; NaN where a component has none, or is below 0."""
+        """Return the figure of all responses together, 0 to 100; NaN where a component has none, or is below 0."""
         found = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
         return float(self._mean([np.array(figure) for figure in found]))
 
     def without_each(
         self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        """The figures without each dialogue."""
+        """Return the figures without each dialogue."""
         of = np.arange(len(values)) if dialogues is None else dialogues
         found = []
         for part, at in zip(self.parts, self._columns, strict=True):
@@ -94,7 +94,7 @@ class GeoMean:
 
 
 def in_per_cent(value: Number, about: MetricInfo) -> Number:
-    """A score in per cent of its metric's scale; as it is where the metric has none."""
+    """Return a score in per cent of its metric's scale; as it is where the metric has none."""
     return value * 100 / about.scale if about.scale else value
 
 
@@ -104,7 +104,7 @@ def geomean(
     about: MetricInfo = ABOUT,
     measures: Mapping[str, Mapping[tuple[int, int], tuple[float, ...]]] | None = None,
 ) -> Score:
-    """The geometric mean of a system's scores, each in per cent of its scale, with its 95% interval.
+    """Return the geometric mean of a system's scores, each in per cent of its scale, with its 95% interval.
 
     There is none, with the reason, where a component is not there or is below 0; without the components' `measures`, by
     metric, dialogue and repetition, there is no interval.

@@ -35,7 +35,7 @@ _OTHER = "the dialogue is none of the handbook test"
 
 
 def make(name: str, context: Context) -> Outcome | Cited:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     return (Cited if "citation" in name else Outcome)(name)
 
 
@@ -70,7 +70,7 @@ class Cited(Mean):
         self.about = about_of(name)
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """How many cited passages are needed, and how many are cited, or how many are needed."""
+        """Return how many cited passages are needed, and how many are cited, or how many are needed."""
         item = item_of(sample.dialogue)
         if item is None or not item.gold:
             return unavailable(_OTHER if item is None else f"the turn is {item.category}")
@@ -80,11 +80,11 @@ class Cited(Mean):
         return SampleScore((float(len(cited & {*item.gold, *item.also})), float(len(cited))))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The share of all together; NaN where nothing is cited."""
+        """Return the share of all together; NaN where nothing is cited."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The share, from the sums of both columns."""
+        """Return the share, from the sums of both columns."""
         with np.errstate(invalid="ignore"):
             return super().of_sums(sums)
 
@@ -97,20 +97,20 @@ def cited_passages(item: Item, response: Response) -> set[str]:
 
 
 def is_right(item: Item, text: str) -> bool:
-    """Whether a response says every fact that is needed in one of its forms, and nothing that is wrong."""
+    """Return whether a response says every fact that is needed in one of its forms, and nothing that is wrong."""
     said = _flat(written_alike(text))
     return all(_says(said, forms) for forms in item.answer) and not _misleads(item, text)
 
 
 def refuses(item: Item, text: str) -> bool:
-    """Whether a response says that it does not know, or that there is no such thing, or asks; and gives no value."""
+    """Return whether a response says that it does not know, denies the thing, or asks; and gives no value."""
     alike = written_alike(text)
     asks = bool(re.search(r"\?\s*$", alike)) and not re.search(r"\d", alike)
     return (asks or bool(_REFUSAL.search(alike))) and not _misleads(item, text)
 
 
 def _misleads(item: Item, text: str) -> bool:
-    """Whether a wrong form is said as if it held; neither of another thing that is named, nor as what held before."""
+    """Return whether a wrong form is said as if it held, neither of another thing that is named nor of the past."""
     accepted = {form for forms in item.answer for each in forms for form in _variants(each)}
     for sentence in _SENTENCE.split(written_alike(text)):
         whole = _flat(sentence)
@@ -152,7 +152,7 @@ _DAYTIME = re.compile(
 
 
 def _small(words: str | None) -> int:
-    """The value of a number below a hundred in words; 1 of "a", 0 of nothing."""
+    """Return the value of a number below a hundred in words; 1 of "a", 0 of nothing."""
     return sum(_ENGLISH.get(word, 1) for word in re.findall(r"\w+", words or ""))
 
 
@@ -217,7 +217,7 @@ _RULES = [(re.compile(pattern), new) for pattern, new in _REPLACED]
 
 @functools.lru_cache(maxsize=1 << 12)
 def written_alike(text: str) -> str:
-    """The text with its numbers in digits, times as `19:30` (in the morning `07:30`), money and units in one way."""
+    """Return the text with numbers in digits, times as `19:30` (mornings `07:30`), money and units in one way."""
     alike = unicodedata.normalize("NFKC", text).lower().replace("’", "'").replace("–", "-").replace("—", "-")
     alike = alike.replace("**", "").replace("`", "").replace("−", "-")
     for pattern, new in _RULES:
@@ -237,7 +237,7 @@ def _says(flat: str, forms: Iterable[str]) -> bool:
 
 @functools.lru_cache(maxsize=1 << 12)
 def _variants(form: str) -> Sequence[str]:
-    """A form as it is looked for; a time also as the clock shows it, where the half of the day goes without saying."""
+    """Return a form as it is looked for; a time also as the clock shows it, without the half of the day."""
     flat = _flat(written_alike(form))
     if not (time := re.fullmatch(r"(\d{1,2}):(\d\d)", flat)):
         return [flat]

@@ -155,7 +155,7 @@ def agreements(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> list[Agreement]:
-    """How far a metric agrees with people, by every criterion, over responses and, where they are named, systems.
+    """Return how far a metric agrees with people, by every criterion, over responses and over named systems.
 
     A metric whose level is `corpus` has figures of systems alone; `measures`, by judgement id, with a problem are left
     out. The seed is the bootstrap's and the folds'.
@@ -228,14 +228,14 @@ def _over_systems(
 
 
 def _interval(value: float, resampled: Floats) -> Interval:
-    """A figure with the 95% interval of its resamples, those that are NaN left out."""
+    """Return a figure with the 95% interval of its resamples, those that are NaN left out."""
     known = resampled[~np.isnan(resampled)]
     low, high = np.percentile(known, [2.5, 97.5]) if len(known) else (math.nan, math.nan)
     return Interval(value, float(low), float(high))
 
 
 def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArray[Any]:
-    """How often each response counts in each resample of contexts, shape (resamples, responses)."""
+    """Return how often each response counts in each resample of contexts, shape (resamples, responses)."""
     if not contexts:
         return np.zeros((0, 0))
     count, of = _numbered(contexts)
@@ -243,13 +243,13 @@ def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArr
 
 
 def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
-    """How many contexts there are, and the number of each response's."""
+    """Return how many contexts there are, and the number of each response's."""
     numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
     return len(numbers), np.array([numbers[context] for context in contexts])
 
 
 def resampled_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
-    """Each coefficient in each resample; NaN where a resample does not vary.
+    """Return each coefficient in each resample; NaN where a resample does not vary.
 
     A resample is given by how often each item counts, shape (resamples, items), so that its ranks and its concordant
     pairs are matrix products.
@@ -280,7 +280,7 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
 
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:
-    """The area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
+    """Return the area under the ROC curve with its interval, and the p-value of Mann and Whitney's test."""
     yes, no = values[truth], values[~truth]
     test = library("scipy.stats").mannwhitneyu(yes, no)
     better = 0.5 * (1 + np.sign(yes[:, None] - no[None, :]))

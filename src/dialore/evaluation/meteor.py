@@ -31,7 +31,7 @@ _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 
 
 def make(name: str, context: Context) -> Metric:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     if name == "meteor-nlgeval":
         return Meteor15()
     chinese = check_chinese_tokens(context.tokens)
@@ -114,7 +114,7 @@ def _meteor(reference: tuple[str, ...], response: tuple[str, ...], wordnet: Any)
 
 @functools.lru_cache(maxsize=1)
 def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
-    """The Porter stemmer of nltk, which takes most of METEOR's time, asked once a word."""
+    """Return the Porter stemmer of nltk, which takes most of METEOR's time, asked once a word."""
     from nltk.stem.porter import PorterStemmer
 
     stemmer = PorterStemmer()
@@ -131,7 +131,7 @@ class Meteor15:
     about = about_of("meteor-nlgeval")
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """The statistics of the alignment."""
+        """Return the statistics of the alignment."""
         dialogue = sample.dialogue
         if not dialogue.reference:
             return unavailable(NO_REFERENCE)
@@ -147,7 +147,7 @@ class Meteor15:
         return SampleScore(tuple(map(float, found)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The figure of all responses together, 0 to 1."""
+        """Return the figure of all responses together, 0 to 1."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -178,7 +178,7 @@ class _Program:
         atexit.register(self._process.kill)
 
     def align(self, reference: str, response: str) -> tuple[float, ...]:
-        """The statistics of one alignment."""
+        """Return the statistics of one alignment."""
         with self._turn:
             self._process.stdin.write(f"SCORE ||| {reference} ||| {response}\n")
             self._process.stdin.flush()

@@ -40,7 +40,7 @@ NO_REFERENCE = "the dialogue has no reference"
 
 
 def make(name: str, context: Context) -> Metric:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
     kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
         "bleu": MeanBleu,
@@ -58,7 +58,7 @@ def make(name: str, context: Context) -> Metric:
 
 
 def check_chinese_tokens(name: str) -> ChineseTokens:
-    """The way of counting Chinese of that name; raises InputError where there is none."""
+    """Return the way of counting Chinese of that name; raise InputError where there is none."""
     if name not in get_args(ChineseTokens):
         raise InputError(f"Chinese cannot be counted by {name!r}", hint="by character or by word")
     return cast("ChineseTokens", name)
@@ -66,7 +66,7 @@ def check_chinese_tokens(name: str) -> ChineseTokens:
 
 @functools.lru_cache(maxsize=65536)
 def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
-    """The tokens that overlap metrics count.
+    """Return the tokens that overlap metrics count.
 
     English: lower case, without punctuation and articles, split at white space, exactly as ParlAI's `normalize_answer`
     does. Chinese: without punctuation, a token a character (Latin letters and digits in runs), or a token a word of
@@ -81,7 +81,7 @@ def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character
 
 
 def all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
-    """All tokens of a text in lower case: words and marks of punctuation, Chinese by character or by jieba's words."""
+    """Return all tokens of a text in lower case: words and punctuation, Chinese by character or jieba's words."""
     lowered = text.lower()
     if language == "en":
         return tuple(_ALL.findall(lowered))
@@ -89,7 +89,7 @@ def all_tokens(text: str, language: Language, chinese: ChineseTokens = "characte
 
 
 def on_one_line(text: str) -> str:
-    """A text as a line of a file, as nlg-eval reads it."""
+    """Return a text as a line of a file, as nlg-eval reads it."""
     return " ".join(text.splitlines()).strip()
 
 
@@ -114,13 +114,13 @@ class Worded:
         return tokens_of(text, dialogue.language, self._chinese)
 
     def _at_spaces(self, text: str, dialogue: Dialogue) -> str:
-        """A text whose tokens stand between spaces: English as it is, any other as it is split."""
+        """Return a text whose tokens stand between spaces: English as it is, any other as it is split."""
         is_english = dialogue.language == "en" and not is_foreign(dialogue)
         return on_one_line(text) if is_english else " ".join(self._split(text, dialogue))
 
 
 def is_foreign(dialogue: Dialogue) -> bool:
-    """Whether a dialogue is in neither English nor Chinese: its tokens are then words of Unicode.
+    """Return whether a dialogue is in neither English nor Chinese: its tokens are then words of Unicode.
 
     It is where it says so, or where its reference is in another script. Where no space parts the words of a script
     (Thai, hiragana) letters are tokens.
@@ -146,7 +146,7 @@ class Bleu(Worded):
         self.order, self.about = order, about_of(f"bleu-{order}")
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Matches and totals of each order, and the two lengths."""
+        """Return matches and totals of each order, and the two lengths."""
         reference = sample.dialogue.reference
         if not reference:
             return unavailable(NO_REFERENCE)
@@ -159,7 +159,7 @@ class Bleu(Worded):
         return SampleScore(_bleu_sums(response, reference, tokens))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The figure of all responses together, 0 to 100."""
+        """Return the figure of all responses together, 0 to 100."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -169,7 +169,7 @@ class Bleu(Worded):
 
 @functools.lru_cache(maxsize=4096)
 def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
-    """Matches, totals and lengths; kept, because BLEU of every order asks for the same."""
+    """Return matches, totals and lengths; kept, because BLEU of every order asks for the same."""
     found = _sacrebleu(tokens).corpus_score([response], [[reference]])
     return tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len))
 
@@ -196,7 +196,7 @@ class MeanBleu(Bleu):
         self.about = about_of("bleu")
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The mean over the orders, from summed matches, totals and lengths."""
+        """Return the mean over the orders, from summed matches, totals and lengths."""
         figure: NDArray[np.float64] = np.mean([bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
         return figure
 
@@ -214,7 +214,7 @@ class BleuNlgEval(Bleu):
         self.about = about_of("bleu-nlgeval")
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Matches and totals of each order, and the two lengths."""
+        """Return matches and totals of each order, and the two lengths."""
         if not sample.dialogue.reference:
             return unavailable(NO_REFERENCE)
         response, reference = (
@@ -228,7 +228,7 @@ class BleuNlgEval(Bleu):
         return SampleScore(tuple(map(float, (*matches, *totals, len(response), len(reference)))))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """The mean over the orders, from summed matches, totals and lengths."""
+        """Return the mean over the orders, from summed matches, totals and lengths."""
         precisions = (sums[..., :_ORDERS] + self._TINY) / (sums[..., _ORDERS : 2 * _ORDERS] + self._SMALL)
         ratio = (sums[..., -2] + self._TINY) / (sums[..., -1] + self._SMALL)
         with np.errstate(over="ignore"):
@@ -251,7 +251,7 @@ class Distinct(Worded):
         self.about = about_of(f"distinct-{order}-words" if words_alone else f"distinct-{order}")
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """The response's n-grams, as numbers that are the same in every run."""
+        """Return the response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
         text, language = sample.response.text, sample.dialogue.language
@@ -268,7 +268,7 @@ class Distinct(Worded):
     def without_each(
         self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
-        """The figure without each dialogue: it takes its n-grams along, and those distinct ones that it alone has."""
+        """Return the figure without each dialogue, which takes its n-grams along, distinct ones of its own too."""
         there = ~np.isnan(values)
         rows = np.repeat(np.arange(len(values)) if dialogues is None else dialogues, there.sum(axis=1))
         count = len(values) if dialogues is None else int(dialogues.max()) + 1
@@ -288,18 +288,18 @@ class Compared(Mean, Worded):
     lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """The figure, 0 to 1."""
+        """Return the figure, 0 to 1."""
         other = self.other_text(sample)
         if not other:
             return unavailable(self.lacking)
         return self.compare(sample.response.text, other, sample.dialogue)
 
     def other_text(self, sample: Sample) -> str:
-        """The text that the response is compared with; empty where there is none."""
+        """Return the text that the response is compared with; empty where there is none."""
         return sample.dialogue.reference or ""
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
-        """The measure of two texts in the dialogue's language."""
+        """Return the measure of two texts in the dialogue's language."""
         return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
@@ -317,7 +317,7 @@ class RougeL(Compared):
     about = about_of("rouge-l")
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
-        """The F-measure; rouge-score splits English itself."""
+        """Return the F-measure; rouge-score splits English itself."""
         if dialogue.language == "en" and not is_foreign(dialogue):
             return SampleScore((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
         if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
@@ -334,7 +334,7 @@ class RougeLNlgEval(Compared):
     _BETA = 1.2
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
-        """The F-measure."""
+        """Return the F-measure."""
         texts = (self._at_spaces(text, dialogue) for text in (other, response))
         found = _rouge().score(*texts)["rougeL"]
         weighed = found.recall + self._BETA**2 * found.precision
@@ -354,7 +354,7 @@ class KnowledgeF1(Compared):
     lacking = "the dialogue has no gold knowledge"
 
     def other_text(self, sample: Sample) -> str:
-        """The gold knowledge."""
+        """Return the gold knowledge."""
         return " ".join(filter(str.strip, map(gold_text, sample.dialogue.knowledge)))
 
 
@@ -365,17 +365,17 @@ class KnowledgeCopy(Compared):
     lacking = "the response was given no knowledge"
 
     def other_text(self, sample: Sample) -> str:
-        """The knowledge that the response was given."""
+        """Return the knowledge that the response was given."""
         return " ".join(piece.text for piece in sample.response.knowledge)
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
-        """The share; 0 of an empty response."""
+        """Return the share; 0 of an empty response."""
         return (Counter(response) & Counter(other)).total() / len(response) if response else 0.0
 
 
 @functools.lru_cache(maxsize=262144)
 def _number(gram: str) -> int:
-    """A number below 2**52 that stands for an n-gram: exact in a float, and all but sure to differ from any other's."""
+    """Return a number below 2**52 for an n-gram: exact in a float, and all but sure to differ from others'."""
     return int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8).digest(), "big") >> 12
 
 

@@ -23,7 +23,7 @@ _models: dict[str, LocalLikelihood] = {}
 
 
 def make(name: str, context: Context) -> Perplexity:
-    """The metric of this file; one model of a name is shared by all."""
+    """Return the metric of this file; one model of a name is shared by all."""
     chosen = (context.language_model or "").removeprefix(LOCAL)
     if chosen and chosen not in _models:
         _models[chosen] = LocalLikelihood(chosen)
@@ -51,7 +51,7 @@ class Perplexity:
         return f"{self._name}, a turn a line"
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Summed negative log-likelihood in nats, and tokens."""
+        """Return summed negative log-likelihood in nats, and tokens."""
         if self._batches is None:
             return unavailable("no language model was given")
         text = sample.response.text.strip()
@@ -63,7 +63,7 @@ class Perplexity:
         return SampleScore((-found.log_probability, float(found.tokens)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
-        """The perplexity a token of all responses together."""
+        """Return the perplexity a token of all responses together."""
         return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -77,7 +77,7 @@ _LARGEST = 700.0
 
 
 def context_of(dialogue: Dialogue) -> str:
-    """A history as a text that a response continues: a turn a line, without the speakers' names."""
+    """Return a history as a text that a response continues: a turn a line, without the speakers' names."""
     return "".join(f"{text}\n" for text in dialogue.texts)
 
 
@@ -90,7 +90,7 @@ class _MicroBatches:
         self._worker: asyncio.Task[None] | None = None
 
     async def score(self, pair: Scored) -> Likelihood:
-        """The likelihood of one text; raises as `LocalLikelihood.score`."""
+        """Return the likelihood of one text; raise as `LocalLikelihood.score`."""
         found: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
         self._waiting.append((pair, found))
         if self._worker is None or self._worker.done():

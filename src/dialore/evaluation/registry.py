@@ -20,7 +20,7 @@ GROUP = "dialore.metrics"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What metrics may use; whatever is None is not there, and metrics that need it measure `unavailable`.
+    """The means of metrics; whatever is None is not there, and metrics that need it measure `unavailable`.
 
     Attributes:
         graph: a commonsense graph (`dialore.sources.graph.Graph`), for CDP and CDF.
@@ -46,12 +46,12 @@ class Context:
 
 
 def metric_names() -> list[str]:
-    """The names of all metrics, in the order of tables."""
+    """Return the names of all metrics, in the order of tables."""
     return [*own_metrics(), *names_of(GROUP)]
 
 
 def load_metric(name: str, context: Context) -> Metric:
-    """A metric by name, or of the file whose function `make(name, context)` makes it: its `about` is to bear that name.
+    """Return a metric by name, or of a file whose function `make(name, context)` makes it; `about` has that name.
 
     Raises:
         UnknownNameError: no metric is called that.

@@ -69,7 +69,7 @@ def bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """A metric's figure with its 95% percentile bootstrap interval over dialogues.
+    """Return a metric's figure with its 95% percentile bootstrap interval over dialogues.
 
     Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
     row of the values answers. The interval of a `Proportion` of single responses is Wilson's. Where a metric is
@@ -103,7 +103,7 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[Interval, float]:
-    """The difference of two systems' figures on the same responses, with its interval, and its p-value (Koehn, 2004).
+    """Return the difference of two systems' figures on the same responses, its interval and p-value (Koehn, 2004).
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
     Where a metric is `Jackknifed` both come from leaving out each pair in turn. Rows of one of the `dialogues` are
@@ -135,14 +135,14 @@ def paired_bootstrap(
 
 
 def _jackknife_error(without: NDArray[np.float64]) -> float:
-    """The standard error of a figure from the figures without each response."""
+    """Return the standard error of a figure from the figures without each response."""
     n = len(without)
     return math.sqrt((n - 1) / n * float(np.sum((without - without.mean()) ** 2)))
 
 
 @functools.lru_cache(maxsize=1)
 def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]:
-    """How often each row is sampled in each resample, shape (resamples, rows); kept for the next metric."""
+    """Return how often each row is sampled in each resample, shape (resamples, rows); kept for the next metric."""
     draw = np.random.default_rng(seed)
     weights = np.empty((resamples, rows), dtype=np.uint16)
     for place in range(resamples):
@@ -152,7 +152,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
 
 
 def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
-    """A metric's figure in each resample; NaN where it has no response."""
+    """Return a metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values
         # In blocks: as floats all weights would take four times their memory.
@@ -172,13 +172,13 @@ def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
 
 
 def wilcoxon(first: ArrayLike, second: ArrayLike) -> float:
-    """The p-value of Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have 1."""
+    """Return the p-value of Wilcoxon's signed-rank test of paired values, two-sided; two equal samples have 1."""
     a, b = _pair(first, second)
     return 1.0 if np.array_equal(a, b) else float(library("scipy.stats").wilcoxon(a, b).pvalue)
 
 
 def paired_t(differences: Sequence[float]) -> float:
-    """The p-value of the paired t-test of differences, two-sided; NaN where they do not vary."""
+    """Return the p-value of the paired t-test of differences, two-sided; NaN where they do not vary."""
     if len(differences) < 2 or np.ptp(differences) == 0:
         return math.nan
     return float(library("scipy.stats").ttest_1samp(differences, 0.0).pvalue)
@@ -213,7 +213,7 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]], dialogues: Seque
 
 
 def wilson(hits: float, n: int) -> tuple[float, float]:
-    """The 95% Wilson interval of the share of hits among `n`, at least one."""
+    """Return the 95% Wilson interval of the share of hits among `n`, at least one."""
     middle, half = hits + _Z**2 / 2, _Z * math.sqrt(hits * (n - hits) / n + _Z**2 / 4)
     return (middle - half) / (n + _Z**2), (middle + half) / (n + _Z**2)
 
@@ -272,5 +272,5 @@ def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything th
 
 
 def library(name: str) -> Any:  # noqa: ANN401 - the libraries are untyped
-    """A module of the `evaluation` extra."""
+    """Return a module of the `evaluation` extra."""
     return import_optional(name, "statistics", "evaluation")

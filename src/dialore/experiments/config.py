@@ -1,4 +1,4 @@
-"""What a run is made of, as its YAML file says it: data, systems, models, sources, repetitions and budget."""
+"""A run's configuration, as its YAML file says it: data, systems, models, sources, repetitions and budget."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class SystemConfig(Strict):
 
 
 class BudgetConfig(Strict):
-    """What a run may cost: tokens in all, or money by the models' prices."""
+    """The limits of a run's costs: tokens in all, or money by the models' prices."""
 
     tokens: Annotated[int | None, Flag(("--max-tokens",))] = Field(
         default=None, ge=0, description="Stop when so many tokens are paid for."
@@ -160,7 +160,7 @@ class RunConfig(Strict):
 
 
 def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunConfig:
-    """A run's configuration from its file; relative paths in it that exist beside the file are meant so.
+    """Return a run's configuration from its file; relative paths in it that exist beside the file are meant so.
 
     Args:
         path: YAML, or TOML.
@@ -183,7 +183,7 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
 def make_config(
     given: dict[str, Any], changes: Mapping[str, object] | None = None, *, where: str = "the run"
 ) -> RunConfig:
-    """A configuration from plain data; raises InputError naming every field that is wrong.
+    """Return a configuration from plain data; raise InputError naming every field that is wrong.
 
     Changes of `models.<field>` hold for every model that is given, but those that say which model it is: these make one
     model, in the place of the given ones.
@@ -201,7 +201,7 @@ def make_config(
 
 
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
-    """A configuration of a file or a mapping, cached as by commands; raises InputError for missing inputs, too."""
+    """Return a configuration of a file or mapping, cached as by commands; raise InputError for missing inputs."""
     hint = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
     check_type("an experiment", said, (str, Path, Mapping), hint)
     if isinstance(said, Mapping):
@@ -250,12 +250,12 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
 
 
 def _made(what: str, comments: str) -> str:
-    """The command in a file's comments that has these words; empty where none does."""
+    """Return the command in a file's comments that has these words; empty where none does."""
     return next((text for text in _COMMAND.findall(comments) if f" {what} " in f"{text} "), "")
 
 
 def _specs(config: RunConfig) -> list[str]:
-    """The models that a run names, also in options; rehearsed, those in options alone."""
+    """Return the models that a run names, also in options; rehearsed, those in options alone."""
     named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
     models = [*(model.model or "" for model in config.models), *(name for of in named for name in of.values())]
     rehearsed = REHEARSAL in models

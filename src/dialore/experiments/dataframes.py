@@ -31,7 +31,7 @@ _COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "
 
 
 def load_run(folder: str | Path) -> Run:
-    """The run in a folder, as `run_experiment` and `dialore run` leave it; raises InputError where there is none."""
+    """Return the run in a folder that `run_experiment` or `dialore run` left; raise InputError without one."""
     RunStore.open(path := as_path("a run's folder", folder)).close()
     return Run(path)
 
@@ -83,7 +83,7 @@ class Run:
         return self.scores()
 
     def responses(self) -> DataFrame:
-        """Every response, a row each, with its own value by every metric that single responses have one of."""
+        """Return every response, a row each, with its own value by every metric that single responses have one of."""
         rows: list[dict[str, object]] = []
         with RunStore.open(self.folder) as store:
             names, models = system_names(store), {system.number: system.model for system in store.systems()}
@@ -107,7 +107,7 @@ class Run:
         return _frame(rows)
 
     def scores(self) -> DataFrame:
-        """Every system's figure by every metric that is scored, a row each, with its 95% interval."""
+        """Return every system's figure by every metric that is scored, a row each, with its 95% interval."""
         with RunStore.open(self.folder) as store:
             results = self._scored(store)
             return _frame(

@@ -47,7 +47,7 @@ _SPLITS = {"dev": 435, "test": 417, "train": 5878}
 
 
 def stages_of(what: str) -> set[str]:
-    """The stages that are meant: one, `METHOD/STAGE`, or all of a method before its response.
+    """Return the stages that are meant: one, `METHOD/STAGE`, or all of a method before its response.
 
     Raises:
         UnknownNameError: no such method, or it has no such stage.
@@ -64,7 +64,7 @@ def stages_of(what: str) -> set[str]:
 
 
 def read_answers(path: Path) -> Iterator[Row]:
-    """The rows of a finished run (its folder or `run.sqlite`), of responses with traces, or of a recording (JSONL).
+    """Yield the rows of a finished run (folder or `run.sqlite`), of responses with traces, or of a recording.
 
     Raises:
         InputError: it is none of these, or damaged.
@@ -86,7 +86,7 @@ def read_answers(path: Path) -> Iterator[Row]:
 
 
 def rows_of(response: Grounding) -> Iterator[Row]:
-    """The answers in a response's trace, those left out that a fallback stood in for."""
+    """Yield the answers in a response's trace, those left out that a fallback stood in for."""
     for traced in response.trace:
         if not traced.messages or not traced.prompt or traced.outcome not in {"ok", "repaired"}:
             continue
@@ -97,7 +97,7 @@ def rows_of(response: Grounding) -> Iterator[Row]:
 
 
 def _recorded(call: Recorded) -> Iterator[Row]:
-    """The answer of a recorded call; none where a repair was asked for, or an object was wanted that it is not."""
+    """Yield the answer of a recorded call; none of a repair, or where an object was wanted and it is none."""
     output = call.text.strip()
     if call.output_schema is not None:
         found = next((value for value in candidates(output) if isinstance(value, dict)), None)
@@ -124,7 +124,7 @@ class _Said:
 
 
 async def people(config: RunConfig, stages: set[str]) -> list[Row]:
-    """What people did in a data set with searches: their queries, and whether they searched at all.
+    """Return what people did in a data set with searches: their queries, and whether they searched at all.
 
     Raises:
         UnknownNameError: a stage that people leave no answer of.
@@ -150,7 +150,7 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
 
 
 async def matched(config: RunConfig) -> list[Row]:
-    """What hard matching answers at the stages of `dcrag`, where it finds demands; raises as `open_systems`."""
+    """Return what hard matching answers at the stages of `dcrag`, where it finds demands; raise as `open_systems`."""
     rows: list[Row] = []
     async with open_systems(config, lambda *_: FakeModel()) as opened:
         method = opened.agents[0, 0].method
@@ -188,16 +188,16 @@ class Matching:
         return SelectedFacts(selected=self._selected(variables["facts"], dialogue))
 
     def _said(self, texts: Sequence[str]) -> dict[str, str]:
-        """The concepts that texts mention, by what they are known by."""
+        """Return the concepts that texts mention, by what they are known by."""
         return {concept_key(link.name): link.name for link in self._graph.mentions(texts)}
 
     def _around(self, name: str) -> dict[str, str]:
-        """The concepts that facts join to one, by what they are known by."""
+        """Return the concepts that facts join to one, by what they are known by."""
         facts = self._graph.facts_of(name)[:_AROUND]
         return {concept_key(end): end for fact in facts for end in (fact.head, fact.tail) if end != name}
 
     def demands(self, dialogue: Dialogue) -> Demands:
-        """The demands that the response shows."""
+        """Return the demands that the response shows."""
         before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
         around = {key: self._around(before[key]) for key in before}
         met = {key: [other for other in around[key] if other in response and other != key] for key in before}
@@ -215,7 +215,7 @@ class Matching:
         )
 
     def _selected(self, facts: Sequence[Knowledge], dialogue: Dialogue) -> list[int]:
-        """The numbers of the facts between history and response."""
+        """Return the numbers of the facts between history and response."""
         before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
         ends = [[concept_key(end) for end in (piece.fact.head, piece.fact.tail)] for piece in facts]
         return [
@@ -229,7 +229,7 @@ class Matching:
 
 
 def contexts_of(run: Path) -> dict[str, Dialogue]:
-    """The dialogues of a run by their ids; raises InputError where it is none."""
+    """Return the dialogues of a run by their ids; raise InputError where it is none."""
     with RunStore.open(run if run.name != FILE else run.parent) as store:
         return {dialogue.id: dialogue for dialogue in map(store.dialogue, range(store.size))}
 

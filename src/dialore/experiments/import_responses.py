@@ -32,7 +32,7 @@ _SHOWN = 6
 _GIVEN = TypeAdapter(Annotated[list[Gold], BeforeValidator(lambda given: as_several(given or []))])
 """Knowledge that a response was given: texts or objects, or one of them alone."""
 _Key: TypeAlias = "tuple[Any, ...]"
-"""What tells the dialogue of a response; see `_finder`."""
+"""The keys that tell the dialogue of a response; see `_finder`."""
 
 
 class _Answer(NamedTuple):
@@ -97,7 +97,7 @@ def import_responses(
 def _placed(
     answers: Sequence[_Answer], dialogues: Sequence[Dialogue], config: DatasetConfig
 ) -> dict[str, dict[int, Response]]:
-    """The responses by system and by the position of the dialogue that they answer; raises as `import_responses`."""
+    """Return the responses by system and by position of their dialogues; raise as `import_responses`."""
     find = _finder(answers, dialogues, config)
     placed: dict[str, dict[int, Response]] = defaultdict(dict)
     unknown = []
@@ -129,7 +129,7 @@ def _placed(
 def _finder(
     answers: Sequence[_Answer], dialogues: Sequence[Dialogue], config: DatasetConfig
 ) -> Callable[[_Key], list[int]]:
-    """What gives the positions of the dialogues that a key may mean; where several are alike, they are taken in order.
+    """Return what gives the positions of the dialogues that a key may mean; of several alike, in order.
 
     Keys are `("id", id)`, `("number", position)`, `("latest turn", turn, references)`, and of generated dialogues
     `("turn", number, turn)` and `("pair", number, pair)`.
@@ -169,7 +169,7 @@ def _finder(
 
 
 def _letters(text: str) -> str:
-    """A text's letters and digits alone, as tokenisers leave them."""
+    """Return a text's letters and digits alone, as tokenisers leave them."""
     return re.sub(r"[\W_]+", "", text.casefold())
 
 
@@ -177,7 +177,7 @@ def _letters(text: str) -> str:
 
 
 def _read(path: Path, name: str) -> Iterator[_Answer]:
-    """The responses of a file, each entry of the form that it shows."""
+    """Yield the responses of a file, each entry of the form that it shows."""
     usual = name or path.name.partition(".")[0]
     for place, entry in json_entries(path, _FORM):
         match entry:
@@ -199,7 +199,7 @@ def _read(path: Path, name: str) -> Iterator[_Answer]:
 
 
 def _sampled(place: Place, number: int, entry: Mapping[str, Any], usual: str) -> _Answer:
-    """A sample of lm-eval: the first of its texts, where there are several."""
+    """Return a sample of lm-eval: the first of its texts, where there are several."""
     text = entry.get("filtered_resps") or entry.get("resps")
     while isinstance(text, list) and text:
         text = text[0]
@@ -220,7 +220,7 @@ def _answer(place: Place, key: _Key, system: str, text: str | None, **fields: An
 
 
 def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answer:
-    """An entry of id and text, or a response as Dialore writes it, whose trace and knowledge are kept."""
+    """Return an entry of id and text, or a response as Dialore writes it, whose trace and knowledge are kept."""
     identifier = as_name(next((entry[key] for key in _IDS if entry.get(key) is not None), None))
     texts = [entry[key] for key in _TEXTS if key in entry]
     text = next((text for text in texts if text is not None), None)
@@ -242,7 +242,7 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answe
 
 
 def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
-    """What a model said in an episode of a ParlAI world: the teacher's turn and labels tell what it answered."""
+    """Yield what a model said in an episode of a ParlAI world: the teacher's turn and labels tell what it answered."""
     for number, parley in enumerate(parleys):
         match parley:
             case [{"text": str(asked)} as act, {"text": str(text)}]:
@@ -254,7 +254,7 @@ def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
 
 
 def _generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401
-    """What the few-shot bot generated for a dialogue: of each pair of turns a reply, or both turns."""
+    """Yield what the few-shot bot generated for a dialogue: of each pair of turns a reply, or both turns."""
     pairs = entry.get("dialogue") if isinstance(entry, dict) else None
     if not isinstance(pairs, list):
         raise place.error("no list of pairs", f"generation[{number}].dialogue")

@@ -54,7 +54,7 @@ class RayEngine:
     def __call__(
         self, config: RunConfig, connect: Connect, numbers: Mapping[int, int], missing: int
     ) -> Iterator[Respond]:
-        """What answers the missing responses; `numbers` are the systems' in the store by those in the configuration."""
+        """Yield what answers the missing responses; `numbers` maps systems of the configuration to the store's."""
         ray = self._ray
         is_ours = not ray.is_initialized()
         if is_ours:
@@ -107,7 +107,7 @@ class _Worker:
     async def answer(
         self, dialogue: Dialogue, system: int, repetition: int
     ) -> tuple[Response | None, DialoreError | None, int, float]:
-        """The response, or the error that would befall every dialogue; tokens and money spent since last told."""
+        """Return the response, or an error that concerns every dialogue; tokens and money spent since last told."""
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._context.__aenter__())
         try:
@@ -124,6 +124,6 @@ class _Worker:
 
 
 def _for_workers(config: RunConfig) -> RunConfig:
-    """The configuration with sources by absolute paths, as workers start elsewhere; the budget is the driver's."""
+    """Return the configuration with absolute paths, as workers start elsewhere; the budget is the driver's."""
     sources = SourceSettings.model_validate(located(config.sources.model_dump(mode="json"), Path.cwd()))
     return config.model_copy(update={"sources": sources, "budget": BudgetConfig()})

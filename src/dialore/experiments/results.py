@@ -44,16 +44,16 @@ class RunResults:
                 self._systems.append((self._scores(store, system, facts), store, system))
 
     def systems(self) -> Sequence[SystemScores]:
-        """Every system, in the order in which the runs name them."""
+        """Return every system, in the order in which the runs name them."""
         return [scores for scores, _, _ in self._systems]
 
     def metrics(self) -> Sequence[MetricInfo]:
-        """Every metric that was scored, in the order of the tables, and the means of several where all are there."""
+        """Return every metric that was scored, in the order of the tables, and the means of several that are there."""
         means = [about for about in GEOMEANS.values() if set(about.needs) <= self._abouts.keys()]
         return [*self._abouts.values(), *means]
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
-        """A system's measures by dialogue id and repetition; of a GeoMean, those of its components side by side."""
+        """Return a system's measures by dialogue id and repetition; of a GeoMean, its components' side by side."""
         if metric in GEOMEANS:
             about = GEOMEANS[metric]
             return GeoMean(about).joined({name: self.measures(system, name) for name in about.needs})
@@ -66,12 +66,12 @@ class RunResults:
         }
 
     def judged(self) -> Sequence[Judged]:
-        """What judges prefer of two systems of a run, run by run."""
+        """Return what judges prefer of two systems of a run, run by run."""
         named = ((store, store.facts()) for store in self._stores)
         return [one for store, facts in named for one in kept_preferences(store, _name(store, facts), _dataset(facts))]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
-        """A system's responses with their measures, in the data set's order."""
+        """Yield a system's responses with their measures, in the data set's order."""
         store, number = self._place(system)
         for job in store.jobs(number):
             found = store.measures_of(job)
@@ -107,7 +107,7 @@ class RunResults:
 
 
 def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options whose values are not the method's own anyway; all, where the method is not installed here."""
+    """Return the options whose values are not the method's own anyway; all, where the method is not installed here."""
     try:
         known = method_options(method_class(method))
     except UnknownNameError:
@@ -120,7 +120,7 @@ def _name(store: RunStore, facts: dict[str, Any]) -> str:
 
 
 def _dataset(facts: dict[str, Any]) -> str:
-    """The data set's name, with split and limit."""
+    """Return the data set's name, with split and limit."""
     dataset = facts.get("config", {}).get("dataset", {})
     title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
     return title + (f", {dataset['limit']}" if dataset.get("limit") else "")

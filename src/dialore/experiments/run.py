@@ -160,7 +160,7 @@ async def _prepare(
 
 
 def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
-    """The dialogues of a run, one at a time, each with its reference where it has one; those left out are counted."""
+    """Yield the dialogues of a run, each with its reference where it has one; count those that are left out."""
     source = data_set(config.name)
     is_plain = isinstance(source, Jsonl)
     cut = config.cut or ("last" if is_plain else "random")
@@ -180,7 +180,7 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
 
 
 def _to_knowledge(dialogue: Dialogue) -> Dialogue:
-    """The dialogue with its gold knowledge as the reference; without one where it has none."""
+    """Return the dialogue with its gold knowledge as the reference; without one where it has none."""
     gold = " ".join(gold_text(piece).strip() for piece in dialogue.knowledge)
     return dialogue.model_copy(update={"reference": gold or None})
 
@@ -204,7 +204,7 @@ class Opened:
 async def open_systems(
     config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
-    """The agents of a run. The sources are opened once and shared; those given are asked in place of configured ones.
+    """Yield the agents of a run on shared sources; those given are asked in place of configured ones.
 
     Raises:
         InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
@@ -234,7 +234,7 @@ async def open_systems(
 
 
 def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:
-    """A model's name in tables; of several that are called alike, with what tells them apart."""
+    """Return a model's name in tables; of several that are called alike, with what tells them apart."""
     alike = [other for other in models if (other.model, other.name) == (model.model, "")]
     fields = {
         field: getattr(model, field)
@@ -249,7 +249,7 @@ def _differ(models: Sequence[ModelSettings], field: str) -> bool:
 
 
 def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
-    """What a run keeps of itself besides systems and dialogues: configuration, versions, prompts, fingerprints."""
+    """Return what a run keeps of itself besides systems and dialogues: configuration, prompts, fingerprints."""
     agents = [opened.agents[system.number, 0] for system in opened.systems]
     return {
         "name": config.name,
@@ -267,7 +267,7 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
 
 
 def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> dict[str, str]:
-    """Every prompt that the agents' models may be asked by, with version and hash."""
+    """Return every prompt that the agents' models may be asked by, with version and hash."""
     asked = [
         prompt
         for agent in agents
@@ -280,13 +280,13 @@ def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> 
 
 
 def _files(systems: Sequence[System]) -> dict[str, str]:
-    """The hash of every file of the user's own that methods stand in."""
+    """Return the hash of every file of the user's own that methods stand in."""
     files = {file for system in systems if (file := file_of(system.method))}
     return {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
-    """The fingerprint of every source that has one, by the name that methods have for it; several, joined."""
+    """Return the fingerprint of every source that has one, by the name that methods have for it; several, joined."""
     found: dict[str, str] = {}
     for agent in agents:
         for name in method_sources(type(agent.method)):
@@ -341,7 +341,7 @@ class Progress:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What a tracker is told."""
+        """The figures for a tracker."""
         return {name: getattr(self, name) for name in ("ok", "failed", "tokens", "calls", "cached")}
 
     @property
@@ -405,7 +405,7 @@ async def _answer(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What is expected of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
+    """An estimate of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
 
     `cost` is money where every model has a price, else None; `failed` says why a rehearsed response failed.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
-"""What a metric may need that takes its time: such metrics are asked many responses at once."""
+"""The needs that make a metric slow: such metrics are asked many responses at once."""
 
 _CHUNK = 256
 """Responses that are measured without a model before their measures are written."""
@@ -44,14 +44,14 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 
 
 def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
-    """The metrics that need no model but those given, and nothing that is not to be had or that few data sets have."""
+    """Return the metrics that need no model but those given, and nothing that few data sets have."""
     lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook"}
     metrics = load_metrics(metric_names(), Context())
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 
 
 def context_of(store: RunStore, context: Context) -> Context:
-    """The context of a run's metrics: with its dialogues as the corpus, and its embedder where none is given."""
+    """Return the context of a run's metrics: with its dialogues as the corpus, and its embedder where none is given."""
     return dataclasses.replace(
         context,
         idf_corpus=lambda: (store.dialogue(position) for position in range(store.size)),
@@ -184,7 +184,7 @@ async def measure_jointly(
 
 
 async def _or_failed(work: Awaitable[Found], failed: Callable[[str], Found]) -> Found:
-    """What is awaited, else what stands for its failure; raises what would befall every response."""
+    """Return what is awaited, else what stands for its failure; raise what would befall every response."""
     try:
         return await work
     except ModelError as error:
@@ -201,14 +201,14 @@ def system_names(store: RunStore) -> dict[int, str]:
 
 
 def _scored_by(store: RunStore, metric: str) -> list[int]:
-    """The systems that a joint metric scores: all but those whose `unscored` names it."""
+    """Return the systems that a joint metric scores: all but those whose `unscored` names it."""
     said = store.facts().get("config", {}).get("systems", [])
     left_out = {SystemConfig.model_validate(system).title for system in said if metric in system.get("unscored", ())}
     return [system.number for system in store.systems() if system.title not in left_out]
 
 
 def answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
-    """The dialogues that every one of the systems answered without failing: position and repetition, in order."""
+    """Return the dialogues that all of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
 
@@ -219,7 +219,7 @@ def _names_of(store: RunStore, systems: Iterable[int]) -> dict[int, str]:
 
 
 def responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
-    """What systems, by number, responded to a dialogue, by their names."""
+    """Return what systems, by number, responded to a dialogue, by their names."""
     return {name: store.response(Job(place[0], number, place[1])) for number, name in names.items()}
 
 
@@ -237,12 +237,12 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, opt
 
 
 def table_of(measures: Iterable[SampleScore]) -> NDArray[np.float64]:
-    """The values of measures that have some, a row each, short rows filled with NaN."""
+    """Return the values of measures that have some, a row each, short rows filled with NaN."""
     return as_table([measure.values for measure in measures if measure.problem is None])
 
 
 def score_of(metric: Metric, measures: Sequence[SampleScore], *, dialogues: Sequence[object] | None = None) -> Score:
-    """The figure that measures combine into, with its error bar; without any, "not available" with the reason.
+    """Return the figure that measures combine into, with its error bar; without any, "not available" with the reason.
 
     `dialogues` says which dialogue each response answers, so that repetitions count as one; each another where None.
     """
@@ -334,14 +334,14 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
 
 
 def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
-    """What is known of the texts at places, each with its conversation."""
+    """Return what is known of the texts at places, each with its conversation."""
     talks = [conversation_of(name) for name in store.dialogue_ids()]
     found = ((place, known.get(texts)) for place, texts in hashes.items())
     return [dataclasses.replace(one, conversation=talks[position]) for (position, _), one in found if one is not None]
 
 
 def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:
-    """The hash of what is compared of each dialogue that all systems answered, by position and repetition."""
+    """Return the hash of what is compared of each dialogue that all systems answered, by position and repetition."""
     found = {}
     for place in answered_by(store, [*names])[:limit]:
         texts = [shown(response, judged) for response in responses_of(store, place, names).values()]
@@ -351,5 +351,5 @@ def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: in
 
 
 def _turned(one: Preference) -> Preference:
-    """The preference with the other system as its first."""
+    """Return the preference with the other system as its first."""
     return dataclasses.replace(one, first=one.second, second=one.first, picks=(one.picks[1], one.picks[0]))

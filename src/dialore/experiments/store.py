@@ -119,7 +119,7 @@ class RunStore:
     @classmethod
     @contextmanager
     def resumed(cls, folder: Path) -> Iterator[Self]:
-        """The run of a folder, held for writing; made if need be.
+        """Yield the run of a folder, held for writing; made if need be.
 
         A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
         behind, so that the next may be of other dialogues.
@@ -248,7 +248,7 @@ class RunStore:
         return languages
 
     def _addresses(self, asked: Any, accept: bool) -> dict[str, list[str]]:  # noqa: ANN401 - of the facts
-        """The servers that answered, and will, by model; refuse another one for a model that has answers."""
+        """Return the servers that answered, and will, by model; refuse another one for a model that has answers."""
         kept: dict[str, list[str]] = dict(self.facts().get(ADDRESSES, {}))
         answered = "select 1 from responses join systems using (system) where status = 'ok' and model = ? limit 1"
         for model, places in asked.items():
@@ -263,7 +263,7 @@ class RunStore:
         return kept
 
     def _checked(self, facts: Mapping[str, Any], languages: Iterable[str], accept: bool) -> dict[str, Any]:
-        """The facts, with those of sources and prompts not asked for now; refuse what changed under responses."""
+        """Return the facts, with sources and prompts not asked for now; refuse what changed under responses."""
         before, kept = self.facts(), dict(facts)
         answered = self._database.execute("select 1 from responses where status = 'ok' limit 1").fetchone() is not None
         known, marks = before.get("fingerprints", {}), facts.get("fingerprints", {})
@@ -298,7 +298,7 @@ class RunStore:
         return {**kept, CHANGED_PROMPTS: versions} if versions else kept
 
     def done(self) -> set[Job]:
-        """The jobs whose responses are there and did not fail."""
+        """Return the jobs whose responses are there and did not fail."""
         rows = self._database.execute("select position, system, repetition from responses where status = 'ok'")
         return {Job(*row) for row in rows}
 
@@ -321,25 +321,25 @@ class RunStore:
         return int(self._database.execute("select count(*) from dialogues").fetchone()[0])
 
     def systems(self) -> list[System]:
-        """Every system, in the run's order."""
+        """Return every system, in the run's order."""
         rows = self._database.execute("select * from systems order by system")
         return [System(number, title, method, json.loads(given), model) for number, title, method, given, model in rows]
 
     def facts(self) -> dict[str, Any]:
-        """What the run keeps of itself: configuration, versions, prompt hashes, seeds, fingerprints."""
+        """Return what the run keeps of itself: configuration, versions, prompt hashes, seeds, fingerprints."""
         return {name: json.loads(value) for name, value in self._database.execute("select * from facts")}
 
     def dialogue_ids(self) -> list[str]:
-        """Every dialogue's id, by position."""
+        """Return every dialogue's id, by position."""
         return [row[0] for row in self._database.execute("select id from dialogues order by position")]
 
     def dialogue(self, position: int) -> Dialogue:
-        """The dialogue at a position."""
+        """Return the dialogue at a position."""
         row = self._database.execute("select content from dialogues where position = ?", (position,)).fetchone()
         return Dialogue.model_validate_json(row[0])
 
     def jobs(self, system: int | None = None, *, without_metric: str | None = None) -> list[Job]:
-        """The jobs whose responses are there, failed ones too, in the data set's order.
+        """Return the jobs whose responses are there, failed ones too, in the data set's order.
 
         With `without_metric` only those without a measure of that metric, or whose measuring failed.
         """
@@ -357,7 +357,7 @@ class RunStore:
             yield job, self.dialogue(job.position), self.response(job)
 
     def response(self, job: Job) -> Response:
-        """The response of a job that is done."""
+        """Return the response of a job that is done."""
         row = self._database.execute(
             "select content from responses where position = ? and system = ? and repetition = ?",
             (job.position, job.system, job.repetition),
@@ -365,7 +365,7 @@ class RunStore:
         return Response.model_validate_json(row[0])
 
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
-        """A system's responses and stages by outcome, and its calls, tokens and seconds in all."""
+        """Return a system's responses and stages by outcome, and its calls, tokens and seconds in all."""
         rows = self._database.execute("select status, count(*) from responses where system = ? group by 1", (system,))
         counts: Counter[str] = Counter(dict(rows.fetchall()))
         for (stages,) in self._database.execute("select stages from responses where system = ?", (system,)):
@@ -387,7 +387,7 @@ class RunStore:
                     database.execute("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def measures(self, metric: str, system: int) -> Iterator[tuple[Job, SampleScore]]:
-        """A system's measures of a metric, in the data set's order."""
+        """Yield a system's measures of a metric, in the data set's order."""
         sql = (
             "select position, repetition, vals, problem, reason, detail from measures "
             "where metric = ? and system = ? order by position, repetition"
@@ -396,7 +396,7 @@ class RunStore:
             yield Job(position, system, repetition), SampleScore(tuple(json.loads(values)), problem, reason, detail)
 
     def measures_of(self, job: Job) -> dict[str, SampleScore]:
-        """Every measure of one response, by metric."""
+        """Return every measure of one response, by metric."""
         sql = (
             "select metric, vals, problem, reason, detail from measures "
             "where system = ? and position = ? and repetition = ?"
@@ -417,14 +417,14 @@ class RunStore:
             )
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """What each metric is that was scored."""
+        """Return what each metric is that was scored."""
         rows = self._database.execute("select metric, about from metrics order by place")
         return {name: json.loads(about) for name, about in rows}
 
     # Preferences
 
     def preferences(self) -> dict[tuple[str, str, str, str, str], dict[str, Preference]]:
-        """What judges prefer: by judge, what was judged, first and second system and criterion; then by `texts`.
+        """Return what judges prefer: by judge, what was judged, first and second system and criterion; then by `texts`.
 
         `texts` is the hash of what was compared, so that the preference of a response that changed since is not found.
         """
@@ -449,7 +449,7 @@ class RunStore:
         self._database.close()
 
     def __enter__(self) -> Self:
-        """The store itself."""
+        """Return the store itself."""
         return self
 
     def __exit__(self, *exception: object) -> None:
@@ -461,7 +461,7 @@ class RunStore:
 
 
 def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
-    """The file, opened and of this format; one that is not set up, whose version is 0, is let through.
+    """Return the file, opened and of this format; one that is not set up, whose version is 0, is let through.
 
     One that may only be read is read: where no log stands beside it, it is whole, and SQLite wants no file of its own.
     """

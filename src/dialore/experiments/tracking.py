@@ -68,7 +68,7 @@ class MLflow:
 
 
 def _plain(key: str) -> str:
-    """A key as MLflow takes it."""
+    """Return a key as MLflow takes it."""
     return re.sub(r"[^\w\-. :/]", "_", key)[:250]
 
 
@@ -148,7 +148,7 @@ class Tracked:
 
 @contextmanager
 def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
-    """The run of a store at a tracker, with its parameters; gone on with where it is kept there already.
+    """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already.
 
     Raises:
         UnknownNameError: no tracker is called that.
@@ -178,7 +178,7 @@ def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
 
 
 def _parameters(store: RunStore, facts: Mapping[str, Any]) -> dict[str, str]:
-    """What the run is: data, seeds, systems with their models, hashes of prompts and sources, version."""
+    """Return what the run is: data, seeds, systems with their models, hashes of prompts and sources, version."""
     config = facts.get("config", {})
     dataset, models = config.get("dataset", {}), config.get("models", [])
     said = {f"data.{name}": dataset.get(name) for name in ("name", "split", "cut", "limit", "seed")}

@@ -34,7 +34,7 @@ class TrainedDecision:
     def __init__(self, path: Path) -> None:
         card, arrays = read_model(path, "decision")
         self.label: str = card["label"]
-        """What is decided: `search`, or `shift`."""
+        """The decision: `search`, or `shift`."""
         self._threshold: float = card["threshold"]
         self._idf, self._words, self._dense, self._bias = (arrays[name] for name in ("idf", "words", "dense", "bias"))
 
@@ -47,7 +47,7 @@ class TrainedDecision:
 
 
 def open_decision(spec: str) -> TrainedDecision:
-    """The decision of a spec, `trained:PATH`; raises InputError where there is none."""
+    """Return the decision of a spec, `trained:PATH`; raise InputError where there is none."""
     return _opened(Path(spec.partition(":")[2]))
 
 
@@ -55,7 +55,7 @@ _opened = functools.lru_cache(4)(TrainedDecision)
 
 
 def dense_rows(dialogues: list[Dialogue]) -> NDArray[np.float64]:
-    """What is read beside the words: the embeddings of the last two turns, and how they are built."""
+    """Return what is read beside the words: the embeddings of the last two turns, and how they are built."""
     found = []
     for one in dialogues:
         last, before = (joined(one.turns[-back].text) if len(one.turns) >= back else "" for back in (1, 2))

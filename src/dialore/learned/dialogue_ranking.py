@@ -54,7 +54,7 @@ class DialogueRanker:
         self._vectors = Remembered()
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-        """The score of each persona sentence, in order, with the documents under it."""
+        """Return the score of each persona sentence, in order, with the documents under it."""
         turns = [query, *(turn.text for turn in reversed(dialogue.turns[:-1]))]
         weights = np.array([1.0, *(self.past * _FADING**back for back in range(len(turns) - 1))])
         scores: NDArray[np.float64] = weights @ self.likeness(turns, list(persona))
@@ -70,7 +70,7 @@ class DialogueRanker:
         return scores
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The score of each document: what the last turn asks and the responder has not told."""
+        """Return the score of each document: what the last turn asks and the responder has not told."""
         told = [turn.text for turn in dialogue.turns[:-1] if turn.speaker == dialogue.responder] if self.told else []
         found = self.likeness([query, *told], texts)
         asked: NDArray[np.float64] = found[0] - self.told * found[1:].max(axis=0) if told else found[0]
@@ -90,7 +90,7 @@ class DialogueRanker:
 
 @functools.lru_cache(maxsize=8192)
 def grams(text: str) -> tuple[str, ...]:
-    """What texts are compared by: Chinese characters and pairs of them, stems of English words; no stop words."""
+    """Return what texts are compared by: Chinese characters and pairs, stems of English words, no stop words."""
     if not is_chinese(text):
         return tuple(stem(word) for word in content_lemmas(text, "en"))
     stop, folded = stop_words("zh"), normalise(joined(text))

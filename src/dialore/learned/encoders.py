@@ -30,7 +30,7 @@ _EARLIER = 2
 
 
 def asked(query: str, dialogue: Dialogue) -> str:
-    """What a piece is compared with: the query and the turns before it, the latest first."""
+    """Return what a piece is compared with: the query and the turns before it, the latest first."""
     earlier = [turn.text for turn in dialogue.turns[-1 - _EARLIER : -1]]
     return joined(" | ".join([query, *reversed(earlier)]))
 
@@ -61,7 +61,7 @@ class OnnxCrossEncoder:
         self._inputs = {item.name for item in self._session.get_inputs()}
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """The logit of each pair."""
+        """Return the logit of each pair."""
         found = np.zeros(len(pairs))
         order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
         for start in range(0, len(pairs), _BATCH):
@@ -102,11 +102,11 @@ class TrainedEncoder(DialogueRanker):
         self._cross = OnnxCrossEncoder(path, length=length) if card["kind"] == "cross" else None
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-        """The score of each persona sentence."""
+        """Return the score of each persona sentence."""
         return self.documents(query, dialogue, list(persona))
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The score of each text."""
+        """Return the score of each text."""
         if not texts:
             return np.zeros(0)
         # A model of the whole context gets that as the query.
@@ -120,7 +120,7 @@ class TrainedEncoder(DialogueRanker):
 
 
 class CrossEntailment:
-    """Whether responses are entailed by knowledge, by a cross-encoder of `dialore train nli --kind cross`.
+    """Entailment of responses by knowledge, by a cross-encoder of `dialore train nli --kind cross`.
 
     Args:
         path: the model's folder.
@@ -133,13 +133,13 @@ class CrossEntailment:
         self._cross = OnnxCrossEncoder(path, length=checked(path, ("nli-cross",))["settings"]["length"])
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text is entailed by its first."""
+        """Return whether each second text is entailed by its first."""
         read = [(joined(first), joined(second)) for first, second in pairs]
         return [bool(logit >= 0) for logit in self._cross.logits(read)]
 
 
 def checked(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
-    """A model's description; raises InputError where it is of none of the kinds, or its weights are others."""
+    """Return a model's description; raise InputError where it is of none of the kinds, or its weights are others."""
     card = describe(path)
     if card["kind"] not in kinds:
         raise InputError(f"{path} is a trained {card['kind']}, not a {' or '.join(kinds)}", hint="name another folder")

@@ -27,7 +27,7 @@ _NEAREST = (1, 3, 10)
 
 
 class TrainedEntailment:
-    """Whether responses are entailed by knowledge, by trees that `dialore train nli` grew (SAFARI, Appendix C).
+    """Entailment of responses by knowledge, by trees that `dialore train nli` grew (SAFARI, Appendix C).
 
     Args:
         path: the model's folder.
@@ -42,11 +42,11 @@ class TrainedEntailment:
         self._past, self._trees = Past.read(arrays), Trees.read(arrays, "pairs")
 
     def chances(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """The calibrated probability that each pair's second text, a response, is entailed by the first."""
+        """Return the calibrated probability that each pair's second text, a response, is entailed by the first."""
         return likely(self._trees.scores(pair_features(self._past, pairs))[:, 0]) if pairs else np.zeros(0)
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
-        """Whether each second text is entailed by its first, by the threshold chosen in training."""
+        """Return whether each second text is entailed by its first, by the threshold chosen in training."""
         return [bool(chance >= self._threshold) for chance in self.chances(pairs)]
 
 
@@ -78,7 +78,7 @@ def pair_features(
 
 
 def _answers(near: NDArray[np.float64], uses: NDArray[np.int64]) -> list[float]:
-    """How near the piece's answers are to the response, beside the nearest of others."""
+    """Return how near the piece's answers are to the response, beside the nearest of others."""
     best = np.sort(near[uses])[::-1]
     others = near.copy()
     others[uses] = 0
@@ -88,7 +88,7 @@ def _answers(near: NDArray[np.float64], uses: NDArray[np.int64]) -> list[float]:
 
 
 def _lexical(piece: str, response: str, past: Past) -> list[float]:
-    """What two texts share."""
+    """Return what two texts share."""
     first, second = normalise(joined(piece)), normalise(joined(response))
     rows = Rows.of([piece, response], past.idf)
     split = rows.starts[1]
@@ -124,7 +124,7 @@ def _lexical(piece: str, response: str, past: Past) -> list[float]:
 
 
 def open_entailment(spec: str) -> TrainedEntailment | CrossEntailment:
-    """The entailment model of a spec, `trained:PATH`; raises InputError where there is none."""
+    """Return the entailment model of a spec, `trained:PATH`; raise InputError where there is none."""
     path = Path(spec.partition(":")[2])
     return open_cross(path) if describe(path)["kind"] == "nli-cross" else _opened(path)
 

@@ -1,4 +1,4 @@
-"""What trained parts look at: how a dialogue's turns stand to each persona sentence and document.
+"""Features of trained parts: how a dialogue's turns stand to each persona sentence and document.
 
 A piece is compared with the turns by itself and by its past: the turns that were answered with it in the training data,
 and their answers. A piece that training has not seen has no past, and counts by its words and its place alone.
@@ -149,14 +149,14 @@ VECTORS = Remembered()
 
 
 def _spans(starts: Numbers, lengths: Numbers) -> Numbers:
-    """The places of spans, one after the other."""
+    """Return the places of spans, one after the other."""
     ends = np.cumsum(lengths)
     places: Numbers = np.arange(ends[-1] if len(ends) else 0) + np.repeat(starts - (ends - lengths), lengths)
     return places
 
 
 def above_others(features: NDArray[np.float32], starts: Sequence[int]) -> NDArray[np.float32]:
-    """How far each row of a group is above the best of the others; a lone one is 0 above."""
+    """Return how far each row of a group is above the best of the others; a lone one is 0 above."""
     sizes = np.diff([*starts, len(features)])
     best = np.repeat(np.maximum.reduceat(features, starts), sizes, 0)
     is_best = features == best

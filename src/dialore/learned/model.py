@@ -84,7 +84,7 @@ class Trees:
         return summed
 
     def arrays(self, name: str) -> Arrays:
-        """The arrays that they are saved as."""
+        """Return the arrays that they are saved as."""
         saved = {
             "roots": self.roots.astype(np.int32),
             "outputs": np.array(self.outputs),
@@ -98,7 +98,7 @@ class Trees:
 
     @classmethod
     def read(cls, saved: Mapping[str, NDArray[Any]], name: str) -> Trees:
-        """The trees of the arrays of `arrays`."""
+        """Return the trees of the arrays of `arrays`."""
         roots, feature, left, right = (
             saved[f"{name}-{part}"].astype(np.int64) for part in ("roots", "feature", "left", "right")
         )
@@ -136,12 +136,12 @@ class Networks:
         return mean
 
     def arrays(self) -> Arrays:
-        """The arrays that they are saved as."""
+        """Return the arrays that they are saved as."""
         return {f"networks-{field.name}": getattr(self, field.name) for field in fields(self)}
 
     @classmethod
     def read(cls, saved: Mapping[str, NDArray[Any]]) -> Networks:
-        """The networks of the arrays of `arrays`."""
+        """Return the networks of the arrays of `arrays`."""
         return cls(*(saved[f"networks-{field.name}"] for field in fields(cls)))
 
 
@@ -197,7 +197,7 @@ def check_place(folder: Path) -> None:
 
 
 def describe(path: Path) -> dict[str, Any]:
-    """What `model.json` says.
+    """Return what `model.json` says.
 
     Raises:
         InputError: no model, one of another form, or a pickle.
@@ -216,14 +216,14 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def describe_all(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
-    """The models in a folder, and those in folders in it, by path."""
+    """Yield the models in a folder, and those in folders in it, by path."""
     for path in sorted({each.parent for pattern in ("model.json", "*/model.json") for each in folder.glob(pattern)}):
         if not path.name.startswith("."):
             yield path, describe(path)
 
 
 def read_model(path: Path, kind: str) -> tuple[dict[str, Any], Arrays]:
-    """A model's description and arrays.
+    """Return a model's description and arrays.
 
     Raises:
         InputError: as `describe`, or it is of another kind, or its weights are not those that it was saved with.

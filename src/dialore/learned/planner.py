@@ -51,7 +51,7 @@ class TrainedPlanner:
         self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(self._past, dict(persona)))
 
     def probabilities(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> dict[Plan, float]:
-        """The calibrated probability of each plan.
+        """Return the calibrated probability of each plan.
 
         Of a dialogue without a persona it is sure that nothing is needed, but for a planner that reads the context
         alone.
@@ -74,13 +74,13 @@ class TrainedPlanner:
         return sentences, documents, of_sentences, of_documents
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
-        """The plan that is the best by the thresholds chosen in training."""
+        """Return the plan that is the best by the thresholds chosen in training."""
         logs = np.log(np.maximum([probabilities[plan] for plan in self.plans], 1e-12))
         return self.plans[int(np.argmax(logs + self._offsets))]
 
 
 def open_planner(spec: str) -> TrainedPlanner:
-    """The planner of a spec, `trained:PATH`; raises InputError where there is none."""
+    """Return the planner of a spec, `trained:PATH`; raise InputError where there is none."""
     return _opened(Path(spec.partition(":")[2]))
 
 
@@ -107,7 +107,7 @@ def with_owner(
 
 
 def votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -> NDArray[np.float64]:
-    """How near the nearest answered turns of each plan are to the last turn."""
+    """Return how near the nearest answered turns of each plan are to the last turn."""
     found: list[float] = []
     for plan in range(plans):
         each = cosines[labels == plan]
@@ -117,7 +117,7 @@ def votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -
 
 
 def word_rows(dialogues: Sequence[Dialogue], idf: NDArray[np.float32]) -> list[dict[int, float]]:
-    """What the linear part reads: the last turn's words, those of the turn before, and how many turns there were."""
+    """Return what the linear part reads: the last turn's words, those of the turn before, the number of turns."""
     found = []
     for dialogue in dialogues:
         row = {2 * SIZE + min(len(dialogue.turns) // 2, _TURNS): 1.0}
@@ -140,7 +140,7 @@ def logits_of(row: Mapping[int, float], words: NDArray[np.float32], bias: NDArra
 def plan_features(
     dialogue: Dialogue, near: NDArray[np.float64], said: NDArray[np.float64], pieces: Pieces | None
 ) -> NDArray[np.float32]:
-    """What the plan is decided by: what was planned after such turns, the turn, and how well the best pieces fit."""
+    """Return what the plan is decided by: earlier plans, the turn, and how well the best pieces fit."""
     last = dialogue.turns[-1].text
     before = dialogue.turns[-2].text if len(dialogue.turns) > 1 else ""
     parts, count = [near, said], 0

@@ -48,14 +48,14 @@ class TrainedRanker(DialogueRanker):
         )
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
-        """The probability of each persona sentence; the dialogue is read as it stands, not by the query."""
+        """Return the probability of each persona sentence; the dialogue is read as it stands, not by the query."""
         if not persona:
             return np.zeros(0)
         pool = self._pool(tuple((line, tuple(under)) for line, under in persona.items()), True)
         return self._shares("sentences", sentence_features(pool, dialogue, pool.compare(dialogue)))
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
-        """The probability of each document, among those of one sentence, or where the query names it, among all."""
+        """Return the probability of each document among those of one sentence, or of all where the query names it."""
         if not texts:
             return np.zeros(0)
         pool = self._pool((("", tuple(texts)),), False)
@@ -69,5 +69,5 @@ class TrainedRanker(DialogueRanker):
 
 
 def open_ranker(path: Path) -> DialogueRanker:
-    """The ranker in a folder, of trees or a fine-tuned encoder; raises InputError where there is none."""
+    """Return the ranker in a folder, of trees or a fine-tuned encoder; raise InputError where there is none."""
     return TrainedEncoder(path) if describe(path)["kind"] in {"dual", "cross"} else TrainedRanker(path)

@@ -1,4 +1,4 @@
-"""What training has seen, as rarity-weighted counts: turns, their answers, and the pieces that they stand on."""
+"""The training data as rarity-weighted counts: turns, their answers, and the pieces that they stand on."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _bucket(piece: str) -> int:
 
 @functools.lru_cache(maxsize=8192)
 def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
-    """The buckets of a text, and how often each comes."""
+    """Return the buckets of a text, and how often each comes."""
     folded = normalise(joined(text))
     found = [_bucket(stem(word)) for word in _WORD.findall(folded)]
     for run in CHINESE_RUN.findall(folded):
@@ -47,14 +47,14 @@ def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
 
 
 def weighed(text: str, idf: Matrix) -> tuple[Numbers, NDArray[np.float32]]:
-    """A text's buckets and their rarity-weighted counts, of length 1 together."""
+    """Return a text's buckets and their rarity-weighted counts, of length 1 together."""
     buckets, counts = counted(text)
     weights = np.log1p(counts) * idf[buckets]
     return buckets, (weights / max(np.sqrt((weights**2).sum()), 1e-9)).astype(np.float32)
 
 
 def key_of(text: str) -> int:
-    """A text's key in `Past`; a persona sentence's is that of its text without spaces between Chinese words."""
+    """Return a text's key in `Past`; a persona sentence's is that of its text without spaces between Chinese words."""
     return int.from_bytes(hashlib.blake2b(joined(text).encode(), digest_size=8).digest(), "big")
 
 
@@ -70,7 +70,7 @@ class Rows:
 
     @classmethod
     def of(cls, texts: Sequence[str], idf: Matrix) -> Rows:
-        """The rows of texts."""
+        """Return the rows of texts."""
         found = [counted(text) for text in texts]
         buckets, counts = ([np.zeros(0, np.int64), *(each[at] for each in found)] for at in (0, 1))
         lengths = np.array([len(each[0]) for each in found], np.int64)
@@ -78,7 +78,7 @@ class Rows:
 
     @classmethod
     def read(cls, saved: Mapping[str, NDArray[Any]], name: str) -> Rows:
-        """The rows of saved arrays."""
+        """Return the rows of saved arrays."""
         buckets, counts, lengths = (saved[f"{name}-{part}"] for part in ("buckets", "counts", "lengths"))
         return cls(buckets.astype(np.int64), counts.astype(np.float64), lengths.astype(np.int64), saved["idf"])
 
@@ -90,7 +90,7 @@ class Rows:
         return rows, self.weights[order], np.searchsorted(self.buckets[order], np.arange(SIZE + 1))
 
     def cosines(self, text: str, idf: Matrix) -> NDArray[np.float64]:
-        """The cosine of each row with a text."""
+        """Return the cosine of each row with a text."""
         buckets, own = weighed(text, idf)
         rows, weights, starts = self.postings
         spans = [slice(starts[bucket], starts[bucket + 1]) for bucket in buckets.tolist()]
@@ -101,7 +101,7 @@ class Rows:
 
 @dataclass
 class Past:
-    """What training has seen: the answered turns, their answers, and which pieces they stand on.
+    """The training data: the answered turns, their answers, and which pieces they stand on.
 
     Attributes:
         idf: (SIZE,) the rarity of each bucket.
@@ -120,7 +120,7 @@ class Past:
 
     @classmethod
     def of(cls, dialogues: Sequence[Dialogue], numbers: Numbers, gold: Sequence[Sequence[str]]) -> Past:
-        """The past of training dialogues, each of a whole dialogue by number, with the pieces it stands on."""
+        """Return the past of training dialogues, each of a whole dialogue by number, with the pieces it stands on."""
         idf = rarities(list(dict.fromkeys(text for one in dialogues for text in (*texts_of(one), *one.texts))))
         uses: dict[int, list[int]] = {}
         offered: dict[int, int] = {}
@@ -135,7 +135,7 @@ class Past:
         return cls(idf, asked, answered, numbers, {key: np.array(at) for key, at in uses.items()}, offered)
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """The arrays that it is saved as."""
+        """Return the arrays that it is saved as."""
         saved: dict[str, NDArray[Any]] = {"idf": self.idf, "dialogues": self.dialogues.astype(np.int32)}
         for name, rows in (("asked", self.asked), ("answered", self.answered)):
             saved[f"{name}-buckets"] = rows.buckets.astype(np.uint16)
@@ -150,7 +150,7 @@ class Past:
 
     @classmethod
     def read(cls, saved: Mapping[str, NDArray[Any]]) -> Past:
-        """The past of the arrays of `arrays`."""
+        """Return the past of the arrays of `arrays`."""
         asked, answered = (Rows.read(saved, name) for name in ("asked", "answered"))
         keys = saved["keys"].tolist()
         uses = np.split(saved["uses"].astype(np.int64), np.cumsum(saved["used"])[:-1]) if keys else []
@@ -166,5 +166,5 @@ def rarities(texts: Sequence[str]) -> Matrix:
 
 
 def texts_of(dialogue: Dialogue) -> list[str]:
-    """The persona sentences and documents that a dialogue of a data set brings along."""
+    """Return the persona sentences and documents that a dialogue of a data set brings along."""
     return [*dialogue.persona, *chain.from_iterable(dialogue.extra.get("documents", {}).values())]

@@ -127,7 +127,7 @@ class Cached(Wrapper):
 
 
 def cache_key(model: list[str], request: Request) -> bytes:
-    """A hash (sha256, 32 bytes) of the model and of all of the request that can change the answer."""
+    """Return a hash (sha256, 32 bytes) of the model and of all of the request that can change the answer."""
     schema, steering = request.output_schema, request.steering
     parts: list[Any] = [
         *model,
@@ -187,7 +187,7 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _holds_cache(database: sqlite3.Connection, path: Path) -> bool:
-    """Whether a database is a cache, and not just made; raises InputError where it is something else."""
+    """Return whether a database is a cache, and not just made; raise InputError where it is something else."""
     # In one statement, so that a cache which another process is just making is seen before or after, not between.
     application, version, tables = database.execute(
         "SELECT (SELECT * FROM pragma_application_id), (SELECT * FROM pragma_user_version), "

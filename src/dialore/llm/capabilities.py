@@ -42,7 +42,7 @@ _QUICK = 8.0
 
 
 class ServerCapabilities:
-    """What one server takes, and how its model behaves; learnt from its refusals and answers.
+    """The capabilities of one server and its model's behaviour, learnt from refusals and answers.
 
     Attributes:
         format: how JSON is asked for.
@@ -72,7 +72,7 @@ class ServerCapabilities:
         self.slowest: float | None = None
 
     def should_stream(self, timeout: float) -> bool:
-        """Whether an answer that nobody reads along is to be streamed all the same.
+        """Return whether an answer that nobody reads along is to be streamed all the same.
 
         Then a time-out is of a silence and not of the answer. It costs time of the processor, and is left out where the
         server is quick.
@@ -80,7 +80,7 @@ class ServerCapabilities:
         return self.streams and (self.slowest is None or self.slowest * _QUICK > timeout)
 
     def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
-        """The JSON body for a request."""
+        """Return the JSON body for a request."""
         sampling = request.sampling
         body: dict[str, Any] = {"model": model}
         stop = sampling.stop
@@ -182,7 +182,7 @@ class ServerCapabilities:
         return False
 
     def may_refuse_format(self, error: ModelError, sent: dict[str, Any], failures: int) -> bool:
-        """Whether what failed may be the form in which JSON was asked for, though the server does not say so.
+        """Return whether what failed may be the form in which JSON was asked for, though the server does not say so.
 
         Of trouble inside the server (500) only once it has come again.
         """
@@ -206,7 +206,7 @@ _KNOWN: dict[tuple[str, str, Api, int | None], ServerCapabilities] = {}
 
 
 def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> ServerCapabilities:
-    """What is known in this process of a model at an address."""
+    """Return what is known in this process of a model at an address."""
     return _KNOWN.setdefault((where, model, api, thinking), ServerCapabilities(api, thinking))
 
 
@@ -242,7 +242,7 @@ def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=64)
 def _by_schema(name: str, definition: str) -> dict[str, Any]:
-    """A schema in the form that strict servers demand, where it has one: free-form mappings have none.
+    """Return a schema in the form that strict servers demand, where it has one: free-form mappings have none.
 
     Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.
     """

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
 LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
-"""What the name of a model run here begins with."""
+"""Prefixes of the names of models that are run here."""
 HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
 _PROBE_SECONDS = 0.2
@@ -56,7 +56,7 @@ def connect(
     key_env: str = "",
     named_by: str = "",
 ) -> LanguageModel | None:
-    """The language model that arguments and environment name, ready to use.
+    """Return the language model that arguments and environment name, ready to use.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
@@ -129,7 +129,7 @@ def connect(
 def find(
     model: str | None, base_url: str | None, api_key: str | None, *, key_env: str = "", named_by: str = ""
 ) -> Found:
-    """What arguments and environment say, before anything is asked; raises InputError for a key that cannot be had."""
+    """Return what arguments and environment say, before anything is asked; raise InputError for a missing key."""
     ours, theirs = _environment("DIALORE_BASE_URL"), _environment("OPENAI_BASE_URL")
     url = base_url or ours or theirs or (OPENAI if _environment("OPENAI_API_KEY") else None)
     name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL")
@@ -156,7 +156,7 @@ def find(
 
 
 def _host(place: str) -> str:
-    """The host and port of a URL, or of such alone."""
+    """Return the host and port of a URL, or of such alone."""
     try:
         parts = urlsplit(place.strip() if "//" in place else f"//{place.strip()}")
         port = f":{parts.port}" if parts.port else ""
@@ -170,7 +170,7 @@ def _environment(name: str) -> str | None:
 
 
 def _list_models(base_url: str, api_key: str | None) -> list[str]:
-    """The names of the models that an endpoint offers; empty if nothing answers there.
+    """Return the names of the models that an endpoint offers; empty if nothing answers there.
 
     Raises:
         ModelError: something answers, but not with a list.
@@ -190,7 +190,7 @@ def _list_models(base_url: str, api_key: str | None) -> list[str]:
 
 
 def ollama_models() -> list[str]:
-    """The models of an Ollama; empty where nothing listens, which a bare connection finds out fast."""
+    """Return the models of an Ollama; empty where nothing listens, which a bare connection finds out fast."""
     parts = urlsplit(OLLAMA)
     try:
         with closing(socket.create_connection((parts.hostname or "", parts.port or 80), timeout=_PROBE_SECONDS)):

@@ -17,7 +17,7 @@ _TAIL = 8
 
 
 def pattern_of(schema: Mapping[str, Any], definitions: Mapping[str, Any] | None = None) -> str:  # noqa: PLR0911
-    """A regular expression of the JSON that a pydantic model's schema allows: its fields in order.
+    """Return a regular expression of the JSON that a pydantic model's schema allows: its fields in order.
 
     A space may stand beside any mark: tokenizers write some. Schemas that hold themselves are not for it.
     """
@@ -59,7 +59,7 @@ class Constrained:
         self._special = set(tokenizer.all_special_ids)
 
     def __call__(self, tokens: Any, scores: Any) -> Any:  # noqa: ANN401 - tensors
-        """The scores, all but one of each row at minus infinity."""
+        """Return the scores, all but one of each row at minus infinity."""
         import torch
 
         held = torch.full_like(scores, -torch.inf)
@@ -69,7 +69,7 @@ class Constrained:
         return held
 
     def _next(self, before: list[int], order: Iterable[int]) -> int:
-        """The first token that may follow; the end, where the answer is whole, or nothing may."""
+        """Return the first token that may follow; the end, where the answer is whole, or nothing may."""
         end: int = self._tokenizer.eos_token_id
         said, tail = self._decode(before), before[-_TAIL:]
         if self._pattern.fullmatch(said):

@@ -52,7 +52,7 @@ class Row(BaseModel):
 
     @classmethod
     def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
-        """The row of an answer to a prompt that is named by its reference."""
+        """Return the row of an answer to a prompt that is named by its reference."""
         whole = dialogue.partition("@")[0]
         held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
         said = {
@@ -82,7 +82,7 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
 
 
 def read_rows(path: Path) -> list[Row]:
-    """The rows of a file that `dialore distill` wrote, each once; raises InputError where a line is none."""
+    """Return the rows of a file that `dialore distill` wrote, each once; raise InputError where a line is none."""
     rows: dict[str, Row] = {}
     for number, line in enumerate(lines_of(path), 1):
         try:
@@ -96,7 +96,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def lines_of(path: Path) -> list[str]:
-    """The lines of a file that say something; raises InputError where it cannot be read."""
+    """Return the lines of a file that say something; raise InputError where it cannot be read."""
     try:
         return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
@@ -104,7 +104,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
-    """What a trained model reads of a prompt: the lines that are not in every prompt of its task, and the task's name.
+    """Return what a trained model reads of a prompt: the task's name, and lines not in every prompt of the task.
 
     The name comes last: what is too long loses its beginning.
     """

@@ -132,7 +132,7 @@ class Endpoint:
         await self.http.close()
 
     def _judge(self, error: ModelError, failures: int) -> None:
-        """Whether a failure is worth another try: what was too slow is so again, but where other calls crowded it."""
+        """Judge whether a failure is worth another try: a slow call is so again, unless others crowded it."""
         if isinstance(error, ModelTimeoutError):
             error.retryable = error.retryable and failures == 0 and self.limiter.running > 1
             self.capabilities.slowest = self.http.timeout
@@ -194,7 +194,7 @@ class Endpoint:
             return reader.completion()
 
     async def _not_found(self, error: ModelError) -> ModelError:
-        """Whether the model or the path is unknown, as the server's own list of models tells."""
+        """Return whether the model or the path is unknown, as the server's own list of models tells."""
         names = await _models_or_none(self.http)
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
@@ -233,7 +233,7 @@ class Endpoint:
 
 
 async def list_models(http: HttpClient) -> list[str]:
-    """The names of the models that a server offers; empty where its answer has no list. Raises ModelError."""
+    """Return the names of the models that a server offers; empty where its answer has no list. Raises ModelError."""
     payload = await http.json("/models", timeout=_LIST_SECONDS)
     rows = payload.get("data") if isinstance(payload, dict) else None
     if not isinstance(rows, list):
@@ -299,7 +299,7 @@ class Reader:
             raise ModelError(f"{where} answered without choices", hint="try again", retryable=True)
 
     def completion(self) -> Completion:
-        """The completion, once all is taken; raises ModelError where there is no text."""
+        """Return the completion, once all is taken; raise ModelError where there is no text."""
         self._pass_on(self._filter.feed(mend_surrogates(self._half)) + self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
         text = self._without_late_thoughts(text)
@@ -322,7 +322,7 @@ class Reader:
         )
 
     def _without_late_thoughts(self, text: str) -> str:
-        """The text without thoughts that had no opening tag and were passed on; such a model is known from then on."""
+        """Return the text without thoughts that had no opening tag; such a model is known from then on."""
         if self._filter.unopened:
             self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
         elif not self._filter.seen and (answer := strip_thoughts(text)) != text:

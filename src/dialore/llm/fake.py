@@ -48,7 +48,7 @@ class FakeModel:
 
 
 def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = "") -> str:
-    """An answer to a prompt's last message: JSON that fits the schema, else a sentence.
+    """Return an answer to a prompt's last message: JSON that fits the schema, else a sentence.
 
     Where names are to be chosen from those that are listed, all are.
     """
@@ -107,7 +107,7 @@ def _list(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict
 
 
 def _words(asked: str) -> list[str]:
-    """The words that the prompt's history says most, its last turn first."""
+    """Return the words that the prompt's history says most, its last turn first."""
     turns = [line for line in asked.splitlines() if _TURN.match(line)] or [asked]
     pattern = _CHINESE if _CHINESE.search(asked) else _LATIN
     said = Counter(word.lower() for turn in reversed(turns) for word in pattern.findall(turn.split(":", 1)[-1]))

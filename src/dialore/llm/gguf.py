@@ -27,7 +27,7 @@ _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: 
 _STRING, _ARRAY = 8, 9
 _TEMPLATE = "tokenizer.chat_template"
 _WORK_BYTES = 300_000_000
-"""What llama.cpp takes beside weights and context, by measurement on models of up to two billion parameters."""
+"""The memory that llama.cpp takes beside weights and context, measured on models of up to two billion parameters."""
 
 
 class Gguf(Wrapper):
@@ -134,7 +134,7 @@ def _served(llama: Any, path: Path, context: int, slots: int, threads: int | Non
 
 
 def read_metadata(path: Path) -> dict[str, Any]:
-    """What a GGUF file says of itself, without its lists; raises InputError where it is no such file."""
+    """Return what a GGUF file says of itself, without its lists; raise InputError where it is no such file."""
     if not path.is_file():
         raise InputError(f"there is no file {path}", hint="--model gguf:PATH or gguf:hf:OWNER/REPO/FILE")
     with path.open("rb") as file:
@@ -194,7 +194,7 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
 
 
 def fetched(name: str, folder: Path) -> Path:
-    """A file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raises InputError."""
+    """Return a file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raise InputError."""
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
         raise InputError(f"{_HUB}{name} names no file", hint="--model gguf:hf:OWNER/REPO/FILE.gguf")

@@ -51,7 +51,7 @@ class LoadingError(ModelError):
 
 
 class Fault(NamedTuple):
-    """What a failure means: what to do about it, whether to ask again, whether only the user can change it."""
+    """A failure's meaning: what to do about it, whether to ask again, whether only the user can change it."""
 
     hint: str = ""
     retryable: bool = False
@@ -87,7 +87,7 @@ _TOO_LONG = Fault("shorten the prompt or lower max_tokens")
 
 
 def endpoint_url(base_url: str) -> str:
-    """A base URL in one form, without a trailing slash, `/chat/completions` or `/completions`; raises InputError."""
+    """Return a base URL in one form, without slash, `/chat/completions` or `/completions`; raise InputError."""
     text = base_url.strip()
     with suppress(ValueError):
         parts = urlsplit(text)
@@ -100,19 +100,19 @@ def endpoint_url(base_url: str) -> str:
 
 
 def join_url(base_url: str, path: str) -> str:
-    """The URL of a path below a base URL; the base's query stays."""
+    """Return the URL of a path below a base URL; the base's query stays."""
     parts = urlsplit(base_url)
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
 
 def shown_url(url: str) -> str:
-    """A URL as errors show it: without user, password and query, where secrets may be."""
+    """Return a URL as errors show it: without user, password and query, where secrets may be."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
 def clean_key(api_key: str | None) -> str:
-    """A key without stray white space; empty for none. Raises InputError where no HTTP header could hold it."""
+    """Return a key without stray white space; empty for none. Raises InputError where no HTTP header could hold it."""
     key = (api_key or "").strip()
     if not (key.isascii() and key.isprintable()):
         raise InputError("the API key holds characters that no key has", hint="copy it again, without quotes or spaces")
@@ -148,7 +148,7 @@ def error_detail(payload: object) -> tuple[str, str, str]:
 
 
 def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wait: float | None = None) -> ModelError:
-    """The error that a server's own words and status make: `line: <its words>`, with what they mean."""
+    """Return the error that a server's own words and status make: `line: <its words>`, with what they mean."""
     message, code, parameter = error_detail(payload)
     said = f"{message} {code} {parameter}"
     own = next((int(word) for word in code.split() if word.isdigit()), 0)
@@ -184,7 +184,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
-    """The error for a connection that could not be made or did not last."""
+    """Return the error for a connection that could not be made or did not last."""
     import aiohttp  # loaded by whoever caught the error
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -277,7 +277,7 @@ class HttpClient:
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - `open` bounds the body of its context as well
     ) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """The decoded answer of a path below the address (`/embeddings`): by POST where there is a body, else by GET.
+        """Return the decoded answer of a path below the address (`/embeddings`): by POST with a body, else by GET.
 
         The time-out holds where it is shorter than the client's. Raises ModelError where there is no answer (`FAULTS`).
         """
@@ -297,7 +297,7 @@ class HttpClient:
         timeout: float | None = None,  # noqa: ASYNC109
         flows: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """The response of a path, as for `json`, open to be read.
+        """Yield the response of a path, as for `json`, open to be read.
 
         The deadline holds until the context ends; of an answer that `flows`, for each silence anew.
         """
@@ -329,7 +329,7 @@ class HttpClient:
             raise _connection_error(error, shown_url(url), seconds) from error
 
     async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
-        """A whole body, after what has been read of it; raises ModelError where it is too big."""
+        """Return a whole body, after what has been read of it; raise ModelError where it is too big."""
         chunks, size = [begun], len(begun)
         while chunk := await response.content.readany():
             size += len(chunk)
@@ -338,7 +338,7 @@ class HttpClient:
         return b"".join(chunks)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """The JSON of a body with status 200; raises ModelError where it is a web page, or broken."""
+        """Return the JSON of a body with status 200; raise ModelError where it is a web page, or broken."""
         self.check_kind(response, answer)
         payload = load_json(answer, self.where)
         self.has_answered = True
@@ -356,7 +356,7 @@ class HttpClient:
             )
 
     async def begin(self, response: ClientResponse) -> bytes:
-        """A body's first line, or the first of it; some servers keep a connection alive by empty lines before."""
+        """Return the first line of a body, or its beginning; some servers send empty lines to stay connected."""
         begun = b""
         while len(begun.lstrip()) < _FIRST_BYTES and (chunk := await response.content.readany()):
             begun += chunk
@@ -364,7 +364,7 @@ class HttpClient:
         return begun
 
     async def events(self, response: ClientResponse, begun: bytes = b"") -> AsyncGenerator[str, None]:
-        """The `data` of each server-sent event (WHATWG HTML, 9.2), after what has been read of the stream.
+        """Yield the `data` of each server-sent event (WHATWG HTML, 9.2), after what has been read of the stream.
 
         Raises ModelError where the stream is too big.
         """
@@ -387,7 +387,7 @@ class HttpClient:
             raise ModelError(much, hint="ask for less, or raise max_bytes")
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
-        """The error for a response of another status than 200."""
+        """Return the error for a response of another status than 200."""
         status, target = response.status, response.headers.get("Location")
         payload: object = body[:4000].decode("utf-8", "replace") if body.lstrip()[:1] != b"<" else ""
         with suppress(ValueError, RecursionError):
@@ -401,7 +401,7 @@ class HttpClient:
 
     @asynccontextmanager
     async def once(self) -> AsyncIterator[Self]:
-        """The same client with a session of its own, closed at the end: for whoever asks seldom, or in many threads."""
+        """Yield the same client with a session of its own, closed at the end, for rare calls or many threads."""
         client = copy.copy(self)
         client._session = None  # noqa: SLF001 - a copy of our own
         try:

@@ -25,7 +25,7 @@ Loaded = tuple[Any, Any]
 
 
 def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: bool = False) -> Loaded:
-    """The tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
+    """Return the tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
 
     Args:
         name: the model.
@@ -65,7 +65,7 @@ class _Job:
     given_up: threading.Event = field(default_factory=threading.Event)
 
     def goes_with(self, other: _Job) -> bool:
-        """Whether two requests may share a batch: a seed or a stream wants the model for itself."""
+        """Return whether two requests may share a batch: a seed or a stream wants the model for itself."""
         mine, theirs = self.request, other.request
         alone = self.on_token or other.on_token or mine.sampling.seed is not None or mine.steering or theirs.steering
         settings = [(each.sampling, each.continuation_stop, each.output_schema) for each in (mine, theirs)]
@@ -186,7 +186,7 @@ class LocalModel:
         ]
 
     def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
-        """The requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
+        """Return the requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
         tokenizer, model = self._load()
         first = requests[0]
         # Steering was published for text that is continued.
@@ -201,7 +201,7 @@ class LocalModel:
         return inputs.to(model.device), stop
 
     def _bounds(self, width: int, wanted: int) -> tuple[int, int]:
-        """How many tokens stand before the answer in what the model gives back, and how many the answer may have."""
+        """Return how many tokens stand before the answer in the model's output, and how many the answer may have."""
         config = self._load()[1].config
         # An encoder and a decoder have this many places each; models of relative positions (T5) name no number.
         most = getattr(config, "max_position_embeddings", None)
@@ -255,7 +255,7 @@ class LocalModel:
     def _completion(
         self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
     ) -> Completion | ModelError:
-        """The completion in one row of a batch; rows that end early are filled up with padding."""
+        """Return the completion in one row of a batch; rows that end early are filled up with padding."""
         tokenizer, model = self._load()
         ends = model.generation_config.eos_token_id
         ends = set(ends) if isinstance(ends, list) else {ends}
@@ -281,7 +281,7 @@ class LocalModel:
 
 
 def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]) -> Callable[..., Any]:
-    """The stopping criterion: a row is done once a stop string was written, or its caller has given up."""
+    """Return the stopping criterion: a row is done once a stop string was written, or its caller has given up."""
     import torch
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:
@@ -312,7 +312,7 @@ class ChatForm:
     opens: bool = False
 
     def arrange(self, messages: Sequence[Message]) -> list[Message]:
-        """The messages in this form; their texts are kept, joined by an empty line."""
+        """Return the messages in this form; their texts are kept, joined by an empty line."""
         arranged: list[Message] = []
         follows_system = False
         for message in messages:
@@ -349,7 +349,7 @@ class ChatTemplates:
         self._forms: dict[tuple[str, tuple[Role, ...]], ChatForm] = {}
 
     def render(self, tokenizer: Any, messages: Sequence[Message]) -> str:
-        """The prompt as text, ending where the answer begins; raises what the template raises where no form fits."""
+        """Return the prompt as text, ending where the answer begins; raise what the template does if no form fits."""
         key = str(tokenizer.chat_template), tuple(message.role for message in messages)
         if key not in self._forms:
             self._forms[key] = _form_for(tokenizer, key[1])
@@ -377,7 +377,7 @@ def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 
 def find_stop(text: str, stop: tuple[str, ...]) -> int | None:
-    """Where the first stop string begins, if there is one."""
+    """Return where the first stop string begins, if there is one."""
     return min((place for word in stop if (place := text.find(word)) >= 0), default=None)
 
 
@@ -411,7 +411,7 @@ class TextStream:
             self._feed(len(self._raw) - self._longest + 1 if self._stop else len(self._raw))
 
     def end(self) -> None:
-        """The generation has ended."""
+        """Tell that the generation has ended."""
         self._feed(len(self._raw))
         self._pass_on(self._thoughts.finish())
 

@@ -133,12 +133,12 @@ class Usage(BaseModel):
     retries: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """The sum, field by field."""
+        """Return the sum, field by field."""
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
 class Completion(BaseModel):
-    """What a language model answered.
+    """A language model's answer.
 
     Attributes:
         text: the answer's text.
@@ -209,7 +209,7 @@ class Wrapper:
 
     @property
     def runs_here(self) -> bool:
-        """Whether this process runs the model underneath: two calls at once wait for each other then."""
+        """True where this process runs the model underneath: two calls at once wait for each other then."""
         return bool(getattr(self._model, "runs_here", False))
 
     async def close(self) -> None:
@@ -263,7 +263,7 @@ class ContextWindow(Wrapper):
 
 @dataclass(slots=True)
 class Budget:
-    """What may be spent (tokens of prompts and completions together, money), and what has been; models share one."""
+    """A budget (tokens of prompts and completions together, money) and what is spent of it; models share one."""
 
     max_tokens: int | None = None
     max_cost: float | None = None
@@ -314,13 +314,13 @@ _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")
 
 
 def estimate_tokens(text: str) -> int:
-    """A rough token count for servers that report none: a token a CJK character, else one per four characters."""
+    """Return a rough token count for servers that report none: one a CJK character, else one per four others."""
     wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
 
 
 def mend_surrogates(text: str) -> str:
-    """The text with replacement characters for halves of characters (lone surrogates).
+    """Return the text with replacement characters for halves of characters (lone surrogates).
 
     JSON may carry them by escapes, but no file could take them afterwards. Two that belong together become one.
     """

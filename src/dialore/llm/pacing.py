@@ -48,7 +48,7 @@ class Retry:
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def run(self, call: Callable[[int], Awaitable[T]], *, is_over: Callable[[], bool] = lambda: False) -> T:
-        """What a call gives, which is told the failures before it, asked again where that may help and not `is_over`.
+        """Return what a call gives, told the failures before it; ask again where that may help and not `is_over`.
 
         A model that is being loaded is waited for, which counts as no failure.
 

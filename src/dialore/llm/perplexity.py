@@ -25,7 +25,7 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """What a model makes of a text.
+    """A model's likelihood of a text.
 
     Attributes:
         log_probability: natural logarithm, summed over the text's tokens.
@@ -63,7 +63,7 @@ class LocalLikelihood:
     async def score(
         self, pairs: Sequence[Scored], on_step: Callable[[int, int], None] | None = None
     ) -> list[Likelihood]:
-        """The likelihood of each text given its context, in order; `on_step` is told how many are done, of how many.
+        """Return the likelihood of each text given its context, in order; tell `on_step` how many are done.
 
         Raises:
             InputError: a text is empty, or the model cannot be loaded.
@@ -99,7 +99,7 @@ class LocalLikelihood:
             return [found[place] for place in range(len(pairs))]
 
     def _encode(self, pair: Scored, tokenizer: Any, model: Any) -> tuple[list[int], int]:
-        """The tokens of a pair, and the place of the text's first one that has a probability."""
+        """Return the tokens of a pair, and the place of the text's first one that has a probability."""
         whole, border = f"{pair.context}{pair.text}", len(pair.context)
         if tokenizer.is_fast:
             encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)

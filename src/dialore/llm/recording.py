@@ -61,7 +61,7 @@ class Recorded(BaseModel):
 
     @classmethod
     def of(cls, request: Request, completion: Completion, made_by: str) -> Recorded:
-        """The line for a call."""
+        """Return the line for a call."""
         schema = request.output_schema.name if request.output_schema else None
         return cls(
             label=request.label,
@@ -79,7 +79,7 @@ class Recorded(BaseModel):
         )
 
     def version_before(self, prompt: str) -> str:
-        """The version of the prompt file that the line was recorded with, where it is another than this reference's.
+        """Return the version of the prompt file that the line was recorded with, where it is not this reference's.
 
         References of files that were used together are joined by ` + `.
         """
@@ -91,7 +91,7 @@ class Recorded(BaseModel):
 
 
 def prompt_key(messages: Sequence[Message], schema: str | None) -> str:
-    """A hash of the messages and the name of the output schema (sha256, hexadecimal)."""
+    """Return a hash of the messages and the name of the output schema (sha256, hexadecimal)."""
     parts = [[[message.role, message.content] for message in messages], schema]
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -22,7 +22,7 @@ Past = list[tuple[Any, Any]]
 
 
 def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
-    """The tokens of a bag: of each word, as it stands after a space and at a line's start, where that is one token."""
+    """Return the tokens of a bag: each word after a space and at a line's start, where it is one token."""
     found: dict[int, None] = {}
     for word in words:
         for form in (f" {word.strip()}", word.strip()):
@@ -48,7 +48,7 @@ class SteeredLogits:
         self._norms: list[Any] = []
 
     def __call__(self, tokens: Any, logits: Any) -> Any:
-        """The logarithm of the distribution, (1, vocabulary), of the token after `tokens`."""
+        """Return the logarithm of the distribution, (1, vocabulary), of the token after `tokens`."""
         import torch
 
         if not self._bag or tokens.shape[1] == 1:
@@ -72,7 +72,7 @@ class SteeredLogits:
 def _perturb(
     model: Any, last: Any, past: Past, plain: Any, steering: Steering, bag: list[int], greatest: list[Any]
 ) -> Past:
-    """The past after its gradient steps (Section 3.2 and Equation 3).
+    """Return the past after its gradient steps (Section 3.2 and Equation 3).
 
     Of a bag of words the authors' code divides each step by the greatest norm that the layer's gradient has had in the
     whole text so far: `greatest`, one norm a layer, its keys and values together, is kept up to date.

@@ -30,7 +30,7 @@ class UnparsedError(DialoreError):
 
 @dataclass(frozen=True)
 class Structured(Generic[T]):
-    """What came of a call for structured output.
+    """The outcome of a call for structured output.
 
     Attributes:
         value: the value, or None.
@@ -47,12 +47,12 @@ class Structured(Generic[T]):
 
 @functools.lru_cache(maxsize=256)
 def output_schema(model_type: type[BaseModel]) -> OutputSchema:
-    """The JSON schema of a pydantic model, to be sent with a request."""
+    """Return the JSON schema of a pydantic model, to be sent with a request."""
     return OutputSchema(name=model_type.__name__, definition=model_type.model_json_schema())
 
 
 def parse(text: str, model_type: type[T]) -> T:
-    """The value that an answer holds, tolerant of everything that models do to JSON.
+    """Return the value that an answer holds, tolerant of everything that models do to JSON.
 
     Valid JSON is taken as it is; else JSON is looked for in fences and prose and repaired: quotes, full-width
     punctuation, trailing commas, Python's words, cut-off ends, names of keys, scalars for lists. Prose never becomes
@@ -100,7 +100,7 @@ def _read(text: str, model_type: type[T], reader: Callable[[str], T | None] | No
 
 
 def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
-    """The value, and whether the text was valid as it stood."""
+    """Return the value, and whether the text was valid as it stood."""
     text = mend_surrogates(text)
     try:
         value = from_json(text)
@@ -241,7 +241,7 @@ def _objects(text: str) -> Iterator[str]:
 
 
 def _straight(found: re.Match[str]) -> str:
-    """A string in straight quotes, a full-width sign outside strings as ASCII."""
+    """Return a string in straight quotes, a full-width sign outside strings as ASCII."""
     text = found[0]
     if text[0] == '"' or ord(text[0]) in _WIDE:
         return text.translate(_WIDE) if len(text) == 1 else text
@@ -262,7 +262,7 @@ _SHORT_WORDS = 4
 
 
 def fit(value: object, kind: object) -> object:
-    """The value in the shape that a type wants, as far as that can be told without guessing.
+    """Return the value in the shape that a type wants, as far as that can be told without guessing.
 
     Keys are matched whatever their case, spaces and underscores; a scalar where a list is wanted becomes a list, and
     text such as `a; b, c` a list of texts; numbers become text where text is wanted; the words of a Literal or an Enum
@@ -293,7 +293,7 @@ def _words(kind: object) -> tuple[object, ...]:
 
 
 def _is_about(value: object, kind: type[BaseModel]) -> bool:
-    """Whether a decoded value can be meant for a model: an object with at least one of its keys, or an empty one."""
+    """Return whether a decoded value can be meant for a model: an object with one of its keys, or empty."""
     if not isinstance(value, dict):
         return False
     return not value or not kind.model_fields or any(name in _names(kind).values() for name in value)
@@ -322,7 +322,7 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
 
 
 def _unwrapped(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """An object without the one key more that it may be wrapped in."""
+    """Return an object without the one key more that it may be wrapped in."""
     if len(value) == 1:
         ((name, inner),) = value.items()
         if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
@@ -358,7 +358,7 @@ def _fit_list(value: object, kind: object) -> object:
 
 
 def _split(text: str) -> list[str]:
-    """The items of a list written as text. Commas part short items only: a sentence may hold commas of its own."""
+    """Return the items of a list written as text; commas part short items only, as sentences hold commas."""
     items: list[str] = []
     for part in map(str.strip, _STRONG.split(text)):
         pieces = _WEAK.split(part)

@@ -12,7 +12,7 @@ _PAIRS = {
     "<|begin_of_thought|>": "<|end_of_thought|>",
     "<|start_thinking|>": "<|end_thinking|>",
 }
-"""What opens thoughts, and what closes them, in small letters."""
+"""Tags that open thoughts, and those that close them, in small letters."""
 _CLOSED = re.compile("|".join(map(re.escape, _PAIRS.values())), re.IGNORECASE)
 _LONGEST_CLOSE = 24
 # OpenAI's harmony: each part of an answer is headed by its channel, and only that of `final` is meant for the reader.
@@ -64,7 +64,7 @@ class ThoughtFilter:
         return self._answer(self._held) if self._answering else ""
 
     def finish(self) -> str:
-        """What was held back and turned out to be answer; thoughts that never ended are dropped."""
+        """Return what was held back and turned out to be answer; thoughts that never ended are dropped."""
         if self._answering:
             tail, self._tail = self._tail, ""
             return _END.sub("", tail)
@@ -110,7 +110,7 @@ class ThoughtFilter:
         return True
 
     def _plain(self, text: str, head: str) -> bool:
-        """What begins like an answer: it may be thoughts without an opening tag."""
+        """Return what begins like an answer: it may be thoughts without an opening tag."""
         if "analysis".startswith(head):
             return False
         if not self.seen and _BARE.match(head):
@@ -145,6 +145,6 @@ class ThoughtFilter:
 
 
 def strip_thoughts(text: str) -> str:
-    """The answer without its thoughts, also those that no tag opens."""
+    """Return the answer without its thoughts, also those that no tag opens."""
     thoughts = ThoughtFilter(unopened=True)
     return thoughts.feed(text) + thoughts.finish()

@@ -1,4 +1,4 @@
-"""What a response draws on: knowledge of which it says what neither the history nor the draft had said."""
+"""Attribution: the knowledge of which a response says what neither the history nor the draft had said."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NUMBER = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class _Told:
-    """What becomes of a text's words in a response, each weighed by how rare it is.
+    """The fate of a text's words in a response, each weighed by how rare it is.
 
     Attributes:
         new: what the response could say first.
@@ -45,7 +45,7 @@ class _Told:
 
 
 def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: Language) -> bool:
-    """Whether a response says what is specific to a piece of knowledge and was not said before.
+    """Return whether a response says what is specific to a piece of knowledge and was not said before.
 
     A fact is drawn on where its tail is news and told, or where its head is and the tail is said as well; anything else
     where much of what is news is told, by words alike, or where it is quoted. What states other numbers than the
@@ -84,14 +84,14 @@ def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
 
 @functools.lru_cache(maxsize=1024)
 def _read(text: str) -> tuple[NDArray[np.float32], Vector]:
-    """The vector of each distinct word of a text, and its weight: a rare word's sum is long, a common one's short."""
+    """Return the vector of each distinct word of a text, and its weight: long for a rare word, short for others."""
     sums = static_embedder().part_sums(np.unique(static_embedder().parts([text])[0]))
     return normalise(sums), np.sqrt(np.einsum("ij,ij->i", sums, sums).astype(np.float64)) * 1e-6
 
 
 @functools.lru_cache(maxsize=1024)
 def _runs(text: str, language: Language) -> frozenset[tuple[str, ...]]:
-    """Every run of so many words that has two of content; of characters where it is Chinese."""
+    """Return every run of so many words that has two of content; of characters where it is Chinese."""
     said = words(text, language) if language == "en" else [*"".join(words(text, language))]
     runs = zip(*(said[start:] for start in range(_RUN[language])), strict=False)
     return frozenset(run for run in runs if sum(not is_stop_word(word, language) for word in run) > 1)

@@ -57,21 +57,21 @@ class Method(Protocol):
 
 
 def steps_of(method: Method) -> int:
-    """How many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
+    """Return how many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
     calls = getattr(method, "calls", "")
     said = re.search(r"(\d{1,3})(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
     return int(said[1]) if said else 0
 
 
 def form_of(method: Method) -> str:
-    """Return the form of a method's prompts (`prompt_variant`); raises UnknownNameError where there is no such form."""
+    """Return the form of a method's prompts (`prompt_variant`); raise UnknownNameError where there is no such form."""
     variant = getattr(method, "prompt_variant", OURS)
     check_word("prompt_variant", variant, (PAPER, OURS, *getattr(method, "forms", ())))
     return form_named(variant)
 
 
 def form_named(prompt_variant: str) -> str:
-    """The form of prompts that a value of `prompt_variant` means."""
+    """Return the form of prompts that a value of `prompt_variant` means."""
     return "" if prompt_variant == OURS else prompt_variant
 
 

@@ -80,12 +80,12 @@ class MarkReader:
         return self._settle(self._place + len(tail))
 
     def close(self) -> str:
-        """The rest: nothing more comes."""
+        """Return the rest: nothing more comes."""
         return self._settle(len(self._came))
 
     @property
     def citations(self) -> list[Citation]:
-        """What the marks cite, each span and piece once; what the model said itself is nothing to look up."""
+        """The cited pieces, each span and piece once; what the model said itself is nothing to look up."""
         grounds = {
             (*span, self.knowledge[number - 1].id): None
             for span, mark in zip(spans(self.text, self.marks), self.marks, strict=True)
@@ -142,7 +142,7 @@ class MarkReader:
             self._code = ""
 
     def _numbers(self, mark: str) -> dict[int, None]:
-        """The pieces that a mark cites, each once, a note taken where it cites others; none where it is no citation."""
+        """Return the pieces that a mark cites, each once, following notes that cite others; none of other marks."""
         count = len(self.knowledge)
         cited: dict[int, None] = {}
         is_beyond = False
@@ -159,7 +159,7 @@ class MarkReader:
         return {number: None for number in cited if number <= count}
 
     def _gap(self, before: str, after: str) -> str:
-        """The white space that stays of that around marks."""
+        """Return the white space that stays of that around marks."""
         beyond = self._came[self._place : self._place + 1]
         if not self.text or not beyond or (not after and beyond in _CLOSING):
             return ""
@@ -177,7 +177,7 @@ def read_citations(text: str, knowledge: Sequence[Knowledge]) -> MarkReader:
 
 
 def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
-    """The span that each mark grounds: its sentence as far as the mark, from the mark before it on.
+    """Return the span that each mark grounds: its sentence as far as the mark, from the mark before it on.
 
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
@@ -212,7 +212,7 @@ def _sentence_ends(text: str) -> list[int]:
 
 
 def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
-    """A span without what stands before its first letter or opening quotation mark, and without space at its end."""
+    """Return a span without what precedes its first letter or opening quotation mark, and without final space."""
     begins = _BEGINS.search(text, start, stop)
     start = begins.start() if begins else stop
     return start, start + len(text[start:stop].rstrip())

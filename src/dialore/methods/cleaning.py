@@ -17,7 +17,7 @@ _FENCE_MAY_OPEN = re.compile(r"`{1,3}|```\w*")
 
 
 def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> str:
-    """A response without what models put around it.
+    """Return a response without what models put around it.
 
     A fence or quotation marks go where they enclose all of it and do not close before its end; speakers' labels (given
     without their colon) also where they are emphasised (`**Friend:** Hi`); of the leads the longest that is there.
@@ -70,7 +70,7 @@ class CleanStream:
             self._on_token(text)
 
     def _begun(self) -> str | None:
-        """The text held back, from where the response begins; None while that is open."""
+        """Return the text held back, from where the response begins; None while that is open."""
         rest = self._held.lstrip()
         if _FENCE_MAY_OPEN.fullmatch(rest):
             return None
@@ -88,14 +88,14 @@ class CleanStream:
 
 
 def _goes_on_behind(text: str, closing: str, start: int) -> bool:
-    """Whether there is more than white space behind the first closing mark, so that it does not enclose the text."""
+    """Return whether more than white space follows the first closing mark, so that it encloses not all."""
     place = text.find(closing, start)
     return place >= 0 and bool(text[place + len(closing) :].strip())
 
 
 @functools.lru_cache(maxsize=64)
 def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
-    """What a label, then a lead look like whole, and what may still become them; each may be missing."""
+    """Return what a label, then a lead look like whole, and what may still become them; each may be missing."""
     one, mark = _any(labels), r"(?P<mark>\*{1,3}|_{1,3})"
     name = rf"{one}(?:-\d+)?"
     emphasised = rf"{mark}{name}(?:(?P=mark)\s*[:：]|\s*[:：]\s*(?P=mark))"

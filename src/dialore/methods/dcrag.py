@@ -195,6 +195,6 @@ class Dcrag(Method):
 
 
 def joined(queries: Demands, topics: Demands) -> Demands:
-    """Queries and topics as one set of demands."""
+    """Return queries and topics as one set of demands."""
     of_topics = {"maintained": topics.maintained, "extended": topics.extended}
     return queries.model_copy(update={**of_topics, "thoughts": queries.thoughts | topics.thoughts})

@@ -42,20 +42,20 @@ class DemandsOutput(BaseModel):
 
     @classmethod
     def of(cls, demands: Demands) -> Self:
-        """The same demands in this shape."""
+        """Return the same demands in this shape."""
         kinds = demands.model_dump(exclude={"thoughts"})
         thoughts = {f"{kind}_thoughts": demands.thoughts.get(kind, "") for kind in kinds}
         return cls(**{name: value for name, value in (kinds | thoughts).items() if name in cls.model_fields})
 
     def demands(self) -> Demands:
-        """The same as demands."""
+        """Return the same as demands."""
         kinds = [name for name in type(self).model_fields if not name.endswith("_thoughts")]
         thoughts = {kind: getattr(self, f"{kind}_thoughts") for kind in kinds if hasattr(self, f"{kind}_thoughts")}
         return Demands(**{kind: getattr(self, kind) for kind in kinds}, thoughts=thoughts)
 
 
 def _shape(name: str, *kinds: str) -> type[DemandsOutput]:
-    """Lists of entities of these kinds; where the name says so, each after its thoughts."""
+    """Return lists of entities of these kinds; where the name says so, each after its thoughts."""
     fields: dict[str, Any] = {}
     for kind in kinds:
         fields |= {f"{kind}_thoughts": (str, ...)} if name.startswith("Thought") else {}
@@ -120,7 +120,7 @@ def link(name: str, work: Callable[[], list[Link]], stage: StageContext, *, summ
 
 
 def mentions(graph: AnyGraph, dialogue: Dialogue, turns: int) -> list[Link]:
-    """The concepts that the latest turns mention, without those that nearly every dialogue mentions."""
+    """Return the concepts that the latest turns mention, without those that nearly every dialogue mentions."""
     light = light_words(dialogue.language)
     found = graph.mentions(dialogue.texts[-turns:])
     return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
@@ -129,7 +129,7 @@ def mentions(graph: AnyGraph, dialogue: Dialogue, turns: int) -> list[Link]:
 async def retrieve_facts(
     graph: AnyGraph, links: Sequence[Link], dialogue: Dialogue, stage: StageContext, top: int
 ) -> list[Knowledge]:
-    """The best facts of the linked concepts, as a stage."""
+    """Return the best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:
         # Beside other dialogues: an embedder behind an endpoint takes its time.
         facts, found = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
@@ -169,7 +169,7 @@ def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[st
 
 
 def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: StageContext) -> list[Knowledge]:
-    """The pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
+    """Return the pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
     picked: list[Knowledge] = []
     notes: list[str] = []
     for number in dict.fromkeys(numbers):

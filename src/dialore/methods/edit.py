@@ -139,7 +139,7 @@ class Edit(Method):
         return _piece(question, await stage.text("edit/model-answer", suffix=str(number), question=question))
 
     async def _answer_from_base(self, number: int, question: str, stage: StageContext) -> Knowledge | None:
-        """Retrieving Answer in Knowledge Base (Section 3.3.2): the nearest sentences, organised by the model."""
+        """Retrieve answers in a knowledge base (Section 3.3.2): the nearest sentences, organised by the model."""
         found: list[Knowledge] = []
         if self.base_answers and self.documents is not None:
             base = ranked_by(self.documents, self.retriever)
@@ -170,7 +170,7 @@ class Edit(Method):
     def _knowledge(
         self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: StageContext
     ) -> list[Knowledge]:
-        """The chosen answers, in the questions' order, as knowledge; an answer that was given before counts once."""
+        """Return the chosen answers, in the questions' order, as knowledge; a repeated answer counts once."""
         with stage.step("answer-integration") as step:
             step.notes = [f"question {number} has no answer" for number, each in enumerate(answered, 1) if not each]
             if self.base_answers and self.documents is None:
@@ -224,7 +224,7 @@ class EditQuestions(Method):
 
 
 def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: Language = "en") -> Knowledge | None:
-    """An answer as knowledge, the model's own or from sentences of the base; None where it is none.
+    """Return an answer as knowledge, the model's own or from sentences of the base; None where it is none.
 
     It is to be looked up where the nearest sentence stands that it says, else the nearest of all. Its score is the
     cosine of the nearest sentence with the question; 0 for an answer of the model's own.
@@ -257,7 +257,7 @@ def _as_data(text: str) -> str:
 
 
 def read_questions(text: str) -> list[str] | None:
-    """The questions of a generated text, each once; None where it holds none.
+    """Return the questions of a generated text, each once; None where it holds none.
 
     They may stand one a line, numbered or not, one after the other as a sequence-to-sequence model writes them
     (Section 3.2.2), or in JSON.
@@ -269,7 +269,7 @@ def read_questions(text: str) -> list[str] | None:
 
 
 def _unquoted(question: str) -> str:
-    """A question without quotation marks around it; one whose end lay behind the question mark is gone, too."""
+    """Return a question without quotation marks around it; one whose end lay behind the question mark is gone, too."""
     question = clean_response(question, ())
     counts = {'"': question.count('"') % 2, "“": question.count("“") - question.count("”")}
     return question[1:] if counts.get(question[:1], 0) > 0 else question
@@ -285,13 +285,13 @@ def _from_json(text: str) -> list[str]:
 
 
 def read_answer(text: str) -> str:
-    """An answer on one line; empty where the model says that it has none."""
+    """Return an answer on one line; empty where the model says that it has none."""
     answer = " ".join(text.split())
     return "" if answer.strip(" .。\"'“”").lower() in _NOTHING else answer
 
 
 def _letter(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
-    """The letter of "b", "Answer B" and "AnswerB: it is more exact"."""
+    """Return the letter of "b", "Answer B" and "AnswerB: it is more exact"."""
     if not isinstance(value, str):
         return value
     match = re.match(r"\W*+(?:answer|回答|答案)?\W*+([ab])(?![a-z])", value.strip(), re.IGNORECASE)

@@ -46,7 +46,7 @@ def _is_echo(said: str, last: str) -> bool:
 
 
 def _is_telling(text: str) -> bool:
-    """Whether a turn is long enough that nobody answers with the same: greetings are given back."""
+    """Return whether a turn is long enough that nobody answers with the same: greetings are given back."""
     return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
 
 
@@ -55,14 +55,14 @@ def _plain(text: str) -> str:
 
 
 def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """The speakers' labels in a text, in order, and whether each begins a line."""
+    """Return the speakers' labels in a text, in order, and whether each begins a line."""
     names = "|".join(re.escape(label) for label in sorted(set(labels), key=len, reverse=True))
     found = re.finditer(rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({names})(?:\*\*)?[ \t]?[:：]", text)
     return [(match[2], match[1] is not None) for match in found]
 
 
 def stops(messages: list[str]) -> tuple[str, ...]:
-    """What a model is to stop at where a prompt's turns bear labels: the user's next."""
+    """Return what a model is to stop at where a prompt's turns bear labels: the user's next."""
     marks = ("\nMe:", "\n我：")
     return tuple(mark for mark in marks if any(mark in f"\n{text}" for text in messages))
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 VERSION = 5
 TOPICS = ("chosen", "checked", "none")
-"""What a dialogue's topic is taken to be; see `topic_of`."""
+"""The ways to tell a dialogue's topic; see `topic_of`."""
 TURNS = 3
 """Last turns of a history that are encoded, as in MSDP's released code."""
 GROUNDED = (0.6, 0.9)
@@ -49,7 +49,7 @@ _BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, Vali
 _MEND = "build it again with `dialore samples build`"
 Side = Literal["user", "system"]
 _UNUSED = frozenset({"no_passages_used", "no passages used"})
-"""What Wizard of Wikipedia and its readers write where a turn used no knowledge."""
+"""The sentences of Wizard of Wikipedia and its readers for turns that used no knowledge."""
 _LONGEST = 20
 """Words of fit knowledge at most."""
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
@@ -91,7 +91,7 @@ class Sample:
 
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
-        """The sample that a history with its reference and gold knowledge is; None where nothing was known.
+        """Return the sample that a history with its reference and gold knowledge is; None where nothing was known.
 
         `knowledge` stands in for the dialogue's own, several pieces of which are put one after the other.
         """
@@ -108,14 +108,14 @@ _SAMPLE = TypeAdapter(Sample)
 
 
 def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
-    """The samples in histories with gold knowledge; those without any are passed over."""
+    """Yield the samples in histories with gold knowledge; those without any are passed over."""
     yield from filter(None, map(Sample.of_dialogue, dialogues))
 
 
 def aligned_samples(
     dialogues: Iterable[Dialogue], graph: Graph | MultiGraph, embedder: Embedder, top: int = 3
 ) -> Iterator[Sample]:
-    """Samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
+    """Yield samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
 
     Args:
         dialogues: histories with their references.
@@ -141,7 +141,7 @@ def aligned_samples(
 
 
 def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
-    """The share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+    """Return the share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
 
     Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
     same phrase cannot hide it.
@@ -157,7 +157,7 @@ def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> 
 
 
 def _shares(knowledge: str, response: str, language: Language, run: int) -> tuple[float, float]:
-    """The words of a response that stand in its knowledge, as a share of the response's and of the knowledge's."""
+    """Return the words of a response that stand in its knowledge, as shares of response and knowledge."""
     tokens, known = _tokens(response, language), _tokens(knowledge, language)
     shared = row = 0
     for token in [*tokens, None]:
@@ -181,7 +181,7 @@ def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
 
 
 def is_fit(sample: Sample) -> bool:
-    """Whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+    """Return whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
 
     It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
     paper does not say so; its authors' released code selects by this where a topic is not in the database (and by the
@@ -196,7 +196,7 @@ def is_fit(sample: Sample) -> bool:
 
 
 def released_marks(sample: Sample) -> int:
-    """What the released code's filters say of a sample's knowledge, letter by letter.
+    """Return what the released code's filters say of a sample's knowledge, letter by letter.
 
     1: it names its topic and has no brackets; 2: it has at most 20 words and does not open by "It" or "This".
     """
@@ -207,7 +207,7 @@ def released_marks(sample: Sample) -> int:
 
 
 def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
-    """A dialogue's topic, empty where it has none.
+    """Return a dialogue's topic, empty where it has none.
 
     Args:
         dialogue: of a data set with search, its `extra["query"]` is the query that was typed for its reply.
@@ -224,35 +224,35 @@ def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
 
 
 def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
-    """Turns by side: the responder's are the system's, everybody else's the user's."""
+    """Return turns by side: the responder's are the system's, everybody else's the user's."""
     sides: dict[bool, Side] = {True: "system", False: "user"}
     responder, language = dialogue.responder, dialogue.language
     return tuple(SampleTurn(sides[turn.speaker == responder], ended(turn.text, language)) for turn in dialogue.turns)
 
 
 def ended(text: str, language: Language) -> str:
-    """A turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
+    """Return a turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
     line = one_line(text)
     return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
 
 
 def context_text(topic: str, turns: Sequence[SampleTurn], count: int) -> str:
-    """The text by which samples and dialogues are compared: `( topic ) turns`, the last ones (released code)."""
+    """Return the text by which samples and dialogues are compared: `( topic ) turns`, the last ones (released code)."""
     return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
 
 
 def whole_id(identifier: str) -> str:
-    """The id of the whole dialogue that a history of this id was taken from."""
+    """Return the id of the whole dialogue that a history of this id was taken from."""
     return identifier.rpartition("@")[0] or identifier
 
 
 def _number(topic: str) -> int:
-    """What a topic is found by, whatever its case."""
+    """Return what a topic is found by, whatever its case."""
     return int.from_bytes(hashlib.blake2b(normalise(topic).encode(), digest_size=8).digest())
 
 
 def one_line(text: str) -> str:
-    """The text on one line."""
+    """Return the text on one line."""
     return " ".join(text.split())
 
 
@@ -329,7 +329,7 @@ class SampleDatabase:
         """Nothing is held open."""
 
     def sample(self, row: int) -> Sample:
-        """The sample in a row; raises SourceError where it is damaged."""
+        """Return the sample in a row; raise SourceError where it is damaged."""
         try:
             return _SAMPLE.validate_json(self._lines[row])
         except ValidationError as error:
@@ -356,7 +356,7 @@ class SampleDatabase:
     def released(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "checked", seen: bool = False
     ) -> list[tuple[Sample, float]]:
-        """Selection as MSDP's released code does it, which is not what the paper says, in `nearest`'s order.
+        """Return selection as MSDP's released code does it, which is not what the paper says, in `nearest`'s order.
 
         Of the dialogue's own topic the most similar samples; without any, the *least* similar of all short ones, each
         of another topic. Its `wow_seen` alone lets unfit knowledge pass and encodes samples without their topics.
@@ -380,7 +380,7 @@ class SampleDatabase:
         covered: float = 0.0,
         answered: bool = True,
     ) -> list[Sample]:
-        """Samples at random, the same for every dialogue of a language but for its own (Section 2.2, Tables 5 and 8).
+        """Return random samples, the same for every dialogue of a language but its own (Section 2.2, Tables 5, 8).
 
         `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold at
         least; where they need no response, `answered` is off.
@@ -409,7 +409,7 @@ class SampleDatabase:
         return self._but_own(rows[order], dialogue, top)
 
     def compare(self, dialogues: Iterable[Dialogue], grams: int = 13) -> dict[str, float]:
-        """The shares of other data's knowledge, by rows of words, and topics that are here (MSDP, Section 3.1)."""
+        """Return which shares of other data's knowledge, by rows of words, and topics are here (MSDP, Section 3.1)."""
         samples = {sample.knowledge: sample for sample in samples_of(dialogues)}
         topics = {_number(sample.topic) for sample in samples.values()}
         others = {gram for sample in samples.values() for gram in _grams(sample, grams)}
@@ -446,7 +446,7 @@ class SampleDatabase:
         scores: NDArray[np.float32],
         top: int,
     ) -> list[tuple[Sample, float]]:
-        """The best of the first group of rows that has any but the dialogue's own; one a topic where it says so."""
+        """Return the best of the first group of rows with any but the dialogue's own; one a topic if it says so."""
         for spread, group in groups:
             found: dict[str, tuple[Sample, float]] = {}
             for row in group[np.argsort(-scores[group], kind="stable")].tolist():
@@ -462,7 +462,7 @@ class SampleDatabase:
     def _but_own(
         self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
     ) -> list[Sample]:
-        """The first samples of some rows, without the dialogue's own."""
+        """Return the first samples of some rows, without the dialogue's own."""
         own, samples = whole_id(dialogue.id), map(self.sample, rows.tolist())
         fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))

@@ -103,7 +103,7 @@ class Lexical(Method):
 
 
 def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext) -> list[Knowledge]:
-    """The pieces, the nearest to the last two turns first; their scores are these cosines."""
+    """Return the pieces, the nearest to the last two turns first; their scores are these cosines."""
     with stage.step("ranking") as step:
         order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
         ranked = [pieces[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
@@ -112,13 +112,13 @@ def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Whether the dialogue says all of it already."""
+    """Return whether the dialogue says all of it already."""
     parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
     return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)
 
 
 def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
-    """The piece, of a passage the sentence that is nearest to the last turn."""
+    """Return the piece, of a passage the sentence that is nearest to the last turn."""
     sentences = split_sentences(piece.text) if piece.kind == "passage" else []
     if len(sentences) < 2:
         return on_one_line(piece.text)

@@ -1,4 +1,4 @@
-"""What of a user's turn is kept in memory: asked of the model after the response, or told by a plain rule."""
+"""Extraction of what memory keeps of a user's turn: by the model after the response, or by a plain rule."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ class Told(BaseModel):
 
 
 class Extracted(BaseModel):
-    """What the latest turn says of the user."""
+    """Statements about the user in the latest turn."""
 
     statements: list[Told] = Field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """What is to be kept of a turn, the ids of the earlier statements that it replaces, and what asking took."""
+    """Statements of a turn to be kept, the ids of earlier ones that they replace, and what asking took."""
 
     statements: Sequence[Statement] = ()
     replaced: Sequence[str] = ()
@@ -49,7 +49,7 @@ class Remembered:
 
 
 async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], stage_runner: StageRunner) -> Remembered:
-    """What the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
+    """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
     characters, nor one that the turn does not bear (`is_borne`). Without a model, sentences in the first person are
@@ -83,7 +83,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
 
 
 def is_borne(text: str, dialogue: Dialogue) -> bool:
-    """Whether the last turn says a statement: half of its content words or more, and the turns before it the others.
+    """Return whether the last turn says half of a statement's content words, and earlier turns the others.
 
     "In Leeds" says "I live in Leeds" where it answers "Where do you live?". Where the user speaks neither English nor
     Chinese the statement may be a translation, which words cannot tell.
@@ -98,7 +98,7 @@ def is_borne(text: str, dialogue: Dialogue) -> bool:
 
 
 def _borne_words(text: str, language: Language) -> set[str]:
-    """What counts in a text: stems of content words, in Chinese its characters but for those of function words."""
+    """Return what counts in a text: stems of content words, Chinese characters not of function words."""
     if language == "zh":
         return {sign for word in content_words(text, language) for sign in word}
     light = light_words(language)
@@ -110,7 +110,7 @@ _SECRET = re.compile(r"pass ?(?:word|code|phrase)|\bpin\b|api[ -]?key|密码|口
 
 
 def is_harmless(text: str) -> bool:
-    """Whether a text holds no secret and no address."""
+    """Return whether a text holds no secret and no address."""
     return not (_SECRET.search(text) or without_addresses(text)[1])
 
 
@@ -139,7 +139,7 @@ _WORDS = 30
 
 
 def sentences_of_himself(text: str) -> list[str]:
-    """The sentences that say something lasting of their speaker, by how they begin.
+    """Return the sentences that say something lasting of their speaker, by how they begin.
 
     A sentence does where it begins with "I am", "I have", "I live", "I work", "I like" and the like, or with "My" and
     somebody or something near, is no question, and has at most thirty words. Moods, intentions and what is done just

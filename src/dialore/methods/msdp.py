@@ -108,7 +108,7 @@ class MsdpKg(Method):
         return grounding.response(text)
 
     def select(self, dialogue: Dialogue, stage: StageContext) -> list[Sample]:
-        """The samples in the order of the prompt: the nearest stands last, beside the dialogue."""
+        """Return the samples in the order of the prompt: the nearest stands last, beside the dialogue."""
         scores: list[float] = []
         with stage.step("knowledge-samples") as step:
             if self.selection in {"query", "released", "released-seen"}:
@@ -179,7 +179,7 @@ class DialogueGenerator:
             raise InputError(f"an overlap from {self.least} to {self.most} is none", hint="0 <= least <= most <= 1")
 
     def select_for_response(self, dialogue: Dialogue, stage: StageContext) -> list[Sample]:
-        """The samples, in the order in which they were sampled."""
+        """Return the samples, in the order in which they were sampled."""
         with stage.step("response-samples") as step:
             bounds = (self.least, self.most) if self.response_selection == "overlap" else None
             found = self.samples.sampled(
@@ -299,7 +299,7 @@ class MsdpDcrag(Method):
 def prompted(
     samples: Sequence[Sample], dialogue: Dialogue, topic: str, knowledge: str = "", turns: int = 0
 ) -> dict[str, Any]:
-    """Samples, and the dialogue in the form of one, as prompts are given them.
+    """Return samples, and the dialogue in the form of one, as prompts are given them.
 
     Args:
         samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
@@ -322,7 +322,7 @@ def _record(
 
 
 def read_line(text: str) -> str | None:
-    """The sentence in what a model wrote: its first line (Section 2.1), without the beginning of a pattern."""
+    """Return the sentence in what a model wrote: its first line (Section 2.1), without the beginning of a pattern."""
     first = next((line.strip() for line in text.splitlines() if line.strip()), "")
     for arrow in ("=>", "⇒"):
         first = first.rpartition(arrow)[2].strip()
@@ -330,7 +330,7 @@ def read_line(text: str) -> str | None:
 
 
 def read_facts(line: str, language: Language) -> list[Knowledge]:
-    """The facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
+    """Return the facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
     found: dict[str, Knowledge] = {}
     for triple in _TRIPLE.findall(line):
         head, relation, tail = map(str.strip, triple)

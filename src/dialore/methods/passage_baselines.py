@@ -1,4 +1,4 @@
-"""What a user would take instead: passages in the prompt, retrieved (`rag`) or all of them (`full-context`)."""
+"""Baselines with passages in the prompt: retrieved ones (`rag`) or all of them (`full-context`)."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Rag(Method):
         return self.sources or default_sources({**own, **further}, retriever="fused")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
-        """The best passages for one query, then the persona's sentences."""
+        """Return the best passages for one query, then the persona's sentences."""
         query = await self._query(dialogue, stage)
         passages = await self._search(_PASSAGES, query, stage) or await self._search(("graph",), query, stage)
         return Grounding(knowledge=[*passages, *_persona(self.declared, dialogue)])
@@ -90,14 +90,14 @@ class Rag(Method):
         return grounding.response(text)
 
     async def _query(self, dialogue: Dialogue, stage: StageContext) -> str:
-        """The last turn, rewritten where it may lean on others."""
+        """Return the last turn, rewritten where it may lean on others."""
         if not self.rewrite or len(dialogue.turns) == 1:
             return dialogue.last.text
         rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
         return clean_response(" ".join(rewritten.split()), ()) or dialogue.last.text
 
     async def _search(self, kinds: Sequence[str], query: str, stage: StageContext) -> list[Knowledge]:
-        """The best pieces of all sources of some kinds, asked at once."""
+        """Return the best pieces of all sources of some kinds, asked at once."""
         asked = [(entry, entry.source) for entry in self.declared.entries if entry.kind in kinds]
         searches = [
             stage.search(f"retrieval-{entry.name}", source, query, entry.top or self.top)
@@ -183,13 +183,13 @@ def _too_much(message: str) -> DialoreError:
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
-    """The sentences of every persona."""
+    """Return the sentences of every persona."""
     entries: Iterable[DeclaredSource] = (entry for entry in declared.entries if entry.kind == "persona")
     return [piece for entry in entries for piece in listed(entry.source, dialogue)]
 
 
 def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
-    """The knowledge as the prompts have it: passages, which are numbered where they are cited, and the persona."""
+    """Return the knowledge as prompts have it: passages, numbered where they are cited, and the persona."""
     passages = [piece for piece in knowledge if piece.kind != "persona"]
     return {
         "passages": [piece.model_copy(update={"text": titled_line(piece)}) for piece in passages],

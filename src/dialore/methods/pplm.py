@@ -72,7 +72,7 @@ class Pplm(Method):
         check_least(self, facts=0, words=0, turns=0)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
-        """The facts that the bag is taken from."""
+        """Return the facts that the bag is taken from."""
         return Grounding(knowledge=self._bag(dialogue, stage)[1])
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -103,7 +103,7 @@ class Pplm(Method):
 
 
 def one_word_names(names: Iterable[str], language: Language) -> list[str]:
-    """The names that are one content word of the language, each once, in order."""
+    """Return the names that are one content word of the language, each once, in order."""
     idle = stop_words(language) | light_words(language)
     found: dict[str, None] = {}
     for name in names:

@@ -52,12 +52,12 @@ _ATTRIBUTES = "Attributes:\n"
 
 
 def method_names() -> list[str]:
-    """The names of all methods, sorted."""
+    """Return the names of all methods, sorted."""
     return names_of(GROUP, _OWN)
 
 
 def method_class(name: str) -> type[Method]:
-    """The class of a method by its name, or of the file that has it, whose folder `prompts` beside it is then read too.
+    """Return the class of a method by name, or of the file that has it, beside whose `prompts` it then asks.
 
     Raises:
         UnknownNameError: no method is called that.
@@ -72,12 +72,12 @@ def method_class(name: str) -> type[Method]:
 
 
 def method_sources(cls: type[Method]) -> tuple[str, ...]:
-    """The sources that a method has fields for: those it needs, then those it can do without."""
+    """Return the sources that a method has fields for: those it needs, then those it can do without."""
     return (*cls.required_sources, *getattr(cls, "optional_sources", ()))
 
 
 def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
-    """A method's hyper-parameters and switches by name, its sources left out."""
+    """Return a method's hyper-parameters and switches by name, its sources left out."""
     sources = method_sources(cls)
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
@@ -135,7 +135,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:  # noqa: ANN401
 
 
 def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> object:
-    """A value as the field's type; text as it stands, else as YAML has it: `null`, `[1, 2]`."""
+    """Return a value as the field's type; text as it stands, else as YAML has it: `null`, `[1, 2]`."""
     holder = next(base for base in cls.__mro__ if field.name in inspect.get_annotations(base))
     annotated, names = SimpleNamespace(__annotations__={"it": field.type}), vars(sys.modules[holder.__module__])
     adapter: TypeAdapter[object] = TypeAdapter(get_type_hints(annotated, names, include_extras=True)["it"])
@@ -155,7 +155,7 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
 
 
 def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]:
-    """A method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
+    """Return a method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
 
     Raises:
         UnknownNameError: it names a prompt that there is none of.
@@ -191,7 +191,7 @@ def _shown(default: object) -> object:
 
 
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
-    """The prompts that a method asks by: those that it names, else its folder's, each in every language and the form.
+    """Return the prompts that a method names, else its folder's, each in every language and the form.
 
     Raises:
         UnknownNameError: it names a prompt that there is none of.

@@ -186,7 +186,7 @@ class Safari(Method):
         return plan
 
     def _planned(self, dialogue: Dialogue) -> tuple[list[str], dict[str, float]]:
-        """The trained plan, in names of declared sources, and how probable each plan is."""
+        """Return the trained plan, in names of declared sources, and how probable each plan is."""
         planner, entry = open_planner(self.planning), of_kind("persona", self.declared)
         persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
         probabilities = planner.probabilities(dialogue, persona)
@@ -218,7 +218,7 @@ class Safari(Method):
     async def retrieve(
         self, dialogue: Dialogue, plan: Sequence[str], stage: StageContext
     ) -> dict[str, list[Knowledge]]:
-        """Retrieval in plan order (Equation 2): a source waits for those that it depends on, and for no other."""
+        """Return results in plan order (Equation 2): a source waits for those it depends on, and for no other."""
         if self.retrieval == "gold":
             with stage.step("retrieval-gold") as step:
                 gold = gold_knowledge(dialogue, self.declared) if plan else {}
@@ -263,7 +263,7 @@ class Safari(Method):
     async def _ask_model(
         self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
     ) -> list[Knowledge]:
-        """The model's own knowledge as a source; it may know nothing."""
+        """Return the model's own knowledge as a source; it may know nothing."""
         text = await stage.text(
             "safari/model-knowledge",
             suffix=entry.name,
@@ -276,14 +276,14 @@ class Safari(Method):
         return [Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")]
 
     def _always(self, which: str) -> list[str]:
-        """The plan that is the same for every dialogue, with what its sources depend on."""
+        """Return the plan that is the same for every dialogue, with what its sources depend on."""
         if which == "all":
             return list(self.declared.names)
         entry = of_kind("persona", self.declared)
         return [] if entry is None else [*self.declared.needed_by(entry.name), entry.name]
 
     def _shown(self, language: Language) -> list[dict[str, object]]:
-        """The demonstrations, as prompts have them; one that names a source which is not declared is left out."""
+        """Return the demonstrations as prompts have them; one that names an undeclared source is left out."""
         given = self.declared.demonstrations.get(language, ()) if self.demonstrations else ()
         fitting = [one for one in given if all(self.declared.find(name) for name in one.plan)]
         return [
@@ -298,19 +298,19 @@ class Safari(Method):
 
 
 def context_of(dialogue: Dialogue) -> str:
-    """The context as the authors write it: each turn after its speaker, on a line that ends."""
+    """Return the context as the authors write it: each turn after its speaker, on a line that ends."""
     user, system = _SPEAKERS[dialogue.language]
     sides = [system if turn.speaker == dialogue.responder else user for turn in dialogue.turns]
     return "".join(f"{side}{on_one_line(turn.text)}\n" for side, turn in zip(sides, dialogue.turns, strict=True))
 
 
 def query_of(dialogue: Dialogue, turns: int) -> str:
-    """The query: the last turns; for 0 the whole context, with its speakers."""
+    """Return the query: the last turns; for 0 the whole context, with its speakers."""
     return " ".join(dialogue.texts[-turns:]) if turns else context_of(dialogue).replace("\n", " ")
 
 
 def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
-    """What was found, each piece once, with the name of the source that gave it first, in capitals."""
+    """Return what was found, each piece once, with the name of the source that gave it first, in capitals."""
     pieces: dict[str, Given] = {}
     for name, given in found.items():
         for piece in given:
@@ -319,12 +319,12 @@ def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
 
 
 def assembled(plan: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
-    """The plan and what was found as prompts show them, in training and in use: names in capitals, a line a piece."""
+    """Return plan and results as prompts show them, in training and use: names in capitals, a line a piece."""
     return {"plan": [name.upper() for name in plan], "knowledge": [(name, titled_line(piece)) for name, piece in given]}
 
 
 def titled_line(piece: Knowledge) -> str:
-    """A piece of knowledge on one line, with its title or speaker, that cannot close the marks a prompt puts around."""
+    """Return a piece of knowledge on one line, with title or speaker, which cannot close marks around it."""
     title = piece.passage.title or piece.passage.said
     return joined(as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
 
@@ -343,7 +343,7 @@ _LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
 
 
 def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
-    """A plan from an answer: names (`A, B`, `A B`, `[SOURCE] A, B [EOS]`), NULL, or JSON; None where it is no plan.
+    """Return a plan from an answer: names (`A, B`, `A B`, `[SOURCE] A, B [EOS]`), NULL, or JSON; else None.
 
     A label before it ("Answer: ") is no harm, nor a reason after a blank line. Of prose, one sentence is a plan that
     names sources in capitals and has no word by which it may say not to use them.
@@ -366,7 +366,7 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
 
 
 def read_substrings(text: str, declared: DeclaredSources) -> Plan:
-    """A plan as the authors' code reads it: the sources that the answer names, in capitals, before a blank line."""
+    """Return a plan as the authors' code reads it: the sources named in capitals before a blank line."""
     return Plan(sources=[name for name in declared.names if name.upper() in _first_block(text)])
 
 
@@ -375,13 +375,13 @@ def _first_block(text: str) -> str:
 
 
 def _names_said(sentence: str, declared: DeclaredSources) -> list[str]:
-    """The sources that a sentence names in capitals, in its order."""
+    """Return the sources that a sentence names in capitals, in its order."""
     names = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
     return re.findall(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_-])", sentence)
 
 
 def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
-    """The names of a text that has nothing but names and what may stand between them; None for any other text."""
+    """Return the names of a text that has nothing but names and what may stand between; None for any other."""
     names = "|".join(
         r"\s+".join(map(re.escape, name.split())) for name in sorted(declared.names, key=len, reverse=True)
     )
@@ -392,7 +392,7 @@ def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
 
 
 def mend_plan(names: Sequence[str], declared: DeclaredSources, *, drop: bool = False) -> tuple[list[str], list[str]]:
-    """A plan of declared sources, each once, each after those that it depends on; and what was changed to get it.
+    """Return a plan of declared sources, each once, after those it depends on; and what was changed for it.
 
     With `drop`, a source whose dependencies are not planned is left out, so that DOCUMENTS alone counts as NULL
     (footnote 14 of the paper); else those that it needs are put before it.
@@ -430,12 +430,12 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
-    """The first source of a kind."""
+    """Return the first source of a kind."""
     return next((entry for entry in declared.entries if entry.kind == kind.casefold()), None)
 
 
 def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
-    """The plan of a data set ("+ Ground Planning"), in names of sources or kinds; raises DialoreError without one."""
+    """Return the data set's plan ("+ Ground Planning"), in names or kinds; raise DialoreError without one."""
     if not dialogue.sources and "sources" not in dialogue.model_fields_set:
         raise DialoreError(
             f"dialogue {dialogue.id} has no gold plan", hint='it is its field "sources"; or planning=model'
@@ -451,7 +451,7 @@ def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
 
 
 def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, list[Knowledge]]:
-    """The gold knowledge of a data set by source ("+ Ground Retrieval").
+    """Return the gold knowledge of a data set by source ("+ Ground Retrieval").
 
     A piece that names no source is the persona's where it is one of its sentences, else the documents'. Raises
     DialoreError where there is neither gold knowledge nor a gold plan that says that none is needed.

@@ -79,7 +79,7 @@ _KINDS: dict[tuple[str, ...], Kind] = {
 
 
 def _kind(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
-    """The kind in "Information", "information request" and "no search needed"."""
+    """Return the kind in "Information", "information request" and "no search needed"."""
     if not isinstance(value, str):
         return value
     word = value.strip().lower()
@@ -107,7 +107,7 @@ class Topic:
 
 
 def read_topic(text: str) -> Topic | None:
-    """The topic that a tracker wrote, or that there is none; None where what it wrote is no topic."""
+    """Return the topic that a tracker wrote, or that there is none; None where what it wrote is no topic."""
     line = _first_line(text)
     if _NO_TOPIC.fullmatch(line):
         return Topic(absent=True)
@@ -115,7 +115,7 @@ def read_topic(text: str) -> Topic | None:
 
 
 def read_query(text: str) -> str | None:
-    """The search query that a generator wrote; None where it is none: empty, or a passage."""
+    """Return the search query that a generator wrote; None where it is none: empty, or a passage."""
     line = _from_json(text) or _first_line(text)
     is_query = _says_something(line, _QUERY_WORDS, _QUERY_CHARACTERS) and not _NO_SEARCH.fullmatch(line)
     return line if is_query else None
@@ -127,7 +127,7 @@ def read_search(text: str) -> str | None:
 
 
 def sendable(query: str, spare: str, stage: StageContext) -> str:
-    """The query, or the spare one in place of a question to the other person; the paper sends such questions, too."""
+    """Return the query, or the spare one for a question to the other person, which the paper does send."""
     if stage.form == PAPER or not _TO_THE_OTHER.match(query):
         return query
     with stage.step("query-mending") as step:
@@ -137,13 +137,13 @@ def sendable(query: str, spare: str, stage: StageContext) -> str:
 
 
 def plain_query(text: str) -> str:
-    """A query made of a text's content words, where the model made none; empty where the text has none."""
+    """Return a query made of a text's content words, where the model made none; empty where the text has none."""
     language: Literal["en", "zh"] = "zh" if is_chinese(text) else "en"
     return " ".join(list(dict.fromkeys(content_words(text, language)))[:10])
 
 
 def _says_something(line: str, most_words: int, most_characters: int) -> bool:
-    """Whether a line holds a word, and no more than that of English or of Chinese."""
+    """Return whether a line holds a word, and no more than that of English or of Chinese."""
     is_short = len(line) <= most_characters if is_chinese(line) else len(line.split()) <= most_words
     return is_short and any(letter.isalnum() for letter in line)
 
@@ -158,7 +158,7 @@ def _from_json(text: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """The first line that says something, without its label."""
+    """Return the first line that says something, without its label."""
     lines = (_bare(line) for line in text.splitlines())
     return next((line for line in lines if line), "")
 
@@ -204,7 +204,7 @@ class GuidedQuery:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMaker:
-    """What makes the search query of a dialogue, for methods to stand on.
+    """A maker of search queries, for methods to stand on.
 
     Attributes:
         decision: off: every turn is taken as passive, as the paper's examples are; `trained:FOLDER`: what
@@ -300,7 +300,7 @@ class QueryMaker:
 
 
 def _interests(dialogue: Dialogue) -> list[str]:
-    """The persona of the user, where data set or service gives one: `extra["user_persona"]`."""
+    """Return the persona of the user, where data set or service gives one: `extra["user_persona"]`."""
     given = dialogue.extra.get("user_persona")
     return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
@@ -310,7 +310,7 @@ def _interests(dialogue: Dialogue) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class WebGrounded(ABC):
-    """What searches the web for one query and writes from what answers it best (Section 3.1).
+    """A searcher that asks the web one query and writes from what answers it best (Section 3.1).
 
     Attributes:
         web: web search.
@@ -366,13 +366,13 @@ class WebGrounded(ABC):
 
 
 def titled(piece: Knowledge) -> str:
-    """A passage with its page's title, as rerankers read it."""
+    """Return a passage with its page's title, as rerankers read it."""
     title = piece.passage.title
     return f"{title}\n{piece.text}" if title else piece.text
 
 
 def page_of(piece: Knowledge) -> str:
-    """The name of the page that a passage comes from: its title, else its site; empty where neither is known."""
+    """Return the name of the page that a passage comes from: its title, else its site; empty where neither is known."""
     title = " ".join(piece.passage.title.split())
     site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.passage.url)
     return f"{title} ({site})" if title and site else title or site
@@ -433,7 +433,7 @@ class ScgQp(QueryMaker, WebGrounded):
         WebGrounded.__post_init__(self)
 
     async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
-        """The guided query; none where it is switched off."""
+        """Return the guided query; none where it is switched off."""
         return await QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
 
 
@@ -465,7 +465,7 @@ class SearchQuery(WebGrounded):
         check_least(self, turns=0)
 
     async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
-        """The generator's query. Where none can be read, the last turn's content words are it."""
+        """Return the generator's query. Where none can be read, the last turn's content words are it."""
         turns, spare = plain_turns(dialogue)[-self.turns :], plain_query(dialogue.last.text)
         query = await stage.read("search-query/query-generation", read_search, spare, turns=turns)
         return GuidedQuery(sendable(query, spare, stage))

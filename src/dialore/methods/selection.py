@@ -1,4 +1,4 @@
-"""What a response needs to know, what is found for it, and which pieces of that are kept."""
+"""The needs of a response, what is found for them, and which pieces of that are kept."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ class Need(BaseModel):
 
 
 class Needs(BaseModel):
-    """What the response should know, and the topics that could come next."""
+    """The knowledge that the response needs, and the topics that could come next."""
 
     needs: list[Need] = Field(default_factory=list)
     topics: list[str] = Field(default_factory=list)
 
 
 def needs_schema(sources: Sequence[str], *, topics: bool) -> dict[str, Any]:
-    """The JSON schema of needs that these sources can be asked for: nothing in it is without a bound."""
+    """Return the JSON schema of needs that these sources can be asked for: nothing in it is without a bound."""
     fields: dict[str, Any] = {
         "source": {"type": "string", "enum": [*sources]},
         "query": {"type": "string", "maxLength": QUERY},
@@ -70,7 +70,7 @@ class Found:
         return self.piece.probability or 0.0
 
     def traced(self, text: str) -> dict[str, object]:
-        """What a trace says of it, with the text that prompts show."""
+        """Return what a trace says of it, with the text that prompts show."""
         return {
             "id": self.piece.id,
             "text": text,
@@ -86,7 +86,7 @@ class Found:
 
 @dataclass(slots=True)
 class Selection:
-    """What came of the look-up.
+    """The outcome of the look-up.
 
     Attributes:
         kept: the pieces that are kept, without those that are given in any case.
@@ -100,7 +100,7 @@ class Selection:
 
     @property
     def settles(self) -> bool:
-        """Whether a draft that was shown these pieces needs no second writing."""
+        """True where a draft that was shown these pieces needs no second writing."""
         return not self.is_new and not self.missing
 
 

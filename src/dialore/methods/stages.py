@@ -87,7 +87,7 @@ class StageCall(Generic[T]):
 
 
 class StageRunner(Protocol):
-    """Whoever does the stages: a language model, or several."""
+    """A runner of stages: a language model, or several."""
 
     @property
     def name(self) -> str:
@@ -131,7 +131,7 @@ class LLMRunner:
 
     @property
     def is_slow(self) -> bool:
-        """Whether its latest calls wrote so few tokens a second that two at once take each other's time.
+        """True where its latest calls wrote so few tokens a second that two at once take each other's time.
 
         Before the first call: whether this process runs the model.
         """
@@ -466,7 +466,7 @@ class StageContext:
         return await self.text(prompt, cites=cites, leads=leads, on_token=self.on_token, **variables)
 
     def citations(self, text: str) -> list[Citation]:
-        """The citations of a text that was written here; none for one that has been changed since."""
+        """Return the citations of a text that was written here; none for one that has been changed since."""
         return self._citations.get(text, [])
 
     def cited(self, text: str, citations: Sequence[Citation]) -> None:

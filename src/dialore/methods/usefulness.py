@@ -72,7 +72,7 @@ def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
 
 
 def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Whether the history has said a piece: one utterance holds its numbers and most of its words and meaning.
+    """Return whether the history has said a piece: one utterance holds its numbers and most of its words and meaning.
 
     What it asks it does not say: "Which food am I allergic to?"
     """
@@ -127,7 +127,7 @@ FEATURES = (
     "likeness, reciprocal rank in the search",
     "likeness, the best of the search",
 )
-"""What the models weigh, in order."""
+"""The features that the models weigh, in order."""
 
 
 def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> Vector:
@@ -215,7 +215,7 @@ class _Pieces:
         )
 
     def told(self, turn: _Reading) -> Vector:
-        """How much of each piece an utterance has said, words and meaning; nothing where it lacks a number of it."""
+        """Return how much of each piece an utterance has said, in words and meaning; nothing without a number of it."""
         _, meaning, _, words, _ = self.compare(turn)
         return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
 
@@ -235,7 +235,7 @@ def _read(text: str) -> _Reading:
 
 @functools.lru_cache(maxsize=16 * _REMEMBERED)
 def _word(part: int) -> NDArray[np.float32]:
-    """A part's vector in a text's sum; its length, of the order of 1, is larger the rarer the part."""
+    """Return a part's vector in a text's sum; its length, of the order of 1, is larger the rarer the part."""
     if part == _NO_WORD:
         return np.zeros(static_embedder().dimension, np.float32)
     vector: NDArray[np.float32] = (static_embedder().part_sums(np.array([part]))[0] * 1e-6).astype(np.float32)
@@ -250,7 +250,7 @@ def _text_of(piece: Knowledge) -> str:
 
 
 def _best_under(piece: Knowledge, asked: _Reading) -> float:
-    """The likeness with the query of the best document under a persona sentence."""
+    """Return the likeness with the query of the best document under a persona sentence."""
     if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
         return 0.0
     under = _Pieces([_read(text) for text in piece.detail.documents])

@@ -109,7 +109,7 @@ class _Turn:
 
     @property
     def is_documented(self) -> bool:
-        """Whether a source tells what must not be guessed; what a commonsense graph lacks, a model may well know."""
+        """Return whether a source tells what must not be guessed; what a graph lacks, a model may well know."""
         return any(entry.kind != "graph" for entry in self.entries)
 
 
@@ -230,7 +230,7 @@ class Weave(Method):
     # --- what there is to ask
 
     async def _open(self, dialogue: Dialogue, stage: StageContext) -> _Turn:
-        """The persona that every prompt shows, and the sources that are left to be asked."""
+        """Return the persona that every prompt shows, and the sources that are left to be asked."""
         is_slow = getattr(stage.stage_runner, "is_slow", False)
         is_planned = self.plan == "needs" or (self.plan == "auto" and not is_slow)
         turn = _Turn(dialogue, stage, [], [], is_planned)
@@ -250,7 +250,7 @@ class Weave(Method):
     # --- needs and draft
 
     async def _look_first(self, turn: _Turn) -> list[Found]:
-        """What documents and memory have by the words of the turns: the draft need not wait for the needs."""
+        """Return what documents and memory have by the words of the turns: the draft need not wait for the needs."""
         texts = turn.dialogue.texts[-_TURNS:]
         is_asked = await asyncio.to_thread(asks, texts[-1])
         whole = Need(what="the last turns", query=" ".join(texts), asked=is_asked)
@@ -259,7 +259,7 @@ class Weave(Method):
         return show_first([one for each in found for one in each], turn.own, _FIRST)
 
     async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], reader: _Reader) -> str:
-        """The draft; nothing where it failed before anything was sent."""
+        """Return the draft; nothing where it failed before anything was sent."""
         try:
             shown = [one.piece for one in await first if not one.dropped]
             if not turn.is_planned:  # a small model reads best what stands next to the question
@@ -322,7 +322,7 @@ class Weave(Method):
     # --- look-up
 
     async def _look_up(self, turn: _Turn, first: asyncio.Task[list[Found]] | None) -> tuple[_Plan, Selection]:
-        """The needs, and what is kept of what is found for them; `first` finds what the draft is shown."""
+        """Return the needs, and what is kept of what is found for them; `first` finds what the draft is shown."""
         plan = await self._plan(turn)
         found = await gather(*(self._search(turn, need, entry) for need, entry in plan.asked))
         shown = [] if first is None else await first
@@ -357,7 +357,7 @@ class Weave(Method):
         return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
     async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, also: str = "") -> list[Found]:
-        """What a source has for a need, each piece with the probability that it is of use.
+        """Return what a source has for a need, each piece with the probability that it is of use.
 
         The first look is by two queries: all turns, and `also` the last one.
         """
@@ -395,7 +395,7 @@ class Weave(Method):
         unsupported: Sequence[str],
         reader: _Reader,
     ) -> str:
-        """The response from draft and pieces; the draft where that fails."""
+        """Return the response from draft and pieces; the draft where that fails."""
         stage, own = turn.stage, turn.own
         given = _titled([*own, *selection.kept])
 
@@ -455,7 +455,7 @@ class Weave(Method):
 
 
 def _holds(source: KnowledgeSource | None, dialogue: Dialogue) -> bool:
-    """Whether there is anything to be asked; what cannot be listed may have it."""
+    """Return whether there is anything to be asked; what cannot be listed may have it."""
     try:
         return source is not None and (
             not isinstance(source, Listed) or _count(source) > 0 or any(True for _ in source.every(dialogue))
@@ -465,7 +465,7 @@ def _holds(source: KnowledgeSource | None, dialogue: Dialogue) -> bool:
 
 
 async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[str]:
-    """The titles of what a source holds that can be listed, of a memory its statements; of a large one, the nearest."""
+    """Return the titles of what a source can list, of a memory its statements; of a large one, the nearest."""
     if not isinstance(source, Listed):
         return []
     try:
@@ -480,7 +480,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
 
 
 def _count(source: KnowledgeSource) -> int:
-    """How many pieces it has at least, where that can be told without listing them, which takes long."""
+    """Return how many pieces it has at least, where that can be told without listing them, which takes long."""
     if isinstance(source, MultiDocuments):
         return sum(map(_count, source.sources))
     return len(source) if isinstance(source, DocumentIndex) else 0
@@ -500,7 +500,7 @@ def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
-    """The source of that name, else of that kind; None where there is none."""
+    """Return the source of that name, else of that kind; None where there is none."""
     wanted = " ".join(name.split()).casefold()
     by_name = (entry for entry in entries if entry.name.casefold() == wanted)
     return next(by_name, None) or next((entry for entry in entries if entry.kind == wanted), None)

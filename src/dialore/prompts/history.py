@@ -30,7 +30,7 @@ class Block(str):
 
 
 def render_history(dialogue: Dialogue, *, numbered: bool = False) -> Block:
-    """The history, a turn a line, the last turn's speaker as "Me" and the responder as "Friend".
+    """Return the history, a turn a line, the last turn's speaker as "Me" and the responder as "Friend".
 
     Speakers beyond these two keep their names, without colons. Line breaks inside a turn become spaces. Numbered, each
     turn has its number, and the two sides are called so in every language: `Friend-7: ...` (DCRAG, Tables 12 to 18).
@@ -46,7 +46,7 @@ def render_history(dialogue: Dialogue, *, numbered: bool = False) -> Block:
 
 
 def history_variables(dialogue: Dialogue, *, numbered: bool = False) -> dict[str, object]:
-    """What every prompt is told of a dialogue: history, last turn, its language's name, the next turn's number."""
+    """Return what every prompt is told of a dialogue: history, last turn, language, the next turn's number."""
     return {
         "history": render_history(dialogue, numbered=numbered),
         "last_turn": on_one_line(dialogue.last.text),
@@ -56,7 +56,7 @@ def history_variables(dialogue: Dialogue, *, numbered: bool = False) -> dict[str
 
 
 def history_messages(dialogue: Dialogue) -> tuple[Message, ...]:
-    """The history as chat messages: the responder's turns are the assistant's, all others the user's.
+    """Return the history as chat messages: the responder's turns are the assistant's, all others the user's.
 
     Turns in a row from one side are one message, a line each. Where more than one speaks beside the responder, each of
     these turns begins with its speaker's name. The last message is the user's; what a message holds depends on nothing
@@ -75,12 +75,12 @@ def history_messages(dialogue: Dialogue) -> tuple[Message, ...]:
 
 
 def _names(dialogue: Dialogue) -> dict[str, str]:
-    """The speakers' names as prompts have them: short, on one line, without colons."""
+    """Return the speakers' names as prompts have them: short, on one line, without colons."""
     return {turn.speaker: on_one_line(_COLON.sub(" ", turn.speaker))[:_NAME] for turn in dialogue.turns}
 
 
 def asking_for(language: str) -> str:
-    """What asks a model for a turn in another language than its prompt's."""
+    """Return what asks a model for a turn in another language than its prompt's."""
     return f"The conversation is held in {language}: write your turn in {language}, whatever language is named above."
 
 
@@ -89,17 +89,17 @@ FENCE = re.compile(r"<(?=\s*+/?\s*+(?:answers|knowledge|passage|persona|sentence
 
 
 def on_one_line(text: str) -> str:
-    """A text with its line breaks, of any kind, as spaces, and no sign that could end what it stands in."""
+    """Return a text with its line breaks, of any kind, as spaces, and no sign that could end what it stands in."""
     return " ".join(FENCE.sub("‹", text).split())
 
 
 def plain_turns(dialogue: Dialogue) -> list[str]:
-    """The turns' texts, a line each, oldest first, without the signs that part turns in Cosmo's input."""
+    """Return the turns' texts, a line each, oldest first, without the signs that part turns in Cosmo's input."""
     return [plain_line(text) for text in dialogue.texts]
 
 
 def plain_line(text: str) -> str:
-    """A text on one line, without such signs."""
+    """Return a text on one line, without such signs."""
     return " ".join(_SIGN.sub(" ", text).split())
 
 

@@ -46,30 +46,30 @@ class _Sandbox(SandboxedEnvironment):
     intercepted_binops = frozenset({"*", "**", "%"})
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
-        """Whether a template may read an attribute."""
+        """Return whether a template may read an attribute."""
         return not attr.startswith("_") and (not callable(value) or (isinstance(obj, dict) and attr in _METHODS))
 
     def is_safe_callable(self, obj: object) -> bool:
-        """Whether a template may call something: the methods of a mapping."""
+        """Return whether a template may call something: the methods of a mapping."""
         return isinstance(getattr(obj, "__self__", None), dict) and getattr(obj, "__name__", "") in _METHODS
 
     def getattr(self, obj: object, attribute: str) -> object:
-        """An attribute or item, its texts on one line."""
+        """Return an attribute or item, its texts on one line."""
         return _on_lines(super().getattr(obj, attribute))
 
     def getitem(self, obj: object, argument: object) -> object:
-        """An item or attribute, its texts on one line."""
+        """Return an item or attribute, its texts on one line."""
         return _on_lines(super().getitem(obj, argument))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """What `*`, `**` and `%` give, of which only plain formatting is harmless."""
+        """Return what `*`, `**` and `%` give, of which only plain formatting is harmless."""
         if operator == "%" and isinstance(left, str) and not _WIDTH.search(left):
             return left % right
         raise jinja2.exceptions.SecurityError(f"{operator!r} is not allowed in a prompt")
 
 
 def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
-    """A variable with each text in it on one line and without fences: none can pass for a part of the prompt."""
+    """Return a variable with each text in it on one line and without fences: none can pass for a part of the prompt."""
     if isinstance(value, str):
         is_plain = _BREAK.search(value) is None and FENCE.search(value) is None
         is_ours = isinstance(value, Block) or not value.strip() or is_plain
@@ -90,7 +90,7 @@ _ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items(
 
 @cache
 def _compiled(section: str) -> jinja2.Template:
-    """The template of a section: each agent has a library of its own, and compiling takes milliseconds."""
+    """Return the template of a section: each agent has a library of its own, and compiling takes milliseconds."""
     return _ENVIRONMENT.from_string(section)
 
 
@@ -167,7 +167,7 @@ class Prompt:
         return f"{self.name}.{self.language} v{self.front.version} {self.hash}"
 
     def render(self, variables: Mapping[str, object], label: str = "", history: Sequence[Message] = ()) -> Request:
-        """The request with the variables filled in; raises InputError where one is missing, or the template fails.
+        """Return the request with the variables filled in; raise InputError where one is missing or rendering fails.
 
         The messages of `history` stand before the prompt's last one. A section `<!-- steering -->` renders to YAML.
         """
@@ -235,7 +235,7 @@ class PromptLibrary:
         self._read: dict[tuple[str, Language], Prompt] = {}
 
     def get(self, name: str, language: Language, form: str = "") -> Prompt:
-        """The prompt of that name and language; raises UnknownNameError where there is none.
+        """Return the prompt of that name and language; raise UnknownNameError where there is none.
 
         A form, as `paper` of `<method>/<stage>.paper.<language>.md`, is taken where there is a file of it. What is
         there in English alone serves every language: it is told the dialogue's, as `language`.
@@ -256,7 +256,7 @@ class PromptLibrary:
         return self._read[name, language]
 
     def __iter__(self) -> Iterator[Prompt]:
-        """Every prompt by name and language, overridden ones as they are overridden."""
+        """Yield every prompt by name and language, overridden ones as they are overridden."""
         found: dict[tuple[str, str], Path] = {}
         for folder in (*_BESIDE[::-1], *self._folders[::-1]):
             for path in folder.glob("*/*.md"):

@@ -37,7 +37,7 @@ _LONGEST = 64
 
 
 def split_terms(text: str) -> list[str]:
-    """The terms of a text or a query, repeated as often as they stand there; function words are left out.
+    """Return the terms of a text or a query, repeated as often as they stand there; function words are left out.
 
     English words give their Snowball stems; Chinese is split by jieba, with the shorter words inside longer ones
     besides, so that 大学 finds 北京大学. Words of other scripts give their stems where Snowball has them, Korean
@@ -80,7 +80,7 @@ def _unspaced() -> re.Pattern[str]:
 
 @functools.lru_cache(maxsize=1)
 def _letters() -> re.Pattern[str]:
-    """A letter with the vowel that is written before it and the marks, vowels and stacked letters that follow."""
+    """Return a letter with the vowel written before it, and the marks, vowels and stacked letters that follow."""
     return re.compile(f"[เ-ไເ-ໄ]?.(?:[{marks()}ะาๅະາຽ]|(?<=[္្]).)*")
 
 
@@ -90,7 +90,7 @@ def _pairs(letters: Sequence[str]) -> list[str]:
 
 @functools.lru_cache(maxsize=1 << 18)
 def _terms(word: str) -> tuple[str, ...]:
-    """What a word is compared by; nothing where it is left out."""
+    """Return what a word is compared by; nothing where it is left out."""
     if len(word) > _LONGEST or (is_stop_word(word, "en") and not word.isdigit()):
         return ()
     if word.isascii():
@@ -108,19 +108,19 @@ K1, B = 1.2, 0.75
 
 
 def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
-    """The inverse document frequencies of terms that so many of `size` texts have."""
+    """Return the inverse document frequencies of terms that so many of `size` texts have."""
     found: NDArray[np.float64] = np.log1p((size - having + 0.5) / (having + 0.5))
     return found
 
 
 def okapi_rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
-    """The same as the package rank_bm25 has it: without the 1; what most texts have gets a quarter of the mean."""
+    """Return the same as the package rank_bm25 does: without the 1; common terms get a quarter of the mean."""
     found: NDArray[np.float64] = np.log((size - having + 0.5) / (having + 0.5))
     return np.where(found < 0, found.mean() / 4, found) if len(found) else found
 
 
 def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1) -> NDArray[np.float64]:
-    """What counts of terms in texts of those lengths are worth beside the terms' rarity."""
+    """Return what counts of terms in texts of those lengths are worth beside the terms' rarity."""
     found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - B + B * lengths / max(mean, 1e-9)))
     return found
 

@@ -87,7 +87,7 @@ class Chunking:
             raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 
     def split(self, section: Section, file: str = "") -> Iterator[Piece]:
-        """The passages of a section; a title that is too long is shortened, and text as well."""
+        """Yield the passages of a section; a title that is too long is shortened, and text as well."""
         from dialore.retrieval.documents.store import Piece  # what reads files in a process of its own makes none
 
         title, whole = shortened(section.title, _LONGEST_TITLE)
@@ -119,7 +119,7 @@ class Chunking:
             yield group
 
     def _carried(self, group: Sequence[_Sentence], following: _Sentence) -> list[_Sentence]:
-        """The last sentences of a passage that the next begins with, as far as they leave room for what follows."""
+        """Return the last sentences of a passage that the next begins with, as far as they leave room for more."""
         kept = list(group[-self.overlap :]) if self.overlap else []
         # A passage that begins anew with all of the one before would say it twice.
         kept = kept[1:] if len(kept) == len(group) and len(group) > 1 else kept
@@ -156,7 +156,7 @@ class Chunking:
         yield "\n".join([*part, closing])
 
     def _parts(self, sentence: str) -> Iterator[str]:
-        """An over-long sentence in parts of about a passage's words, split where clauses and words end."""
+        """Yield an over-long sentence in parts of about a passage's words, split where clauses and words end."""
         part, words = "", 0
         for clause in split_clauses(sentence):
             more = count_words(clause)
@@ -183,7 +183,7 @@ def count_words(text: str) -> int:
 
 
 def shortened(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
-    """A title of at most so many letters; and where it had more, all of it, to be text."""
+    """Return a title of at most so many letters; and where it had more, all of it, to be text."""
     title = " ".join(title.split())
     if len(title) <= longest:
         return title, ""

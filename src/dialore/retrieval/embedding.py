@@ -82,7 +82,7 @@ def recorded_embedder(
     addresses: Iterable[str | None] = (),
     given: Embedder | None = None,
 ) -> Embedder:
-    """The embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
+    """Return the embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
 
     Args:
         spec: as the file has it.
@@ -110,7 +110,7 @@ def recorded_embedder(
 
 
 def _address(named: str | None) -> str:
-    """The address of a URL or of an endpoint's spec, in one form; empty where there is none."""
+    """Return the address of a URL or of an endpoint's spec, in one form; empty where there is none."""
     from dialore.llm.http import endpoint_url, shown_url
 
     head, at, tail = (named or "").strip().rpartition("@http")

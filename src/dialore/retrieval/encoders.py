@@ -25,7 +25,7 @@ _ONNX_MEND = "make one with scripts/export_minilm_onnx.py"
 
 
 def digest(*parts: str) -> str:
-    """A short stable hash of the parts: the fingerprint of an embedder."""
+    """Return a short stable hash of the parts: the fingerprint of an embedder."""
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
@@ -157,7 +157,7 @@ def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def _key_for(url: str) -> str | None:
-    """The key in the environment that is meant for a host, if any."""
+    """Return the key in the environment that is meant for a host, if any."""
     host = urlsplit(url).netloc.rpartition("@")[2]
     for name, default in (("DIALORE", url), ("OPENAI", "https://api.openai.com")):
         meant = urlsplit(os.environ.get(f"{name}_BASE_URL") or default).netloc.rpartition("@")[2]
@@ -231,7 +231,7 @@ class EndpointEmbedder:
         return vectors
 
     async def _request(self, batches: list[list[str]]) -> list[NDArray[np.float32]]:
-        """The vectors of batches of texts, one request after the other."""
+        """Return the vectors of batches of texts, one request after the other."""
         async with self._client.once() as client:
 
             async def ask(texts: list[str]) -> NDArray[np.float32]:

@@ -47,7 +47,7 @@ def quantise(vectors: NDArray[np.float32]) -> Quantised:
 def rank_quantised(
     query: NDArray[np.float32], quantised: Quantised, top: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The indices and scores of the `top` int8 rows nearest to a float query (d,) by dot product; see `best`.
+    """Return the indices and scores of the `top` int8 rows nearest to a float query (d,) by dot product; see `best`.
 
     All rows are first compared with the query as int8, in whole numbers; those that its rounding may have kept from
     being among the best are then scored in full. So nothing is lost, at the speed of reading the memory.
@@ -70,7 +70,7 @@ def rank_quantised(
 
 
 def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """The indices of the `top` highest scores and these scores, rounded, the best first, of equal ones the first.
+    """Return the indices of the `top` highest scores and these scores, rounded, of equal ones the first first.
 
     Raises:
         InputError: `top` is negative.

@@ -40,7 +40,7 @@ class Reranker(Protocol):
         ...
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """Indices of the `top` texts with their scores, the best first; scores of two queries do not compare.
+        """Return indices of the `top` texts with their scores, the best first; scores of two queries do not compare.
 
         Raises:
             InputError: `top` is negative.
@@ -204,7 +204,7 @@ class CrossEncoderReranker(_Scored):
 
 @functools.lru_cache(maxsize=8)
 def load_reranker(spec: str = "dense") -> Reranker:
-    """The reranker of a spec; it is loaded once, and what it has read of texts serves all who ask it.
+    """Return the reranker of a spec; it is loaded once, and what it has read of texts serves all who ask it.
 
     Args:
         spec: `bm25`; `okapi` (SAFARI's BM25); `dense` (the shipped static embedder) or `dense:EMBEDDER` (see
@@ -232,7 +232,7 @@ def load_reranker(spec: str = "dense") -> Reranker:
 
 
 RERANKERS = ("bm25", "okapi", "dense", "fused", "cross")
-"""What `load_reranker` knows."""
+"""The specs that `load_reranker` knows."""
 
 
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:

@@ -93,7 +93,7 @@ class StaticEmbedder:
         return sums
 
     def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Each text's parts by number: its English tokens, then its Chinese words.
+        """Return each text's parts by number: its English tokens, then its Chinese words.
 
         The rows that `part_sums` has for them add up to the text's row of `sums`. White space parts nothing that
         belongs together: the parts of a text are those of its words.
@@ -114,14 +114,14 @@ class StaticEmbedder:
         return sums
 
     def _split(self, text: str) -> tuple[list[int], list[int]]:
-        """The numbers of a text's English tokens, and of its Chinese words."""
+        """Return the numbers of a text's English tokens, and of its Chinese words."""
         if text.isascii() or not (runs := CHINESE_RUN.findall(text)):
             return self._english.pieces.ids(text), []
         words = self._chinese.places(runs) if self._chinese else []
         return self._english.pieces.ids(CHINESE_RUN.sub(" ", text)), words
 
     def _word_sum(self, word: int) -> NDArray[np.int64]:
-        """The sum of a Chinese word's English tokens."""
+        """Return the sum of a Chinese word's English tokens."""
         assert self._chinese is not None, "only its own words have numbers"
         tokens, weights = self._chinese.word(word)
         return weights @ self._english.vectors[tokens].astype(np.int64)
@@ -129,7 +129,7 @@ class StaticEmbedder:
 
 @functools.cache
 def static_embedder() -> StaticEmbedder:
-    """The embedder that the package carries, opened once for whatever compares texts of its own accord."""
+    """Return the embedder that the package carries, opened once for whatever compares texts of its own accord."""
     return StaticEmbedder()
 
 
@@ -213,11 +213,11 @@ class ChineseWords:
         return list(self._jieba.cut(run.translate(self._simplify), HMM=False))
 
     def places(self, runs: Iterable[str]) -> list[int]:
-        """The number of each word of the runs that is known."""
+        """Return the number of each word of the runs that is known."""
         return [self._places[word] for run in runs for word in self.split(run) if word in self._places]
 
     def word(self, place: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The English tokens and weights of the word of that number."""
+        """Return the English tokens and weights of the word of that number."""
         part = slice(self._bounds[place], self._bounds[place + 1])
         return self._tokens[part], self._weights[part]
 
@@ -248,13 +248,13 @@ class WordPiece:
             raise InputError(f"{path} is not a tokenizer", hint="reinstall dialore") from error
 
     def ids(self, text: str) -> list[int]:
-        """The tokens of a text, in order."""
+        """Return the tokens of a text, in order."""
         plain = text.isascii() and text.replace("\n", " ").isprintable()
         words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
         return list(itertools.chain.from_iterable(map(self._known, words)))
 
     def _split_word(self, word: str) -> list[int]:
-        """The longest tokens from left to right; none where a rest is not in the vocabulary."""
+        """Return the longest tokens from left to right; none where a rest is not in the vocabulary."""
         if len(word) > _LONGEST:
             return []
         tokens: list[int] = []

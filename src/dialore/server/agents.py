@@ -90,13 +90,13 @@ class ServedAgents:
 
     @property
     def has_graph(self) -> bool:
-        """Whether the service's own agent has a graph, by its settings: the starter's where no source is named."""
+        """True where the service's own agent has a graph, by its settings: the starter's where no source is named."""
         places = self._settings.sources.model_extra or {}
         return not places or bool(places.get("graph")) or "graph" in self._knowledge.places
 
     @contextmanager
     def served(self, model: str) -> Iterator[Served]:
-        """A model, which stays open meanwhile; raises ServiceError where there is none of that id."""
+        """Yield a model, which stays open meanwhile; raise ServiceError where there is none of that id."""
         self._refresh()
         opened = self._opened
         if model not in opened.models:

@@ -55,7 +55,7 @@ class Desk:
             yield
 
     def codes(self) -> dict[str, str]:
-        """Every annotator's code; of new sheets they are made. They are kept beside the folder, as the key is."""
+        """Return every annotator's code, made for new sheets, and kept beside the folder, as the key is."""
         with self._alone():
             known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
             names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
@@ -65,7 +65,7 @@ class Desk:
         return found
 
     def annotator(self, code: str) -> str:
-        """Whose code it is; raises ServiceError where it is nobody's."""
+        """Return the name of a code's annotator; raise ServiceError for nobody's."""
         given = code.strip().lower().encode()
         same = [name for name, own in self.codes().items() if hmac.compare_digest(own.encode(), given)]
         if not same:
@@ -73,7 +73,7 @@ class Desk:
         return same[0]
 
     def items(self, annotator: str) -> list[dict[str, Any]]:
-        """What an annotator is asked, in the order of his sheet, with what he answered already."""
+        """Return what an annotator is asked, in the order of his sheet, with what he answered already."""
         head, rows = self._read(annotator)
         return [self._item(dict(zip(head, row, strict=False))) for row in rows if any(row)]
 
@@ -148,7 +148,7 @@ class Desk:
 
 
 def _active(text: str) -> str:
-    """A text as it was before it was made inert for spreadsheets."""
+    """Return a text as it was before it was made inert for spreadsheets."""
     return text[1:] if text.startswith("'") and inert(text[1:]) == text else text
 
 
@@ -168,7 +168,7 @@ def _desk(request: Request) -> Desk:
 
 
 class Coded(Body):
-    """Who annotates."""
+    """An annotator."""
 
     code: str = Field(min_length=1, max_length=64)
 
@@ -183,7 +183,7 @@ class Given(Coded):
 
 @router.post("/sheet")
 async def show_sheet(request: Request, body: Coded) -> Reply:
-    """The annotator's own sheet: what is asked, every item in his order, and what he has answered."""
+    """Return the annotator's own sheet: what is asked, every item in his order, and what he has answered."""
     desk = _desk(request)
     with explained():
         annotator = await asyncio.to_thread(desk.annotator, body.code)

@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
-    """The application that serves the agents of settings.
+    """Return the application that serves the agents of settings.
 
     Raises:
         InputError: its address can be reached from outside and it has no keys; or as `Session` does.
@@ -69,12 +69,12 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
     @app.get("/healthz")
     async def healthz() -> Response:
-        """Whether the process is alive."""
+        """Return whether the process is alive."""
         return reply({"status": "ok"})
 
     @app.get("/readyz")
     async def readyz() -> Response:
-        """Whether it can answer."""
+        """Return whether it can answer."""
         return reply({"status": "ok"}) if app.state.is_ready else reply({"status": "not ready"}, 503)
 
     @app.get("/metrics")
@@ -106,7 +106,7 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _malformed(_: Request, error: Exception) -> Response:
-    """What is wrong with a body, without the body: it may be large, or secret."""
+    """Return what is wrong with a body, without the body: it may be large, or secret."""
     found = error.errors() if isinstance(error, RequestValidationError) else []
     first = found[0]
     place = ".".join(str(step)[:80] for step in first["loc"][1:8])
@@ -185,7 +185,7 @@ def log_lines() -> None:
 
 
 def bound(settings: ServerSettings) -> socket.socket:
-    """A socket of the address, which refuses connections until it is served; raises InputError where it is taken."""
+    """Return a socket of the address, which refuses until it is served; raise InputError where it is taken."""
     shared = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET)
     try:
         if os.name == "posix":  # elsewhere it would let two services have one port

@@ -31,7 +31,7 @@ _NAMED = 256
 _SILENCE = 10.0
 """Seconds without an event after which a stream says that it goes on."""
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
-"""What a caller names a user or a conversation by."""
+"""The pattern of names of users and conversations."""
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 _NO_LIMIT = -1
 Tokens = Annotated[Annotated[int, Field(ge=1)] | Literal[-1], Field()]
@@ -90,7 +90,7 @@ class ChatMessage(BaseModel):
 
     @property
     def unread(self) -> str:
-        """What of it no text can stand for, in words; empty where it is text."""
+        """The parts of it that no text can stand for, in words; empty where it is text."""
         if self.role in {"tool", "function"}:
             return "a tool's result"
         others = (
@@ -102,19 +102,19 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream tells besides."""
+    """Options of a stream."""
 
     include_usage: bool = False
 
 
 class Metadata(BaseModel):
-    """What a caller notes of a request; of that, what the service reads."""
+    """The notes of a request that the service reads."""
 
     conversation: Name | None = Field(default=None, description="The id to keep it under, where the user consents.")
 
 
 class SamplingOverride(Body):
-    """What requests say of sampling and of the speaker."""
+    """Fields of requests about sampling and the speaker."""
 
     model_config = ConfigDict(protected_namespaces=())
 
@@ -132,7 +132,7 @@ class SamplingOverride(Body):
         return (self.metadata and self.metadata.conversation) or ""
 
     def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
-        """What the writing stages sample otherwise."""
+        """Return what the writing stages sample otherwise."""
         said = {"temperature": self.temperature, "top_p": self.top_p, **further}
         if self.top_p == 0:  # the likeliest word alone: not every endpoint takes it
             said |= {"temperature": 0.0, "top_p": None}
@@ -170,7 +170,7 @@ class ChatRequest(SamplingOverride):
         return wanted
 
     def asked(self, most: int) -> Asked:
-        """What is asked of the service."""
+        """Return what is asked of the service."""
         further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
         sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
         return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
@@ -184,7 +184,7 @@ def asked_of(
     conversation: str = "",
     persona: Sequence[str] = (),
 ) -> Asked:
-    """What messages ask: system messages as they are; of earlier turns what is no text is left out, with a note.
+    """Return what messages ask: system messages as they are; of earlier turns what is no text is left out, with a note.
 
     Raises ServiceError where the last message is not the user's, or is no text.
     """
@@ -205,19 +205,19 @@ def asked_of(
 
 
 def service_of(request: Request) -> Service:
-    """The service that a request is for."""
+    """Return the service that a request is for."""
     found: Service = request.app.state.service
     return found
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
-    """The tokens of all stages, as OpenAI names them."""
+    """Return the tokens of all stages, as OpenAI names them."""
     sent, made = usage.prompt_tokens, usage.completion_tokens
     return {"prompt_tokens": sent, "completion_tokens": made, "total_tokens": sent + made}
 
 
 async def last(events: Events) -> tuple[str, Response]:
-    """The trace's id and the whole response."""
+    """Return the trace's id and the whole response."""
     async with aclosing(events):
         async for event in events:
             if isinstance(event, tuple):
@@ -226,7 +226,7 @@ async def last(events: Events) -> tuple[str, Response]:
 
 
 async def begun(events: Events) -> Events:
-    """The same events, once the first has come: what cannot be answered at all is thus refused by its status."""
+    """Return the same events, once the first has come: what cannot be answered at all is thus refused by its status."""
     first = await anext(events)
 
     async def following() -> Events:
@@ -239,7 +239,7 @@ async def begun(events: Events) -> Events:
 
 
 async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """What work gives; it is stopped where the client goes before it is done."""
+    """Return what work gives; it is stopped where the client goes before it is done."""
 
     async def gone() -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -259,7 +259,7 @@ async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 
 @router.get("/models")
 async def list_models(request: Request) -> Reply:
-    """The agents of this service, each as a model."""
+    """Return the agents of this service, each as a model."""
     return reply({"object": "list", "data": [_model(*each) for each in service_of(request).agents.models.items()]})
 
 
@@ -321,7 +321,7 @@ async def _chunks(
 
 
 def event_of(data: dict[str, Any], name: str = "") -> str:
-    """A server-sent event."""
+    """Return a server-sent event."""
     named = f"event: {name}\n" if name else ""
     return f"{named}data: {json.dumps(data)}\n\n"
 

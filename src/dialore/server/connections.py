@@ -82,7 +82,7 @@ class _Connection(HttpToolsProtocol):
 
 
 def bounded_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
-    """What reads requests for uvicorn, which itself takes heads of any size, at any pace, on any number of connections.
+    """Return uvicorn's reader of requests, with bounds on the size and pace of heads and on connections.
 
     What is beyond the settings is answered in one line, and the connection closed.
     """

@@ -45,12 +45,12 @@ TABLES = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """A table each of whose rows belongs to one user."""
+    """Return a table each of whose rows belongs to one user."""
     return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
 
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """A table whose rows are deleted when their time has come."""
+    """Return a table whose rows are deleted when their time has come."""
     return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, _ends())
 
 
@@ -76,7 +76,7 @@ sa.Index("ix_traces_id", TRACES.c.id)  # asked for without a user's name
 
 
 def read_url(place: str | Path) -> sa.URL:
-    """The address of a database, a file's too; raises InputError where it is none."""
+    """Return the address of a database, a file's too; raise InputError where it is none."""
     if "://" not in str(place):
         return sa.URL.create(_DRIVERS["sqlite"], database=str(place))
     try:
@@ -88,7 +88,7 @@ def read_url(place: str | Path) -> sa.URL:
 
 
 def open_engine(url: sa.URL) -> sa.Engine:
-    """The connections to a database; raises InputError where its driver is not installed."""
+    """Return the connections to a database; raise InputError where its driver is not installed."""
     if url.drivername != _DRIVERS["sqlite"]:
         import_optional("psycopg", "a store in PostgreSQL", "postgres")
         return sa.create_engine(url, pool_pre_ping=True)

@@ -39,7 +39,7 @@ class ServiceError(HTTPException):
 
     @property
     def body(self) -> dict[str, object]:
-        """What the client gets."""
+        """The body that the client gets."""
         kind = _TYPES.get(self.status_code, "server_error" if self.status_code >= 500 else "invalid_request_error")
         return {"error": {"message": self.detail, "type": kind, "param": self.param, "code": self.code}}
 
@@ -56,7 +56,7 @@ _FULL_TEXT = re.compile(
 
 
 def full_disk(error: BaseException | None) -> ServiceError | None:
-    """What a client may know of an error that a full disk has led to; None for any other."""
+    """Return what a client may know of an error that a full disk has led to; None for any other."""
     while error is not None:
         if (isinstance(error, OSError) and error.errno in _FULL) or _FULL_TEXT.search(str(error)[:2000]):
             log.error("the disk is full: nothing more can be kept")
@@ -66,5 +66,5 @@ def full_disk(error: BaseException | None) -> ServiceError | None:
 
 
 def reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer in JSON; in ASCII, so that no text is beyond its encoding."""
+    """Return an answer in JSON; in ASCII, so that no text is beyond its encoding."""
     return Response(json.dumps(body), status, headers, media_type="application/json")

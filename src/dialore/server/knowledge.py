@@ -1,4 +1,4 @@
-"""What a service knows: `/v1/ground` and `/v1/knowledge`."""
+"""The knowledge of a service: `/v1/ground` and `/v1/knowledge`."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _CHANGES = [Depends(may_change)]
 
 @router.post("/ground")
 async def ground(request: Request, body: GroundRequest) -> Reply:
-    """What a response would need to know, without writing it."""
+    """Return what a response would need to know, without writing it."""
     asked = asked_of(body.model, body.messages, {}, body.user)
     trace, grounding = await service_of(request).ground(asked, request.state.caller)
     found = grounding_of(grounding, trace, asked.notes)
@@ -96,7 +96,7 @@ async def list_pieces(
     offset: Annotated[int, Query(ge=0, le=_DEEPEST)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Reply:
-    """What the service's own agent knows, the sources that the file names among it; with `q` what answers that query.
+    """Return what the service's own agent knows, declared sources included; with `q` what answers that.
 
     `added` is the id by which a piece can be deleted; null where it is of a source that the file names.
     """
@@ -132,7 +132,7 @@ def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
 
 @router.get("/knowledge/uses")
 async def list_uses(request: Request) -> Reply:
-    """The latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
+    """Return the latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
     with explained():
         found = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
     cut = ({**each, "asked": each["asked"][:_CUT], "text": each["text"][:_CUT]} for each in found)
@@ -144,7 +144,7 @@ async def list_uses(request: Request) -> Reply:
 
 @router.get("/knowledge/documents")
 async def list_documents(request: Request) -> Reply:
-    """The documents that were added."""
+    """Return the documents that were added."""
     return reply({"data": await service_of(request).knowledge.documents()})
 
 
@@ -180,7 +180,7 @@ async def delete_document(request: Request, identifier: str) -> Reply:
 
 @router.get("/knowledge/facts")
 async def list_facts(request: Request) -> Reply:
-    """The facts that were added."""
+    """Return the facts that were added."""
     return reply({"data": [_shown(fact) for fact in await service_of(request).knowledge.facts()]})
 
 
@@ -211,7 +211,7 @@ def _shown(fact: Fact) -> dict[str, object]:
 
 @router.get("/knowledge/persona")
 async def list_persona(request: Request) -> Reply:
-    """The sentences that were added about the responder."""
+    """Return the sentences that were added about the responder."""
     return reply({"sentences": service_of(request).knowledge.persona})
 
 

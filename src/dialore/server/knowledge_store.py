@@ -161,7 +161,7 @@ class AddedKnowledge:
 
     @contextmanager
     def _reader(self) -> Iterator[Reader]:
-        """What reads a file; its process is kept for the next one."""
+        """Yield what reads a file; its process is kept for the next one."""
         reader = self._idle.pop() if self._idle else Reader(**self._limits)
         self._readers.add(reader)
         try:
@@ -203,7 +203,7 @@ class AddedKnowledge:
         return listed
 
     async def documents(self) -> list[dict[str, object]]:
-        """Every document: its id, its file's name, and how many passages it has."""
+        """Return every document: its id, its file's name, and how many passages it has."""
         return list((await asyncio.to_thread(self._listed)).values())
 
     def _listed(self) -> dict[str, dict[str, object]]:
@@ -225,7 +225,7 @@ class AddedKnowledge:
     # --- facts
 
     async def facts(self) -> list[Fact]:
-        """Every fact that was added."""
+        """Return every fact that was added."""
         return await asyncio.to_thread(self._facts)
 
     def _facts(self) -> list[Fact]:

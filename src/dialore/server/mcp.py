@@ -82,13 +82,13 @@ class Cited(Piece):
 
 
 class Found(BaseModel):
-    """What was found, the best first."""
+    """Search results, the best first."""
 
     knowledge: list[Piece]
 
 
 class Grounds(Found):
-    """What a reply needs to know: its demands, and what was found for them."""
+    """The knowledge that a reply needs: its demands, and what was found for them."""
 
     method: str
     demands: Demands | None = None
@@ -106,7 +106,7 @@ class Reply(BaseModel):
 
 
 class Consent(BaseModel):
-    """Whether the user wants to be remembered."""
+    """The user's consent to be remembered."""
 
     remember: bool = Field(description="Keep what I say of myself for later conversations.")
 
@@ -122,7 +122,7 @@ class Kept(BaseModel):
 
 
 class Memory(BaseModel):
-    """What is kept of the user."""
+    """The record that is kept of the user."""
 
     consents: bool = Field(description="Whether he has agreed to be remembered; nothing is kept where he has not.")
     statements: list[Kept]
@@ -130,7 +130,7 @@ class Memory(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """What the tools stand on: an open service, and as whom the user is known to it."""
+    """The base of the tools: an open service, and as whom the user is known to it."""
 
     service: Service
     user: str
@@ -193,7 +193,7 @@ async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
 
 
 async def _consent(call: _Call) -> Consent | Elicit[Consent]:
-    """The user's consent; he is asked where he has not given it and his client can ask him."""
+    """Return the user's consent; he is asked where he has not given it and his client can ask him."""
     with _told():
         if await _on(call).service.store.consents(_on(call).who(call)):
             return Consent(remember=True)
@@ -222,7 +222,7 @@ async def remember(
 
 
 async def list_memory(call: _Call) -> Memory:
-    """What is remembered of the user, the newest first."""
+    """Return what is remembered of the user, the newest first."""
     store, who = _on(call).service.store, _on(call).who(call)
     with _told():
         statements = [_kept(each) for each in await store.statements(who)]
@@ -290,7 +290,7 @@ class _OwnSessions:
 
 
 def create_server(service: Service, user: str) -> MCPServer[_Offered]:
-    """The tools of an open service, for one user."""
+    """Return the tools of an open service, for one user."""
 
     @asynccontextmanager
     async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:

@@ -1,4 +1,4 @@
-"""What a service keeps of its users, each for the key that asks: `/v1/memory`, `/v1/conversations` and `/v1/traces`."""
+"""The users' data, each for the key that asks: `/v1/memory`, `/v1/conversations` and `/v1/traces`."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Identifier = Annotated[Name, Path()]
 
 
 def _user(request: Request, user: Annotated[Name, Query()]) -> User:
-    """The user that a request is about: one of the caller's own."""
+    """Return the user that a request is about: one of the caller's own."""
     return User(request.state.caller.name, user)
 
 
@@ -36,7 +36,7 @@ Named = Annotated[Name | None, Query()]
 
 
 class Consent(Body):
-    """Whether a user wants to be remembered."""
+    """A user's consent to be remembered."""
 
     user: Name
     consents: bool
@@ -48,7 +48,7 @@ def _store(request: Request) -> ServerStore:
 
 @router.get("/memory")
 async def list_memory(request: Request, who: Who) -> Reply:
-    """What is remembered of a user, the newest first, and whether he consents to it."""
+    """Return what is remembered of a user, the newest first, and whether he consents to it."""
     store = _store(request)
     found = await store.statements(who)
     data = [{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in found]
@@ -77,7 +77,7 @@ async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
 
 @router.get("/conversations")
 async def list_conversations(request: Request, who: Who, id: Named = None) -> Reply:
-    """The conversations of a user that are kept, the latest first, each with how it begins; with `id` that one.
+    """Return the conversations of a user that are kept, the latest first, each with how it begins; with `id` that one.
 
     An id such as `..` or `a/b` changes on its way in a path.
     """
@@ -92,7 +92,7 @@ async def list_conversations(request: Request, who: Who, id: Named = None) -> Re
 
 @router.get("/conversations/{identifier:path}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
-    """The messages of a conversation; those of the assistant have the ids of their traces and what they rest on."""
+    """Return the messages of a conversation; the assistant's have the ids of their traces and grounds."""
     return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
 
 
@@ -110,7 +110,7 @@ async def delete_conversation(request: Request, identifier: Identifier, who: Who
 
 @router.get("/traces/{identifier}")
 async def show_trace(request: Request, identifier: Identifier) -> Reply:
-    """Every stage of a response: prompt, completion, knowledge, time, tokens."""
+    """Return every stage of a response: prompt, completion, knowledge, time, tokens."""
     return reply(_there(await _store(request).trace(request.state.caller.name, identifier)))
 
 

@@ -1,4 +1,4 @@
-"""Who may ask, how much, and how large: checked before anything of a request is read, let alone parsed."""
+"""Limits on who may ask, how much, and how large: checked before a request is parsed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from dialore.settings import ServerSettings
 
 OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
-"""What is answered without a key; annotators have codes."""
+"""The paths that are answered without a key; annotators have codes."""
 UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30
 """Seconds in which the next part of a body has to come."""
@@ -37,13 +37,13 @@ _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
 def new_key() -> tuple[str, str]:
-    """A key and its hash. It is random and long, so that a plain hash keeps it."""
+    """Return a key and its hash. It is random and long, so that a plain hash keeps it."""
     key = f"dlr-{secrets.token_urlsafe(32)}"
     return key, hashlib.sha256(key.encode()).hexdigest()
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a host is this machine alone."""
+    """Return whether a host is this machine alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -59,7 +59,7 @@ def check_address(settings: ServerSettings) -> None:
 
 @dataclass(slots=True)
 class Caller:
-    """Whoever asks by a key; without keys there is one caller, who may do anything."""
+    """A caller with a key; without keys there is one caller, who may do anything."""
 
     settings: KeySettings
     under_way: int = 0
@@ -95,7 +95,7 @@ def _too_many(what: str, seconds: float) -> ServiceError:
 
 
 def anybody() -> Caller:
-    """Whoever asks where there are no keys."""
+    """Return the caller where there are no keys."""
     return Caller(KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0))
 
 

@@ -18,7 +18,7 @@ _POLICY = (
 
 
 async def show_file(request: Request) -> Response:
-    """A file of the page; a browser that has it is told so."""
+    """Return a file of the page; a browser that has it is told so."""
     name = FILES[request.url.path]
     content = resources.files("dialore.server").joinpath("page", name).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'

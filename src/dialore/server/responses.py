@@ -62,7 +62,7 @@ class TextFormat(BaseModel):
 
 
 class TextSettings(BaseModel):
-    """What is wanted of the text."""
+    """The wanted form of the text."""
 
     format: TextFormat = TextFormat()
 
@@ -80,7 +80,7 @@ class ResponsesRequest(SamplingOverride):
     background: Literal[False] | None = None
 
     def asked(self, most: int) -> Asked:
-        """What is asked of the service."""
+        """Return what is asked of the service."""
         items = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
         said = [each if isinstance(each, ChatMessage) else _passed_over(each) for each in items]
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
@@ -134,7 +134,7 @@ class _Made:
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def whole(self, trace: str, response: Response) -> dict[str, Any]:
-        """The response when it is done."""
+        """Return the response when it is done."""
         usage = response.usage
         counted = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
         counted |= {"total_tokens": usage.prompt_tokens + usage.completion_tokens}
@@ -154,7 +154,7 @@ class _Made:
         return event_of({"type": name, "sequence_number": self._number, **fields}, name)
 
     async def events(self, events: Events) -> AsyncGenerator[str]:
-        """The events of the stream."""
+        """Yield the events of the stream."""
         begun = {**self._said, "status": "in_progress", "output": []}
         place: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
         yield self._event("response.created", response=begun)

@@ -30,7 +30,7 @@ router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
 
 
 def _runs(request: Request) -> dict[str, Path]:
-    """The folders of runs by their names, the latest first."""
+    """Return the folders of runs by their names, the latest first."""
     folder: Path | None = request.app.state.service.settings.server.runs
     if folder is None:
         raise ServiceError(404, "no runs are shown ([server] runs = FOLDER)", code="not_configured")
@@ -44,7 +44,7 @@ def _changed(file: Path) -> float:
 
 
 def _brief(name: str, folder: Path) -> dict[str, Any]:
-    """How far a run is."""
+    """Return how far a run is."""
     with RunStore.open(folder) as store:
         config = store.facts().get("config", {})
         total = store.size * config.get("repetitions", 1)
@@ -59,7 +59,7 @@ def _brief(name: str, folder: Path) -> dict[str, Any]:
 
 
 def _sections(report: Report) -> dict[str, Any]:
-    """The report's tables and plots, and its dialogues as its own page has them."""
+    """Return the report's tables and plots, and its dialogues as its own page has them."""
     table = report.table
     heads = ["system", *(f"{about.name} {unit(about)}{arrow(about)}".strip() for about in table.metrics)]
     scores = [
@@ -118,7 +118,7 @@ async def _reported(request: Request, name: str) -> Report:
 
 @router.get("")
 async def list_runs(request: Request) -> Reply:
-    """The runs, the latest first, and how far each is."""
+    """Return the runs, the latest first, and how far each is."""
     runs = await asyncio.to_thread(_runs, request)
     with _told():
         found = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
@@ -127,7 +127,7 @@ async def list_runs(request: Request) -> Reply:
 
 @router.get("/{name}")
 async def show_run(request: Request, name: str) -> Reply:
-    """A run's scores, cost, failures, plots, and its dialogues: gzipped JSON in base64, as the report's page has it."""
+    """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
     report = await _reported(request, name)
     with _told():
         return reply(await asyncio.to_thread(_sections, report))
@@ -135,5 +135,5 @@ async def show_run(request: Request, name: str) -> Reply:
 
 @router.get("/{name}/report")
 async def show_report(request: Request, name: str) -> Reply:
-    """The run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
+    """Return the run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
     return reply({"html": await asyncio.to_thread(render_html, await _reported(request, name))})

@@ -1,4 +1,4 @@
-"""What goes over the wire: what a response rests on, as clients get it."""
+"""The schemas on the wire: the grounds of a response, as clients get them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> dict[str, Any]:
-    """What a result rests on, as clients get it: citations with their places, what was given, demands, the trace.
+    """Return what a result rests on, as clients get it: citations, what was given, demands, the trace.
 
     `notes` say what of the request was passed over.
     """
@@ -36,7 +36,7 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
 
 
 def told(piece: Knowledge) -> dict[str, Any]:
-    """A piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
+    """Return a piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
     where = piece.passage.where
     if "file" in where:
         where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""What a service answers: it asks its agents, and keeps traces, conversations and what it knows of its users."""
+"""The service: it asks its agents, and keeps traces, conversations and what it knows of its users."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class _Metered:
         return await self.stage_runner.answer(call, step, on_token)
 
     def usage(self, text: str) -> Usage:
-        """What the stages took; of one under way its prompt and the text that it has given, by estimate."""
+        """Return what the stages took; of one under way its prompt and the text that it has given, by estimate."""
         sent = [message["content"] for step in self.steps if not step.seconds for message in step.messages]
         made = estimate_tokens(text) if sent else 0
         begun = Usage(prompt_tokens=sum(map(estimate_tokens, sent)), completion_tokens=made)
@@ -95,12 +95,12 @@ class _Metered:
 
 
 Events: TypeAlias = "AsyncGenerator[str | Stage | Draft | tuple[str, Response]]"
-"""What an answer is made of: stages, drafts and text as they come, at last the trace's id and the whole."""
+"""The events of an answer: stages, drafts and text as they come, at last the trace's id and the whole."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a request asks of a model of the service.
+    """A request to a model of the service.
 
     Attributes:
         messages: the turns, `user` and `assistant` alone, each with its text.
@@ -246,14 +246,14 @@ class Service:
             yield trace, response
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
-        """What a response would need to know, with the trace's id; raises as `answer` does."""
+        """Return what a response would need to know, with the trace's id; raise as `answer` does."""
         with self.agents.served(asked.model) as served, explained():
             dialogue, began = await self._dialogue(asked, served, caller), time.time()
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
             return await self._made("retrieval", asked, grounding, caller, began), grounding
 
     async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
-        """What the source of that name of the service's own agent holds for a query, the best first.
+        """Return what the source of that name of the service's own agent holds for a query, the best first.
 
         Raises:
             ServiceError: there is no such source, or it cannot be asked.

@@ -1,4 +1,4 @@
-"""What a service keeps of its users: consent, memory, conversations and traces, in SQLite or PostgreSQL."""
+"""The store of a service's users: consent, memory, conversations and traces, in SQLite or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ServerStore:
 
     @property
     def keeps_conversations(self) -> bool:
-        """Whether conversations and traces are kept at all."""
+        """True where conversations and traces are kept at all."""
         return bool(self._kept)
 
     async def open(self) -> None:
@@ -131,7 +131,7 @@ class ServerStore:
 
     @_reading
     def consents(self, connection: sa.Connection, user: User) -> bool:
-        """Whether a user wants to be remembered; nobody does who has not said so."""
+        """Return whether a user wants to be remembered; nobody does who has not said so."""
         return _consents(connection, user)
 
     @_changing
@@ -144,7 +144,7 @@ class ServerStore:
 
     @_reading
     def statements(self, connection: sa.Connection, user: User) -> list[Statement]:
-        """What is remembered of a user and stands, the newest first."""
+        """Return what is remembered of a user and stands, the newest first."""
         return standing(_statements(connection, user), self._clock())
 
     @_changing
@@ -201,7 +201,7 @@ class ServerStore:
 
     @_reading
     def conversation(self, connection: sa.Connection, user: User, identifier: str) -> list[dict[str, Any]] | None:
-        """The messages of a conversation; None where the user has none of that id."""
+        """Return the messages of a conversation; None where the user has none of that id."""
         columns = CONVERSATIONS.c
         query = sa.select(columns.turns).where(*self._live(CONVERSATIONS, user), columns.id == identifier)
         found: list[dict[str, Any]] | None = connection.scalar(query)
@@ -209,7 +209,7 @@ class ServerStore:
 
     @_reading
     def conversations(self, connection: sa.Connection, user: User) -> list[tuple[str, datetime, str]]:
-        """The ids of a user's conversations, when each was last kept and how it begins, the latest first."""
+        """Return the ids of a user's conversations, when each was last kept and how it begins, the latest first."""
         columns = CONVERSATIONS.c
         begins = sa.func.substr(columns.turns[0, "content"].as_string(), 1, _BEGINNING)
         query = sa.select(columns.id, columns.made, begins).where(*self._live(CONVERSATIONS, user))
@@ -223,7 +223,7 @@ class ServerStore:
 
     @_reading
     def trace(self, connection: sa.Connection, owner: str, identifier: str) -> dict[str, Any] | None:
-        """What a response to one of an owner's users was made of; None where there is no such trace, or no longer."""
+        """Return what a response to one of an owner's users was made of; None where there is no such trace now."""
         columns = TRACES.c
         query = sa.select(columns.result).where(columns.id == identifier, columns.owner == owner)
         found: dict[str, Any] | None = connection.scalar(query.where(columns.expires > self._clock()))
@@ -290,7 +290,7 @@ class ServerStore:
 
 
 async def tried(work: Awaitable[T], otherwise: T) -> T:
-    """What the store gives; where it cannot be asked, the log says so and the service goes on."""
+    """Return what the store gives; where it cannot be asked, the log says so and the service goes on."""
     try:
         return await work
     except SourceError as error:

@@ -1,4 +1,4 @@
-"""What the service tells of itself: a log line a request in JSON, figures for Prometheus, spans of OpenTelemetry."""
+"""The service's telemetry: a log line a request in JSON, figures for Prometheus, spans of OpenTelemetry."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class JsonLines(logging.Formatter):
     """A log record as a line of JSON, with the fields that it was given as `extra={"fields": {...}}`."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the line."""
         line: dict[str, object] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -75,7 +75,7 @@ class Telemetry:
         self._provider = _provider()
 
     def figures(self) -> bytes:
-        """The figures as Prometheus reads them; of all workers together where there are several."""
+        """Return the figures as Prometheus reads them; of all workers together where there are several."""
         self._tasks.set(len(asyncio.all_tasks()))
         registry = self.registry
         if FIGURES in os.environ:
@@ -167,7 +167,7 @@ class Telemetry:
 
 
 def _provider() -> TracerProvider | None:
-    """What sends spans where the environment says, by OpenTelemetry's own variables; None where it does not say."""
+    """Return what sends spans where OpenTelemetry's own variables say; None where they say nothing."""
     said = os.environ.get
     off = said("OTEL_SDK_DISABLED", "").lower() == "true" or said("OTEL_TRACES_EXPORTER", "otlp") != "otlp"
     if off or not (said("OTEL_EXPORTER_OTLP_ENDPOINT") or said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
@@ -184,7 +184,7 @@ def _provider() -> TracerProvider | None:
 
 
 def _used(operation: str, model: str, usage: Usage) -> dict[str, Any]:
-    """What was done, by the GenAI conventions; nothing of what was said."""
+    """Return what was done, by the GenAI conventions; nothing of what was said."""
     return {
         "gen_ai.operation.name": operation,
         "gen_ai.provider.name": "dialore",

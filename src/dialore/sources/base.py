@@ -1,4 +1,4 @@
-"""What every source of knowledge can do: be asked a query, and give knowledge, the best first."""
+"""The protocol of every source of knowledge: it is asked a query, and gives knowledge, the best first."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ class Listed(KnowledgeSource, Protocol):
     """A source that can give all that it holds: documents and personas can, the web and graphs cannot."""
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """Every piece that it holds for a dialogue, in order, without a score."""
+        """Return every piece that it holds for a dialogue, in order, without a score."""
         ...
 
 
 def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
-    """Every piece of a source; raises InputError where it cannot be listed."""
+    """Return every piece of a source; raise InputError where it cannot be listed."""
     if not isinstance(source, Listed):
         named = "what the model knows" if source is None else f"the source {source.name} ({source.kind})"
         raise InputError(
@@ -97,7 +97,7 @@ def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowl
 
 
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
-    """The source ranked in that way, where it can be (it has `by`, as indices of documents have); else as it is.
+    """Return the source ranked in that way, where it can be (it has `by`, as indices of documents have); else as it is.
 
     It shares files with the one given, and is not to be closed.
 

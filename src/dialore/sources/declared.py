@@ -132,7 +132,7 @@ class DeclarationFile(BaseModel):
 
 
 def read_declaration(text: str, place: str) -> DeclarationFile:
-    """A declaration from text; `place` names it in errors. Raises InputError where it is malformed."""
+    """Return a declaration from text; `place` names it in errors. Raises InputError where it is malformed."""
     data = parse_yaml(text, place, _FORM)
     try:
         return DeclarationFile.model_validate({"sources": data} if isinstance(data, list) else data)
@@ -141,7 +141,7 @@ def read_declaration(text: str, place: str) -> DeclarationFile:
 
 
 def _named(problem: str, data: object) -> str:
-    """A problem of `sources[1]` with that source's name, where it has one."""
+    """Return a problem of `sources[1]` with that source's name, where it has one."""
     listed = data.get("sources") if isinstance(data, dict) else data
     match = re.search(r"sources\[(\d+)\]", problem)
     if match and isinstance(listed, list) and isinstance(entry := listed[int(match[1])], dict) and entry.get("name"):
@@ -153,7 +153,7 @@ Named = TypeVar("Named", "Declaration", "DeclaredSource")
 
 
 def in_order(entries: Iterable[Named]) -> list[Named]:
-    """Sources, each after those that it depends on, else as they stand.
+    """Return sources, each after those that it depends on, else as they stand.
 
     Raises:
         InputError: a cycle, which is named, a name that stands twice, or names that differ in case alone.
@@ -215,19 +215,19 @@ class DeclaredSources:
         return tuple(entry.name for entry in self.entries)
 
     def find(self, name: str) -> DeclaredSource | None:
-        """The source of that name, whatever its case; None where there is none."""
+        """Return the source of that name, whatever its case; None where there is none."""
         wanted = " ".join(name.split()).casefold()
         return next((entry for entry in self.entries if entry.name.casefold() == wanted), None)
 
     def __getitem__(self, name: str) -> DeclaredSource:
-        """The source of that name; raises UnknownNameError where there is none."""
+        """Return the source of that name; raise UnknownNameError where there is none."""
         found = self.find(name)
         if found is None:
             raise UnknownNameError("source", name, self.names)
         return found
 
     def needed_by(self, name: str) -> tuple[str, ...]:
-        """All that a source depends on, however far away, each after what it depends on itself."""
+        """Return all that a source depends on, however far away, each after what it depends on itself."""
         needed: dict[str, None] = {}
         for before in self[name].depends_on:
             needed |= dict.fromkeys((*self.needed_by(before), before))
@@ -301,7 +301,7 @@ class Reranked:
 
 
 def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> DeclaredSources:
-    """The sources that a file declares; what has no `from` is one of `opened`, by the names that methods have for them.
+    """Return the sources that a file declares; what has no `from` is one of `opened`, by methods' names.
 
     Raises:
         InputError: the file cannot be read or is malformed, dependencies go in a circle, a source cannot be opened.
@@ -314,7 +314,7 @@ def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> Dec
 def default_sources(
     opened: Mapping[str, object], *, retriever: str = "dialogue", paper: bool = False
 ) -> DeclaredSources:
-    """What is planned over where nothing is declared: persona -> documents (SAFARI's own case), and what is open.
+    """Return what is planned over where nothing is declared: persona -> documents (SAFARI), and what is open.
 
     That is `persona` (its file stands in for dialogues without one), `documents` (planned over as `library`), `graph`
     and `web`. The retriever ranks the persona and the documents under it. With `paper`, both are described as in the
@@ -408,7 +408,7 @@ def _other(
 
 
 def _open_kind(entry: Declaration, folder: Path | None) -> KnowledgeSource:
-    """A source by itself, which ranks by what its own kind has, else by a reranker."""
+    """Return a source by itself, which ranks by what its own kind has, else by a reranker."""
     kind, retriever = KINDS[entry.kind], entry.retriever
     own = {} if retriever is None or not kind.ranks_by(retriever) else {kind.ranker: retriever}
     reranker = load_reranker(retriever) if retriever is not None and not own else None

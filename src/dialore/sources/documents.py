@@ -106,7 +106,7 @@ class DocumentIndex:
         self._store = None
 
     def __enter__(self) -> DocumentIndex:
-        """The index."""
+        """Return the index."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -120,12 +120,12 @@ class DocumentIndex:
             return transaction.state().passages
 
     def documents(self) -> list[Document]:
-        """The documents that have passages, in the order in which they came."""
+        """Return the documents that have passages, in the order in which they came."""
         with self._opened().read() as transaction:
             return list(transaction.documents().values())
 
     def passages(self) -> Iterator[Knowledge]:
-        """Every passage of one state of the index, in order."""
+        """Yield every passage of one state of the index, in order."""
         with self._opened().read() as transaction:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
@@ -135,7 +135,7 @@ class DocumentIndex:
         return self.passages()
 
     def page(self, piece: Knowledge) -> list[Knowledge]:
-        """The page that a passage stands on: those around it with its url, or without any with its file and title.
+        """Return the page of a passage: those around it with its url, or without any with its file and title.
 
         They lie together in the index; it is looked for two hundred to each side.
         """
@@ -154,7 +154,7 @@ class DocumentIndex:
         return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
-        """Counts, sizes and settings."""
+        """Return counts, sizes and settings."""
         with self._opened().read() as transaction:
             settings, documents = transaction.settings(), transaction.documents()
             passages = transaction.state().passages
@@ -180,13 +180,13 @@ class DocumentIndex:
         return SearchResult(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
-        """This index, ranked by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
+        """Return this index by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
         other = copy.copy(self)
         other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
         return other
 
     def find(self, query: str, top: int = 10) -> list[Knowledge]:
-        """The `top` passages for a query, the best first, equal texts once.
+        """Return the `top` passages for a query, the best first, equal texts once.
 
         Raises:
             SourceError: the index is closed or damaged, or its embedder cannot be asked.
@@ -305,7 +305,7 @@ class MultiDocuments:
         return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
 
     def by(self, retriever: str) -> MultiDocuments:
-        """These sources, ranked by another retriever where they can be; see `ranked_by`."""
+        """Return these sources, ranked by another retriever where they can be; see `ranked_by`."""
         return MultiDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
 
     def close(self) -> None:
@@ -353,7 +353,7 @@ def open_documents(
 
 
 def _index_of(path: Path | str) -> Path | str:
-    """The index of a plain file or folder, made or brought up to date; any other path is an index itself."""
+    """Return the index of a plain file or folder, made or brought up to date; any other path is an index itself."""
     plain = Path(path)
     if "://" in str(path) or not (plain.is_dir() or (plain.is_file() and format_of(plain))):
         return path

@@ -43,14 +43,14 @@ class _View:
     ranker: Ranker
 
     def concept(self, link: Link) -> int | None:
-        """The concept of a link, which may have been made in another state: where the graph was built anew, by name."""
+        """Return the concept of a link, which may be of another state: by name where the graph was built anew."""
         here = link.concept < self.store.meta.concepts and self.store.concept(link.concept) == link.name
         return link.concept if here else self.store.find(link.name)
 
 
 @dataclass(frozen=True, slots=True)
 class Retrieval:
-    """What the graph holds for a dialogue's demands.
+    """The facts of the graph for a dialogue's demands.
 
     Attributes:
         foreseen: facts between a query and a topic, best first.
@@ -100,7 +100,7 @@ class Graph:
 
     @property
     def linker(self) -> Linker:
-        """What links phrases to concepts of the graph as it is now."""
+        """The linker of phrases to concepts of the graph as it is now."""
         return self._newest().linker
 
     def close(self) -> None:
@@ -111,7 +111,7 @@ class Graph:
         return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking))
 
     def _newest(self) -> _View:
-        """The view of the graph's newest state: the last one where nothing has changed, which takes microseconds."""
+        """Return the view of the graph's newest state: in microseconds the last one, where nothing has changed."""
         view = self._last
         if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
             view = self._last = self._view(store)
@@ -166,11 +166,11 @@ class Graph:
         return _known(best, language, ""), scored.edges.total
 
     def link(self, phrases: Sequence[str]) -> list[Link]:
-        """The concepts that phrases name, each once, by its best link."""
+        """Return the concepts that phrases name, each once, by its best link."""
         return best_links(map(self.linker.link, phrases))
 
     def mentions(self, texts: Sequence[str]) -> list[Link]:
-        """Every concept that texts mention, in order of mention."""
+        """Return every concept that texts mention, in order of mention."""
         return self.linker.mentions(texts)
 
     @property
@@ -179,11 +179,11 @@ class Graph:
         return self._newest().store.meta.facts
 
     def facts(self) -> Iterator[Fact]:
-        """Every fact."""
+        """Return every fact."""
         return self._newest().store.facts()
 
     def facts_of(self, name: str) -> list[Fact]:
-        """Every fact of one concept, the heaviest first; empty where the graph does not have it."""
+        """Return every fact of one concept, the heaviest first; empty where the graph does not have it."""
         store = self._newest().store
         concept = store.find(name)
         if concept is None:
@@ -266,11 +266,11 @@ class MultiGraph:
         return self._merged(lists, top, frozenset()), count
 
     def link(self, phrases: Sequence[str]) -> list[Link]:
-        """The concepts that phrases name in any graph, each name once, by its best link."""
+        """Return the concepts that phrases name in any graph, each name once, by its best link."""
         return best_links((graph.link(phrases) for graph in self.graphs), _name)
 
     def mentions(self, texts: Sequence[str]) -> list[Link]:
-        """Every concept of any graph that texts mention, one graph's after the other's, each name once."""
+        """Return every concept of any graph that texts mention, one graph's after the other's, each name once."""
         return best_links((graph.mentions(texts) for graph in self.graphs), _name)
 
     @property
@@ -279,11 +279,11 @@ class MultiGraph:
         return sum(graph.facts_count for graph in self.graphs)
 
     def facts(self) -> Iterator[Fact]:
-        """Every fact of every graph, those of the graph that was named last first."""
+        """Return every fact of every graph, those of the graph that was named last first."""
         return itertools.chain.from_iterable(graph.facts() for graph in reversed(self.graphs))
 
     def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
-        """The best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
+        """Return the best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
         copies: dict[str, list[Knowledge]] = {}
         for item in (item for found in lists for item in found):
             if item.id not in known:
@@ -314,7 +314,7 @@ def _name(link: Link) -> str:
 def open_graph(
     graph: Path | str | None = None, ranking: Ranking | str = "default", embedder: Embedder | None = None
 ) -> Graph:
-    """A graph from its path or a server's URL; None or "starter" for the starter graph.
+    """Return a graph from its path or a server's URL; None or "starter" for the starter graph.
 
     Raises as `open_store` and Graph do.
     """

@@ -94,7 +94,7 @@ class InMemoryPassages:
         return [passage for passage, language in every if not self.own_language or language == dialogue.language]
 
     def by(self, retriever: str) -> InMemoryPassages:
-        """The same passages, ranked in another way; raises UnknownNameError where no retriever is called that."""
+        """Return the same passages, ranked in another way; raise UnknownNameError for an unknown retriever."""
         other = copy.copy(self)
         if retriever != self.retriever.name:
             other.retriever = load_reranker(retriever)

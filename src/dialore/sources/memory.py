@@ -32,7 +32,7 @@ _FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": ".
 
 
 class Statement(BaseModel):
-    """What a user said of himself.
+    """A user's statement about himself.
 
     Attributes:
         text: the statement, in the first person.
@@ -58,7 +58,7 @@ _STATEMENTS = TypeAdapter(list[Statement])
 
 
 class MemorySource:
-    """What the user of a dialogue said of himself in earlier ones, ranked as a persona is.
+    """The statements that the user of a dialogue made in earlier ones, ranked as a persona is.
 
     What has expired is not found, nor is what a newer statement about the same thing has replaced (`standing`).
 
@@ -78,7 +78,7 @@ class MemorySource:
         self._ranked = PersonaSource(retriever=retriever)
 
     def of(self, dialogue: Dialogue) -> list[Statement]:
-        """The statements that stand, the newest first; raises SourceError where those of the dialogue are malformed."""
+        """Return the statements that stand, newest first; raise SourceError where the dialogue's are malformed."""
         given = dialogue.extra.get("memory")
         try:
             statements = self.statements if given is None else _STATEMENTS.validate_python(given)
@@ -107,14 +107,14 @@ class MemorySource:
 
 
 def _piece(statement: Statement, dialogue: Dialogue, score: float = 0.0) -> Knowledge:
-    """A statement as knowledge: by whom and when it was said stands before it in prompts."""
+    """Return a statement as knowledge: by whom and when it was said stands before it in prompts."""
     by = '"Me", {}' if dialogue.language == "en" else "“我”，{}"
     said = by.format(statement.said.date().isoformat())
     return Knowledge.of_passage(Passage(statement.text), "memory", score, said=said, turn=statement.turn)
 
 
 def open_memory(path: Path | None = None) -> MemorySource:
-    """The statements of a JSONL file, or each dialogue's own; raises InputError where the file is malformed."""
+    """Return the statements of a JSONL file, or each dialogue's own; raise InputError where the file is malformed."""
     if path is None:
         return MemorySource()
     statements = []
@@ -130,7 +130,7 @@ def open_memory(path: Path | None = None) -> MemorySource:
 
 
 def standing(statements: Iterable[Statement], now: datetime) -> list[Statement]:
-    """The statements that have not expired and that no newer one about the same thing has replaced, newest first."""
+    """Return the statements, newest first, that neither expired nor were replaced by one about the same thing."""
     valid = [each for each in statements if each.expires is None or each.expires > now]
     newest: dict[object, Statement] = {}
     for each in sorted(valid, key=lambda one: one.said, reverse=True):
@@ -162,7 +162,7 @@ _TASTE_ZH = re.compile(r"喜欢|讨厌|热爱|爱")
 
 @functools.lru_cache(maxsize=16384)
 def thing_of(text: str) -> object:
-    """What a statement is about, where that can be told: the newer of two about the same thing replaces the older.
+    """Return what a statement is about, where that can be told: of two about one thing the newer replaces.
 
     A plain rule that would rather keep both. It tells what a person has one of (name, age, home, work, birthday,
     marital status, a favourite of each kind), and statements of the same words in the same order but for numbers,

@@ -69,7 +69,7 @@ class PersonaSource:
         self.retriever = _loaded(retriever)
 
     def of(self, dialogue: Dialogue) -> Persona:
-        """The persona that speaks in a dialogue: its own, else this source's.
+        """Return the persona that speaks in a dialogue: its own, else this source's.
 
         Raises:
             SourceError: the dialogue's `extra["documents"]` is no mapping of sentences to documents.
@@ -156,7 +156,7 @@ class PersonaDocuments:
 
 
 def _sentence(text: str, under: Sequence[str], score: float = 0.0) -> Knowledge:
-    """A persona sentence, with the documents under it, as knowledge."""
+    """Return a persona sentence, with the documents under it, as knowledge."""
     detail = PersonaDetail(documents=list(under))
     return Knowledge(
         id=stable_id("persona", text), kind="persona", text=text, source="persona", score=score, detail=detail
@@ -164,7 +164,7 @@ def _sentence(text: str, under: Sequence[str], score: float = 0.0) -> Knowledge:
 
 
 def _owners(persona: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Each document with the first sentence that it stands under."""
+    """Return each document with the first sentence that it stands under."""
     owner: dict[str, str] = {}
     for sentence, documents in persona.items():
         for document in documents:
@@ -191,12 +191,12 @@ async def _ranked(
 
 
 def open_persona(path: Path | None = None) -> PersonaSource:
-    """The persona of a file (see `read_persona`), or each dialogue's own."""
+    """Return the persona of a file (see `read_persona`), or each dialogue's own."""
     return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
-    """The persona of a file: a text with a sentence a line, or YAML or JSON, sentences alone or with their documents.
+    """Return the persona of a file: a sentence a line, or YAML or JSON of sentences, perhaps with documents.
 
     Raises:
         InputError: the file cannot be read, is malformed or empty.
@@ -219,7 +219,7 @@ def read_persona(path: Path) -> Persona:
 
 
 def _mapping(data: object) -> Persona | None:
-    """Decoded data as a persona; None where it is none. A lone document needs no list."""
+    """Return decoded data as a persona; None where it is none. A lone document needs no list."""
     if not isinstance(data, dict):
         return None
     listed = {key: [under] if isinstance(under, str) else under for key, under in data.items()}
@@ -242,5 +242,5 @@ def _documents_of(dialogue: Dialogue) -> Persona:
 
 
 def _under(piece: Knowledge) -> tuple[str, ...]:
-    """The documents that a piece brings along, where its sentence is not the dialogue's own."""
+    """Return the documents that a piece brings along, where its sentence is not the dialogue's own."""
     return tuple(piece.detail.documents) if isinstance(piece.detail, PersonaDetail) else ()

@@ -59,7 +59,7 @@ class SourceKind:
     planned_as: str = ""
 
     def ranks_by(self, retriever: str) -> bool:
-        """Whether its opener can rank so; else a reranker puts its pieces in order."""
+        """Return whether its opener can rank so; else a reranker puts its pieces in order."""
         return bool(self.ranker) and (not self.rankings or retriever in self.rankings)
 
     @property
@@ -68,7 +68,7 @@ class SourceKind:
         return f"--{self.option or self.key}"
 
     def located(self, place: str, folder: Path) -> str:
-        """A place that is a path and exists in the folder, as an absolute path; any other as it is."""
+        """Return a place that is a path and exists in the folder, as an absolute path; any other as it is."""
         if not place.startswith(self.prefix):
             return place
         path = folder / Path(place.removeprefix(self.prefix)).expanduser()
@@ -181,7 +181,7 @@ KINDS: dict[str, SourceKind] = {
 
 
 def kind_of_key(key: str) -> SourceKind:
-    """The kind of that name in settings; raises UnknownNameError where there is none."""
+    """Return the kind of that name in settings; raise UnknownNameError where there is none."""
     by_key = {kind.key: kind for kind in KINDS.values()}
     if key not in by_key:
         raise UnknownNameError("kind of source", key, by_key)
@@ -189,5 +189,5 @@ def kind_of_key(key: str) -> SourceKind:
 
 
 def option_of(name: str) -> str:
-    """The option of the command line that names a source of that kind."""
+    """Return the option of the command line that names a source of that kind."""
     return KINDS[name].flag if name in KINDS else f"--{name}"

@@ -43,7 +43,7 @@ class Labelled(Examples):
 
 
 def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0) -> Labelled:
-    """The labelled responses of a data set's file.
+    """Return the labelled responses of a data set's file.
 
     Raises:
         InputError: it cannot be read, has no such labels, one class only, or too few dialogues.
@@ -72,7 +72,7 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
 
 
 def _shifts(dialogues: list[Dialogue], numbers: Numbers) -> list[int]:
-    """Whether each response is about another thing than the one before; -1 where either is not said."""
+    """Return whether each response is about another thing than the one before; -1 where either is not said."""
     found, before, of = [], set[str](), -1
     for one, number in zip(dialogues, numbers, strict=True):
         before, of = (before if of == number else set()), int(number)
@@ -84,7 +84,7 @@ def _shifts(dialogues: list[Dialogue], numbers: Numbers) -> list[int]:
 
 
 def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arrays]:
-    """A decision's card and arrays; penalty and threshold by cross-validation."""
+    """Return a decision's card and arrays; penalty and threshold by cross-validation."""
     labels, folds = examples.labels, examples.folds
     shares, penalty, whole, idf = cross_validated(examples, step)
     weights = whole.coef_[0].astype(np.float32)
@@ -100,7 +100,7 @@ def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arra
 
 
 def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64], float, Any, NDArray[np.float32]]:
-    """The held-out probability of yes by the best penalty, that, the model of it on everything, and words' rarities."""
+    """Return the held-out probability of yes by the best penalty, that, the model on everything, and rarities."""
     linear = import_optional("sklearn.linear_model", "training", "train")
     labels = examples.labels
     idf = rarities(list(dict.fromkeys(text for one in examples.dialogues for text in one.texts)))
@@ -122,7 +122,7 @@ def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64]
 
 
 def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa: ANN401 - scipy's
-    """A row a response: its words, and what else is read."""
+    """Return a row a response: its words, and what else is read."""
     sparse = import_optional("scipy.sparse", "training", "train")
     rows = word_rows(dialogues, idf)
     ends = np.cumsum([0, *map(len, rows)])
@@ -132,12 +132,12 @@ def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa
 
 
 def choose_threshold(shares: NDArray[np.float64], labels: Numbers) -> float:
-    """The probability from which yes is decided: where the mean of both F1 is greatest."""
+    """Return the probability from which yes is decided: where the mean of both F1 is greatest."""
     return float(max(_GRID, key=lambda least: sum(f1s(shares >= least, labels))))
 
 
 def held_out(shares: NDArray[np.float64], labels: Numbers, folds: Numbers) -> NDArray[np.bool_]:
-    """The decision on each response, by the threshold that serves the other folds best."""
+    """Return the decision on each response, by the threshold that serves the other folds best."""
     decided = np.zeros(len(labels), bool)
     for fold in range(FOLDS):
         at = folds == fold
@@ -146,7 +146,7 @@ def held_out(shares: NDArray[np.float64], labels: Numbers, folds: Numbers) -> ND
 
 
 def f1s(decided: NDArray[np.bool_], labels: Numbers) -> tuple[float, float]:
-    """The F1 of no and of yes."""
+    """Return the F1 of no and of yes."""
     both = []
     for value in (False, True):
         right = int(((decided == value) & (labels == value)).sum())

@@ -144,7 +144,7 @@ def _card(
 
 
 def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, str]]:
-    """A query, a gold piece and a hard negative each: another sentence of the persona, or another document.
+    """Return a query, a gold piece and a hard negative each: another sentence of the persona, or another document.
 
     Documents are looked for under the gold sentence as well as among all, with the sentence beside the query then; by
     the whole context, among all. Without personas: topic and history, their knowledge (MSDP, Appendix F.2), and what
@@ -165,7 +165,7 @@ def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str
 
 
 def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> list[tuple[str, str, list[str]]]:
-    """A query, a gold piece, and the pieces it is chosen from besides."""
+    """Return a query, a gold piece, and the pieces it is chosen from besides."""
     found = []
     for one, gold in zip(examples.dialogues, examples.gold, strict=True):
         last, under = one.turns[-1].text, one.extra["documents"]
@@ -183,7 +183,7 @@ def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> li
 
 
 def as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, float]]:
-    """A query and a piece each, with whether it is the gold one."""
+    """Return a query and a piece each, with whether it is the gold one."""
     rows = make_rows(examples, whole=whole)
     return [pair for query, text, other in rows for pair in ((query, text, 1.0), (query, other, 0.0))]
 
@@ -260,7 +260,7 @@ def _tokenizer(texts: Sequence[str], *, ends: bool) -> Any:
 
 
 def _scratch(kind: Kind, texts: Sequence[str], tuning: Tuning, folder: str) -> str:
-    """A small BERT with random weights and a tokenizer made of the training data, in a folder."""
+    """Return a small BERT with random weights and a tokenizer made of the training data, in a folder."""
     import transformers
 
     tokenizer = transformers.PreTrainedTokenizerFast(

@@ -59,11 +59,11 @@ class Examples:
 
     @functools.cached_property
     def past(self) -> Past:
-        """What a model trained on these has seen."""
+        """The data that a model trained on these has seen."""
         return Past.of(self.dialogues, self.numbers, self.gold)
 
     def described(self) -> dict[str, object]:
-        """The data, as the model's description has it."""
+        """Return the data, as the model's description has it."""
         return {
             "dataset": self.name,
             "sha256": self.sha256,
@@ -98,7 +98,7 @@ class Compared:
 def read_examples(
     name: str, path: Path, *, needs: Sequence[str] = ("persona", "plan", "knowledge"), seed: int = 0
 ) -> Examples:
-    """The responses of a data set's file.
+    """Return the responses of a data set's file.
 
     Raises:
         InputError: it cannot be read, has not what is needed, or too few dialogues.
@@ -115,7 +115,7 @@ def read_examples(
 
 
 def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
-    """The number of the whole dialogue that each history is of; raises InputError where they are too few for folds."""
+    """Return the number of the whole dialogue of each history; raise InputError if too few for folds."""
     wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
     if len(wholes) < _FEWEST:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
@@ -164,5 +164,5 @@ def compare(examples: Examples, step: Step) -> Compared:
 
 
 def labels_of(examples: Examples, plans: Sequence[tuple[str, ...]]) -> Numbers:
-    """The number of each response's plan."""
+    """Return the number of each response's plan."""
     return np.array([plans.index(tuple(one.sources)) for one in examples.dialogues])

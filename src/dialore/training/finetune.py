@@ -58,7 +58,7 @@ class Target:
 
     @classmethod
     def after(cls, prompt: str, text: str, of: str) -> Target:
-        """All of a text, after a prompt."""
+        """Return all of a text, after a prompt."""
         return cls(((prompt, False), (text, True)), of)
 
 
@@ -175,7 +175,7 @@ def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
 
 
 def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str, list[int]]:
-    """A target as `input_ids` and `labels`, at most so many tokens; -100 where no loss is calculated.
+    """Return a target as `input_ids` and `labels`, at most so many tokens; -100 where no loss is calculated.
 
     A causal model reads the parts one after the other, after the token that its tokenizer puts before any text, up to
     the end-of-sequence token, which is learnt, too. A
@@ -200,7 +200,7 @@ def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str,
 
 
 def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]:
-    """Encoded targets as tensors (rows, longest), filled up at the right."""
+    """Return encoded targets as tensors (rows, longest), filled up at the right."""
     import torch
 
     def filled(name: str, value: int) -> Any:
@@ -237,7 +237,7 @@ def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
 
 
 def _scratch(kind: Kind, train: Sequence[Target], tuning: Tuning) -> tuple[Any, Any]:
-    """A byte-level tokenizer of the training data, and random weights: some five million."""
+    """Return a byte-level tokenizer of the training data, and random weights: some five million."""
     import tokenizers
     import transformers
 
@@ -288,7 +288,7 @@ def _adapted(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
 
 
 def _modules(model: Any, tuning: Tuning) -> list[str] | str:
-    """What LoRA adapts; raises InputError where the model has nothing of the name."""
+    """Return what LoRA adapts; raise InputError where the model has nothing of the name."""
     last = {name.rpartition(".")[2] for name, _ in model.named_modules()}
     if missing := [name for name in tuning.modules if name not in last]:
         message = f"the model has no {' and no '.join(missing)} for LoRA to adapt"

@@ -49,7 +49,7 @@ class Recipe:
 def read_targets(
     recipe: str, name: str, paths: Sequence[Path], declared: DeclaredSources | None = None
 ) -> tuple[list[list[Target]], dict[str, Any]]:
-    """The targets of a training file and of a held-out one, without which a tenth of the dialogues is held out.
+    """Return the targets of a training file and of a held-out one, without which a tenth of the dialogues is held out.
 
     `declared` is what SAFARI plans over; without it, the paper's persona and documents.
 
@@ -107,7 +107,7 @@ def _safari(dialogue: Dialogue, library: PromptLibrary, declared: DeclaredSource
 
 
 def declared_in(path: Path | None) -> DeclaredSources:
-    """The sources that a file declares, by name and kind alone: none is opened; without a file the paper's two."""
+    """Return the sources that a file declares, by name and kind, unopened; without a file the paper's two."""
     if path is None:
         return default_sources({})
     entries = in_order(read_declaration(read_text(path), path.name).sources)
@@ -117,7 +117,7 @@ def declared_in(path: Path | None) -> DeclaredSources:
 
 
 def special_tokens(recipe: str, declared: DeclaredSources) -> tuple[str, ...]:
-    """What the vocabulary gets (SAFARI, Section 4.2): the sources' names, NULL, and the marks; nothing for MSDP."""
+    """Return what the vocabulary gets (SAFARI, Section 4.2): sources' names, NULL, marks; nothing for MSDP."""
     if recipe != "safari":
         return ()
     return ("[SOURCE]", "[EOS]", "[MIDDLE]", "[EOM]", "NULL", *(name.upper() for name in declared.names))

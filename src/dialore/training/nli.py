@@ -59,7 +59,7 @@ class Pairs:
 
 
 def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
-    """Every gold piece with its response, and of each kind of negative one where there is any.
+    """Return every gold piece with its response, and of each kind of negative one where there is any.
 
     Without `hard` negatives are the paper's alone: any other piece of the kind.
 
@@ -95,7 +95,7 @@ def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
 
 
 def _pieces(examples: Examples) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
-    """Every gold piece by kind, and what documents say a thing's attribute is, by attribute."""
+    """Return every gold piece by kind, and what documents say a thing's attribute is, by attribute."""
     every: dict[str, list[str]] = {"persona": [], "documents": []}
     for one, golds in zip(examples.dialogues, examples.gold, strict=True):
         for text in golds:
@@ -113,7 +113,7 @@ def _kind(text: str, dialogue: Dialogue) -> str:
 
 
 def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.random.Generator) -> str:
-    """The text with a number that the response has exchanged for another, or what follows `is`; empty without any."""
+    """Return the text with a number that the response has exchanged, or what follows `is`; else empty."""
     if numbers := [found for found in _NUMBER.finditer(text) if found[0] in response]:
         found = numbers[draw.integers(len(numbers))]
         first = (int(found[0][0]) + int(draw.integers(1, 9))) % 9 + 1
@@ -127,7 +127,7 @@ def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.ran
 
 
 def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dict[str, Any], Arrays]:
-    """A consistency model's card and arrays; how many trees, and the threshold, by cross-validation.
+    """Return a consistency model's card and arrays; how many trees, and the threshold, by cross-validation.
 
     A share of pairs is compared as if the piece were new, so that the model does not lean on what it was used for
     before; so are exchanged pieces, which otherwise were known by that.
@@ -174,7 +174,7 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
 
 
 def protocols(pairs: Pairs) -> dict[str, NDArray[np.bool_]]:
-    """Which pairs each figure is of: the positives of a kind of piece, and negatives that came about in one way."""
+    """Return which pairs each figure is of: positives of a kind of piece, negatives made in one way."""
     found = {}
     for kind in ("persona", "documents"):
         for number, name in enumerate(PROTOCOLS):
@@ -192,7 +192,7 @@ def balanced(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> 
 
 
 def choose_threshold(shares: NDArray[np.float64], labels: Numbers, parts: dict[str, NDArray[np.bool_]]) -> float:
-    """The threshold that serves all protocols best; the paper's counts as much as the hard ones together."""
+    """Return the threshold that serves all protocols best; the paper's counts as much as the hard ones together."""
     hard = 2 / max(1, len(parts) - 2)
     weights = {name: 1.0 if name.endswith(PROTOCOLS[0]) else hard for name in parts}
 

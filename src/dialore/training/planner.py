@@ -62,7 +62,7 @@ _GRID = np.round(np.arange(-1.0, 1.81, 0.05), 2)
 
 
 def train_planner(examples: Examples, step: Step, *, context: bool = False) -> tuple[dict[str, Any], Arrays]:
-    """A planner's card and arrays; how many trees, and the thresholds, by cross-validation.
+    """Return a planner's card and arrays; how many trees, and the thresholds, by cross-validation.
 
     With `context` it reads the context alone, as the paper's does, and no persona or document.
 
@@ -121,18 +121,18 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
 
 
 def named(plan: tuple[str, ...]) -> str:
-    """A plan in words, as the paper has it."""
+    """Return a plan in words, as the paper has it."""
     return ", ".join(name.upper() for name in plan) or "NULL"
 
 
 def f1(decided: Numbers, labels: Numbers, plan: int) -> float:
-    """The F1 of one plan."""
+    """Return the F1 of one plan."""
     both = int(((decided == plan) & (labels == plan)).sum())
     return 2 * both / max(1, int((decided == plan).sum() + (labels == plan).sum()))
 
 
 def choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.float64]:
-    """What is added to each plan's log probability so that the sum of the plans' F1 is greatest."""
+    """Return what is added to each plan's log probability so that the sum of the plans' F1 is greatest."""
     logs, plans = np.log(shares + 1e-12), range(shares.shape[1])
     offsets = np.zeros(shares.shape[1])
     for _ in range(4):
@@ -235,7 +235,7 @@ def _plan_features(
     labels: Numbers,
     plans: int,
 ) -> NDArray[np.float32]:
-    """The features that the plan of each response is decided by, its own dialogue left out of the past."""
+    """Return the features that the plan of each response is decided by, its own dialogue left out of the past."""
     found = []
     for at, dialogue in enumerate(examples.dialogues):
         cosines = examples.past.asked.cosines(dialogue.turns[-1].text, examples.past.idf)

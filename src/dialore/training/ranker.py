@@ -33,7 +33,7 @@ _SHARPNESS = np.round(np.arange(0.2, 3.01, 0.05), 2)
 
 
 def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays]:
-    """A ranker's card and arrays; how many trees, and how sharp its probabilities, by cross-validation.
+    """Return a ranker's card and arrays; how many trees, and how sharp its probabilities, by cross-validation.
 
     Raises:
         InputError: no response stands on a document, or none on a persona sentence.
@@ -83,7 +83,7 @@ def _parts(compared: Compared, asked: Numbers) -> dict[str, Part]:
 
 
 def _loss(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> float:
-    """The mean negative log of the probability that goes to gold pieces."""
+    """Return the mean negative log of the probability that goes to gold pieces."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     sizes = np.diff([*starts, len(of)])
     shares = np.exp(scores - np.repeat(np.maximum.reduceat(scores, starts), sizes))
@@ -92,7 +92,7 @@ def _loss(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -
 
 
 def first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> dict[int, bool]:
-    """Whether the best row of each response is gold."""
+    """Return whether the best row of each response is gold."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     stops: Sequence[int] = [*starts[1:], len(of)]
     return {
@@ -123,7 +123,7 @@ def _measured(
 
 
 def spread(values: dict[int, float], folds: Numbers) -> dict[str, float]:
-    """The mean over folds in percent, and the least and the greatest fold."""
+    """Return the mean over folds in percent, and the least and the greatest fold."""
     of = folds[list(values)]
     found = np.array(list(values.values()))
     each = [100 * float(found[of == fold].mean()) for fold in range(FOLDS) if (of == fold).any()]

@@ -1,4 +1,4 @@
-"""What small sequence models learn from: rows of stages, people's queries, and COQ's questions."""
+"""Training data of small sequence models: rows of stages, people's queries, and COQ's questions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MARKS = '{}[]":,\\\n'
 
 
 def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str, Any]]:
-    """The targets of rows, those to train on and those held out, and what the model's card says of them.
+    """Return the targets of rows, those to train on and those held out, and what the model's card says of them.
 
     The lines that stand in every prompt of a task are its instruction, which the model need not read: the card has
     them, for they are left out of what it is asked, too. With `whole` it reads prompts as they were sent (SCG-QP, A.2).
@@ -52,7 +52,7 @@ def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str
 
 
 def fixed_lines(inputs: Sequence[str]) -> list[str]:
-    """The lines that every input has, in order; none where there is only one."""
+    """Return the lines that every input has, in order; none where there is only one."""
     if len(set(inputs)) < 2:
         return []
     every = set.intersection(*(set(text.split("\n")) for text in inputs))
@@ -60,7 +60,7 @@ def fixed_lines(inputs: Sequence[str]) -> list[str]:
 
 
 def query_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
-    """The queries that people typed, each after the turns' texts, as `search-query` shows them."""
+    """Return the queries that people typed, each after the turns' texts, as `search-query` shows them."""
     return [
         Target.after("\n".join(turn.text for turn in one.turns), str(query), one.id)
         for one in dialogues
@@ -74,7 +74,7 @@ def question_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
 
 
 def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Target], list[Target], dict[str, Any]]:
-    """Queries or questions of a data set's training file and held-out file, and what the card says of the first.
+    """Return queries or questions of a data set's training file and held-out file, and what the card says of the first.
 
     Raises:
         InputError: the data set has none of the kind.
@@ -92,7 +92,7 @@ def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Targ
 
 
 def lacking(base: str, targets: Sequence[Target]) -> list[str]:
-    """The marks of JSON, and the line break, that a base model's tokenizer cannot write (T5's has no braces)."""
+    """Return the marks of JSON, and the line break, that a base model's tokenizer cannot write (T5's has no braces)."""
     if base == SCRATCH:
         return []
     transformers = import_optional("transformers", "training", "finetune")
@@ -107,7 +107,7 @@ def _written(tokenizer: Any, text: str) -> str:  # noqa: ANN401 - transformers s
 
 
 def _parted(targets: Targets, path: Path) -> Targets:
-    """The targets, those left out of the held-out ones that are trained on word for word (short, common turns)."""
+    """Return the targets without held-out ones that are trained on word for word (short, common turns)."""
     known = {one.parts for one in targets[0]}
     held = [one for one in targets[1] if one.parts not in known]
     if not held:

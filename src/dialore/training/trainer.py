@@ -1,4 +1,4 @@
-"""What every training by transformers' `Trainer` has: its settings, how it goes on where it stopped, what it leaves."""
+"""Training by transformers' `Trainer`: its settings, resumption, and what it leaves."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ DEFAULT = Tuning()
 
 
 def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: Any) -> Any:
-    """The arguments of transformers' Trainer, or those of a form that extends them."""
+    """Return the arguments of transformers' Trainer, or those of a form that extends them."""
     import torch
     import transformers
 
@@ -100,7 +100,7 @@ def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: A
 
 
 def progress(step: Step) -> Any:
-    """A callback of the Trainer that tells how far it is."""
+    """Return a callback of the Trainer that tells how far it is."""
     import transformers
 
     class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
@@ -129,7 +129,7 @@ def said(base: str) -> Iterator[None]:
 
 
 def checkpoint(work: Path, signature: str) -> str | None:
-    """The last epoch of an interrupted training of the same model, data and settings; others are removed."""
+    """Return the last epoch of an interrupted training of the same model, data and settings; others are removed."""
     import transformers
 
     marked = work / "signature"
@@ -169,7 +169,7 @@ def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
 
 
 def readme(card: Mapping[str, Any]) -> str:
-    """The model card of a fine-tuned model."""
+    """Return the model card of a fine-tuned model."""
     data, loss = card["data"], card["loss"]
     return "\n".join(
         [

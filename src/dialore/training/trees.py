@@ -133,11 +133,11 @@ _ABOUT = {
         "What people do in such a place is only partly to be told from the dialogue: see the figures.",
     ),
 }
-"""What each kind is used as and made of, and its limits."""
+"""The use, parts and limits of each kind."""
 
 
 def _readme(card: Mapping[str, Any]) -> str:
-    """The model card."""
+    """Return the model card."""
     data, (use, about, limits) = card["data"], _ABOUT[card["kind"]]
     rows = [f"| {name} | {{mean}} | {{low}} to {{high}} |".format(**one) for name, one in card["measured"].items()]
     settings = [f"- {name}: `{value}`" for name, value in sorted(card["settings"].items())]

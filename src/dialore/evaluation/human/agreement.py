@@ -127,7 +127,7 @@ def analyse(annotations: Sequence[Annotation]) -> SearchResult:
 
 
 def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreement:
-    """Every judgement is a unit: an item, or of rankings a system of an item."""
+    """Return every judgement with its unit: an item, or of rankings a system of an item."""
     units: dict[tuple[str, str], dict[str, str]] = {}
     for each in some:
         said = {system: f"{value:g}" for system, value in each.values.items()}
@@ -160,7 +160,7 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
 
 
 def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
-    """Every two systems over the judgements that the same annotator made of both: of a pair, or on one dialogue."""
+    """Return every two systems that the same annotator judged: of a pair, or on one dialogue."""
     scores: dict[tuple[str, str], dict[str, float]] = {}
     for each in some:
         unit = each.item if each.form == "pairwise" else each.dialogue
@@ -201,7 +201,7 @@ def _outcome(value: float) -> Outcome:
 
 
 def _majority(outcomes: list[Outcome]) -> Outcome:
-    """The outcome of the most annotators; a tie where no outcome has the most."""
+    """Return the outcome of the most annotators; a tie where no outcome has the most."""
     counts = Counter(outcomes).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 

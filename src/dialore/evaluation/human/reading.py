@@ -58,7 +58,7 @@ class Annotation(BaseModel):
 
     @property
     def is_wrong(self) -> bool:
-        """Whether it takes a control case for something that a system said."""
+        """True where it takes a control case for something that a system said."""
         if CONTROL not in self.systems or not self.asked:
             return False
         if self.form == "pairwise":
@@ -83,7 +83,7 @@ class Sheet(NamedTuple):
 
 
 def read_key(path: Path) -> Key:
-    """The key of an export; raises InputError where the file is missing or is no key."""
+    """Return the key of an export; raise InputError where the file is missing or is no key."""
     try:
         return Key.model_validate_json(read_text(path))
     except ValidationError as error:
@@ -91,7 +91,7 @@ def read_key(path: Path) -> Key:
 
 
 def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
-    """The answers in a filled-in sheet, without those of batches whose control case is judged wrongly.
+    """Return the answers in a filled-in sheet, without those of batches whose control case is judged wrongly.
 
     Raises:
         InputError: a column is missing, an item is not of this export or stands twice, or an answer is none of those
@@ -145,7 +145,7 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
 
 
 class Answers(NamedTuple):
-    """What the annotators of one export say, and where; no annotations where no sheet of it is filled in."""
+    """The answers of one export's annotators, and their place; no annotations where no sheet is filled in."""
 
     place: Path
     criteria: str
@@ -156,7 +156,7 @@ class Answers(NamedTuple):
 
 
 def read_answers(place: Path) -> Answers:
-    """The answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
+    """Return the answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
 
     Raises InputError where there is no key, or several exports in one file; and what `read_filled` raises.
     """
@@ -176,7 +176,7 @@ def read_answers(place: Path) -> Answers:
 
 
 def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
-    """The answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing.
+    """Return the answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing.
 
     Raises InputError where two of one name are filled in, and what `read_sheet` raises.
     """
@@ -193,7 +193,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
 
 
 def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a sheet that are not empty, by column, each with its number."""
+    """Yield the rows of a sheet that are not empty, by column, each with its number."""
     rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else read_csv(path)
     # Somebody may have put a line of their own above.
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
@@ -209,7 +209,7 @@ def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, st
 
 
 def answer_problems(given: Mapping[str, str], form: Form, criterion: Criterion) -> dict[str, str]:
-    """What is wrong with the fields of one answer, by column; nothing where all are empty."""
+    """Return what is wrong with the fields of one answer, by column; nothing where all are empty."""
     if not any(given.values()):
         return {}
     if not all(given.values()):
@@ -229,7 +229,7 @@ def _is_whole(text: str, low: int, high: int) -> bool:
 
 
 def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[str, Any]:
-    """What an annotation says of the systems."""
+    """Return what an annotation says of the systems."""
     if form != "pairwise":
         return {"values": {system: float(text) for system, text in zip(systems, given, strict=True)}}
     side = _SIDES[given[0].lower()]
@@ -237,7 +237,7 @@ def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[st
 
 
 def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[float]], float]) -> list[Annotation]:
-    """A score of each item that is joined of all its others; none where it has no name."""
+    """Return a score of each item that is joined of all its others; none where it has no name."""
     by_item: dict[str, list[Annotation]] = {}
     for each in annotations if name else ():
         by_item.setdefault(each.item, []).append(each)
@@ -250,7 +250,7 @@ def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[f
 
 
 def read_csv(path: Path) -> list[list[str]]:
-    """The rows of a CSV, as spreadsheets write it; raises InputError where it cannot be read."""
+    """Return the rows of a CSV, as spreadsheets write it; raise InputError where it cannot be read."""
     text = read_text(path)
     # Spreadsheets of some countries write semicolons or tabs.
     delimiter = max(",;\t", key=text.split("\n", 1)[0].count)
@@ -261,7 +261,7 @@ def read_csv(path: Path) -> list[list[str]]:
 
 
 def read_xlsx(path: Path) -> list[list[str]]:
-    """The rows of the one sheet that has a column `item`, wherever it stands; of the first where none has.
+    """Return the rows of the one sheet that has a column `item`, wherever it stands; of the first where none has.
 
     Raises:
         MissingExtraError: openpyxl is not installed.

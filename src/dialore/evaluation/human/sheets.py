@@ -47,7 +47,7 @@ class Words(_Frozen):
     zh: str
 
     def in_(self, language: Language) -> str:
-        """The text in one of them."""
+        """Return the text in one of them."""
         return self.zh if language == "zh" else self.en
 
 
@@ -104,13 +104,13 @@ class CriteriaSet(_Frozen):
 
 @functools.cache
 def criteria_sets() -> dict[str, CriteriaSet]:
-    """Every set by name."""
+    """Return every set by name."""
     return {name: CriteriaSet.model_validate(given) for name, given in _yaml("criteria").items()}
 
 
 @functools.cache
 def sheet_words(language: Language) -> dict[str, Any]:
-    """The words of sheets in a language."""
+    """Return the words of sheets in a language."""
     words: dict[str, Any] = _yaml("sheet")[language]
     return words
 
@@ -121,7 +121,7 @@ def _yaml(name: str) -> Any:  # noqa: ANN401 - plain data
 
 
 def criteria_set(name: str) -> CriteriaSet:
-    """A set by name; raises UnknownNameError where there is none."""
+    """Return a set by name; raise UnknownNameError where there is none."""
     sets = criteria_sets()
     if name not in sets:
         raise UnknownNameError("set of criteria", name, sets)
@@ -129,7 +129,7 @@ def criteria_set(name: str) -> CriteriaSet:
 
 
 class Keyed(_Frozen):
-    """What an item's key keeps: whose response stands under which letter, its batch, and what it is not asked."""
+    """The key of an item: whose response stands under which letter, its batch, and what it is not asked."""
 
     dialogue: str
     systems: tuple[str, ...]
@@ -155,12 +155,12 @@ class Key(BaseModel):
 
 
 def key_of(folder: Path) -> Path:
-    """Where the key of a folder of sheets lies: beside it."""
+    """Return where the key of a folder of sheets lies: beside it."""
     return folder.with_name(f"{folder.resolve().name}.key.json")
 
 
 class Item(BaseModel):
-    """What an annotator sees.
+    """An item as an annotator sees it.
 
     Attributes:
         id: says nothing about the systems.
@@ -182,7 +182,7 @@ class Item(BaseModel):
 def gather(
     responses: Mapping[str, Iterable[ScoredResponse]], chosen: CriteriaSet
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
-    """The dialogues that every system answered with something to judge, by id; of repetitions the first.
+    """Return the dialogues that every system answered with something to judge, by id; of repetitions the first.
 
     Where queries are judged, a system that never makes one (SCG-QP's "No Query") is left out.
     """
@@ -199,7 +199,7 @@ def gather(
 
 
 def text_of(response: Response, judged: Judged) -> str:
-    """What is judged of a response, as judges that compare are shown it; empty where there is none."""
+    """Return what is judged of a response, as judges that compare are shown it; empty where there is none."""
     if judged == "knowledge" and response.status != "failed":
         return "\n".join(item.text for item in response.knowledge if item.used)
     if judged == "response" and response.status != "failed":
@@ -297,7 +297,7 @@ def _with_controls(made: Sequence[tuple[Item, Keyed]], draw: random.Random) -> l
 
 
 def _new_id(draw: random.Random) -> str:
-    """It begins with a letter that is no hexadecimal digit: spreadsheets take 12345e6789 for a number."""
+    """Return a code that begins with no hexadecimal digit: spreadsheets take 12345e6789 for a number."""
     return f"i{draw.getrandbits(40):010x}"
 
 
@@ -331,13 +331,13 @@ def _item(
 
 
 def _stages(response: Response) -> list[str]:
-    """What each stage gave that can be read, a line each, then the knowledge that the response was given."""
+    """Return what each stage gave that can be read, a line each, then the knowledge that the response was given."""
     lines = [f"{stage.stage}: {said}" for stage in response.trace if (said := _said(stage.output))]
     return [*lines, f"knowledge: {_said([piece.triple for piece in response.knowledge]) or '-'}"]
 
 
 def _said(output: object, name: str = "") -> str:
-    """The texts in a stage's output by their names; numbers say nothing to a reader."""
+    """Return the texts in a stage's output by their names; numbers say nothing to a reader."""
     if isinstance(output, dict):
         joined = " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
     else:
@@ -357,7 +357,7 @@ def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
 
 
 def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item]:
-    """The same items in an order of the annotator's own, so that tiredness does not fall on the same ones."""
+    """Return the same items in an order of the annotator's own, so that tiredness does not fall on the same ones."""
     draw = random.Random(f"{seed}-{annotator}")  # noqa: S311
     batches = [list(some) for _, some in itertools.groupby(items, lambda item: item.batch)]
     for some in batches:
@@ -367,21 +367,21 @@ def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item
 
 
 def answer_columns(criteria: Iterable[str], form: Form, letters: int) -> list[str]:
-    """The columns that annotators fill in: a criterion each; for rankings a criterion and letter each."""
+    """Return the columns that annotators fill in: a criterion each; for rankings a criterion and letter each."""
     if form == "ranking":
         return [f"{name} {letter}" for name in criteria for letter in LETTERS[:letters]]
     return list(criteria)
 
 
 def columns_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[str]:
-    """All columns of a sheet: the item, what is read, what is filled in."""
+    """Return all columns of a sheet: the item, what is read, what is filled in."""
     letters = max((len(item.texts) for item in items), default=2)
     texts = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS[:letters]]
     return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen.criteria, form, letters), "comment"]
 
 
 def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:
-    """A sheet's rows, with the answers' columns empty."""
+    """Return a sheet's rows, with the answers' columns empty."""
     columns = columns_of(items, chosen, form)
     rows = []
     for item in items:
@@ -398,7 +398,7 @@ _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
-    """A sheet as CSV, with a byte-order mark, so that spreadsheets read it as UTF-8."""
+    """Return a sheet as CSV, with a byte-order mark, so that spreadsheets read it as UTF-8."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns_of(items, chosen, form))

@@ -28,12 +28,12 @@ _HEAD, _TO_FILL = "FFDDE3EA", "FFFFF8DC"
 
 
 def has_xlsx() -> bool:
-    """Whether XLSX can be written and read here."""
+    """Return whether XLSX can be written and read here."""
     return importlib.util.find_spec("openpyxl") is not None
 
 
 def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
-    """A sheet as XLSX: texts that are no formulas, a list to choose each answer from, the guide on a second sheet.
+    """Write a sheet as XLSX: texts that are no formulas, lists of answers, the guide on a second sheet.
 
     Raises:
         MissingExtraError: openpyxl is not installed.
@@ -91,7 +91,7 @@ def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
 
 
 def _choice(criterion: Criterion, form: Form, letters: int, language: Language) -> Any:  # noqa: ANN401
-    """The list that an answer is chosen from, with the question as its prompt."""
+    """Return the list that an answer is chosen from, with the question as its prompt."""
     from openpyxl.worksheet.datavalidation import DataValidation
 
     low, high = (1, letters) if form == "ranking" else criterion.scale
@@ -111,7 +111,7 @@ def _choice(criterion: Criterion, form: Form, letters: int, language: Language) 
 
 
 def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
-    """The question; of a scale, what its points mean, too."""
+    """Return the question; of a scale, what its points mean, too."""
     if form != "likert":
         return [criterion.compare.in_(language)]
     points = (f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
@@ -140,7 +140,7 @@ def _put(
     *,
     is_head: bool = False,
 ) -> None:
-    """A row of texts, wrapped, as high as they want: LibreOffice gives a row one line where nothing is said."""
+    """Put a row of texts, wrapped, as high as they want: LibreOffice else gives a row one line."""
     from openpyxl.cell.cell import ILLEGAL_CHARACTERS_RE
     from openpyxl.styles import Alignment, Font, PatternFill
 
@@ -163,6 +163,6 @@ def _put(
 
 
 def _lines(text: str, width: int) -> int:
-    """How many lines a text takes in a column, about; Chinese characters are as wide as two of the others."""
+    """Return how many lines a text takes in a column, about; Chinese characters are as wide as two of the others."""
     cells = (sum(1 + (east_asian_width(character) in "WF") for character in line) for line in text.split("\n"))
     return sum(1 + int(taken * 1.1 / width) for taken in cells)

@@ -28,7 +28,7 @@ _OF_ONE = re.compile(r"(?:(?:the )?(?:response|answer|assistant|system|option|mo
 
 
 def _picked(said: object) -> object:
-    """What judges say for one of the picks: "tie", "Response A", "[[b]]"; anything else as it is."""
+    """Return what judges say for one of the picks: "tie", "Response A", "[[b]]"; anything else as it is."""
     if not isinstance(said, str):
         return said
     word = said.strip(" .\"'*").lower()
@@ -88,7 +88,7 @@ class JudgeClient:
     prompts: PromptLibrary = field(default_factory=PromptLibrary)
 
     def identity(self, *names: str) -> str:
-        """The model's name and the hashes of prompts in every language: what judgements depend on."""
+        """Return the model's name and the hashes of prompts in every language: what judgements depend on."""
         references = [self.prompts.get(f"judge/{name}", language).reference for name in names for language in LANGUAGES]
         return ", ".join([self.model.name, *references])
 
@@ -116,7 +116,7 @@ class JudgeClient:
 
 
 def asker_of(context: Context) -> JudgeClient | None:
-    """The judge of a context; None where there is none."""
+    """Return the judge of a context; None where there is none."""
     return JudgeClient(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
 
 
@@ -141,7 +141,7 @@ def _short(text: str) -> str:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether an answer begins with a refusal to do what was asked, in English or Chinese.
+    """Return whether an answer begins with a refusal to do what was asked, in English or Chinese.
 
     Only the beginning counts: a judge's remark on a response that itself refuses is no refusal of the judge's.
     """
@@ -149,12 +149,12 @@ def is_refusal(text: str) -> bool:
 
 
 def spoken(response: Response) -> str:
-    """A response on one line, as prompts show it."""
+    """Return a response on one line, as prompts show it."""
     return " ".join(response.text.split())
 
 
 def queries_of(response: Response) -> list[str]:
-    """What a response looked up: its demands' queries, else the queries or questions in its trace."""
+    """Return what a response looked up: its demands' queries, else the queries or questions in its trace."""
     if response.demands is not None and response.demands.queries:
         return response.demands.queries
     found: list[str] = []
@@ -167,12 +167,12 @@ def queries_of(response: Response) -> list[str]:
 
 @lru_cache(maxsize=256)
 def list_shape(name: str, key: str, top: int | None = None, count: int | None = None) -> type[BaseModel]:
-    """A list under the key that the prompt names: numbers from 1 to `top`, or each true or false; `count` of them."""
+    """Return a list under the key that the prompt names: `count` numbers from 1 to `top`, or true or false."""
     item: Any = bool if top is None else Annotated[float, Field(ge=1, le=top)]
     return create_model(name, **{key: (Annotated[list[item], Field(min_length=count, max_length=count)], ...)})  # type: ignore[call-overload,no-any-return]
 
 
 @lru_cache(maxsize=64)
 def preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
-    """A pick for each criterion."""
+    """Return a pick for each criterion."""
     return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]

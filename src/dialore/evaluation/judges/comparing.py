@@ -36,16 +36,16 @@ CRITERIA: dict[Judged, tuple[str, ...]] = {
     "responses": ("naturalness", "coherence", "engagingness", "informativeness", "overall"),
     "queries": ("relevance", "specificity", "usefulness", "interestingness", "overall"),
 }
-"""What can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
+"""The things that can be compared: responses by DCRAG's Appendix A.3, queries by SCG-QP's guidelines."""
 TOP = 10
 """The best score."""
 JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "useful-knowledge"), "queries": ("overall",)}
-"""What systems can be scored by together."""
+"""The criteria that systems can be scored by together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preference:
-    """What a judge prefers of two systems' answers to one dialogue, by one criterion.
+    """A judge's preference between two systems' answers to one dialogue, by one criterion.
 
     Attributes:
         picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
@@ -67,7 +67,7 @@ class Preference:
 
     @property
     def outcome(self) -> Literal["win", "loss", "tie"]:
-        """What it is for the first system."""
+        """The outcome for the first system."""
         return "tie" if not self.winner else "win" if self.winner == self.first else "loss"
 
 
@@ -78,7 +78,7 @@ def rate_of(preferences: Iterable[Preference]) -> Rate:
 
 
 def position_bias(preferences: Iterable[Preference]) -> float:
-    """The share of preferences that went by the first place, less those that went by the second; NaN of none."""
+    """Return the share of preferences that went by the first place, less those that went by the second; NaN of none."""
     known = [one for one in preferences if one.problem is None]
     leans = [(one.picks == (one.first, one.second)) - (one.picks == (one.second, one.first)) for one in known]
     return sum(leans) / len(leans) if leans else math.nan
@@ -118,14 +118,14 @@ def check_criteria(criteria: Sequence[str], judged: Judged, known: Mapping[Judge
 
 
 def shown(response: Response, judged: Judged) -> str:
-    """What a judge is shown of a response: its text, or its queries; empty where it has none."""
+    """Return what a judge is shown of a response: its text, or its queries; empty where it has none."""
     if response.status == "failed":
         return ""
     return spoken(response) if judged == "responses" else "; ".join(queries_of(response))
 
 
 def _is_unjudged(response: Response, judged: Judged) -> bool:
-    """Whether there is nothing to compare: a failure, or no query; a response that says nothing is an empty one."""
+    """Return whether there is nothing to compare: a failure, or no query; an empty response is compared."""
     return response.status == "failed" or (judged == "queries" and not queries_of(response))
 
 
@@ -180,7 +180,7 @@ class JointJudge(Mean):
 
     @property
     def about(self) -> MetricInfo:
-        """What it is."""
+        """The metric's description."""
         return about_of(f"together-{self.judged}-{self.criterion}")
 
     @property
@@ -222,6 +222,6 @@ class JointJudge(Mean):
 
 
 def make(name: str, context: Context) -> JointJudge:
-    """A metric of this file by name."""
+    """Return a metric of this file by name."""
     _, judged, criterion = name.split("-", 2)
     return JointJudge(asker_of(context), criterion, cast("Judged", judged))

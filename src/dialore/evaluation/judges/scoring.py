@@ -32,7 +32,7 @@ Score = Callable[[JudgeClient, Sample], Awaitable[SampleScore]]
 
 
 def make(name: str, context: Context) -> Judge:
-    """A judge by name."""
+    """Return a judge by name."""
     about, embedder = about_of(name), context.embedder or "static"
     scores: dict[str, Score] = {
         "meep": _meep,
@@ -75,7 +75,7 @@ class Judge(Mean):
         return ", ".join(filter(None, [self.asker.identity(*self.prompts), self.also]))
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """The judge's score, or why there is none."""
+        """Return the judge's score, or why there is none."""
         if self.asker is None:
             return unavailable("no judge was given")
         try:
@@ -104,13 +104,13 @@ class UsefulKnowledge(BaseModel):
 
 
 class Statements(BaseModel):
-    """What a response claims."""
+    """The claims of a response."""
 
     statements: list[str]
 
 
 class Questions(BaseModel):
-    """What a response may have been said in reply to."""
+    """Questions that a response may have been said in reply to."""
 
     questions: list[str] = Field(min_length=1)
     noncommittal: bool
@@ -128,7 +128,7 @@ async def _quality(name: str, judge: JudgeClient, sample: Sample) -> SampleScore
 
 
 async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> SampleScore:
-    """The mean over what a method looked up."""
+    """Return the mean over what a method looked up."""
     queries = queries_of(sample.response)
     if not queries:
         return unavailable("the method asked no query")
@@ -203,7 +203,7 @@ async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -
 
 
 def _pieces(sample: Sample) -> list[str]:
-    """The knowledge that a response was given, a line each, a fact as the triple that its prompt had, where it had one.
+    """Return the knowledge that a response was given, a line each; a fact as the triple that its prompt had.
 
     Raises UnjudgedError where it was given none.
     """
@@ -220,5 +220,5 @@ def _embedder(spec: str) -> Embedder:
 
 
 def sentences_of(piece: Knowledge, text: str) -> list[str]:
-    """A passage's sentences; anything else is one, the text that it is shown by."""
+    """Return a passage's sentences; anything else is one, the text that it is shown by."""
     return split_lines(piece.text) if piece.kind == "passage" else [text]

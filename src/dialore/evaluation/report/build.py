@@ -42,7 +42,7 @@ DIALOGUES = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a report shows.
+    """The contents of a report.
 
     Attributes:
         facts: what the runs keep of themselves, by run.
@@ -71,7 +71,7 @@ class Report:
         return [*self.table.metrics, *(about for about, _ in self.table.absent)]
 
     def files(self) -> Iterator[tuple[str, Figure]]:
-        """Every figure with a name for its file, without an ending: metric, group where there are several, kind."""
+        """Yield every figure with a name for its file, without an ending: metric, group if there are several, kind."""
         for metric, groups in self.figures.items():
             for place, (_, figures) in enumerate(groups, start=1):
                 for figure in figures:
@@ -195,7 +195,7 @@ class Browser:
         self._details.append(_detail(scored) | {"measures": self._measures(scored, values)})
 
     def packed(self) -> dict[str, str]:
-        """The index (systems, metrics, every dialogue with its answers' texts) and the details, by the page's ids."""
+        """Return the index (systems, metrics, dialogues with their answers) and the details, by the page's ids."""
         entries = list(self._entries.values())
         _mark_disagreement(entries)
         metrics = [
@@ -246,7 +246,7 @@ class Browser:
 
 
 def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
-    """How far a dialogue's systems lie apart, as a share of the metric's whole range, on average over metrics."""
+    """Mark how far a dialogue's systems lie apart, as a share of a metric's range, averaged over metrics."""
     by_metric: dict[str, list[float]] = {}
     own = []
     for entry in entries:

@@ -23,7 +23,7 @@ _NOTHING = 1e-9
 
 
 def decimals(value: float, figures: int = 3) -> int:
-    """How many decimals show so many significant figures; negative where some stand before the point."""
+    """Return how many decimals show so many significant figures; negative where some stand before the point."""
     if abs(value) < _NOTHING or not math.isfinite(value):
         return figures - 1
     return figures - 1 - math.floor(math.log10(abs(float(f"{value:.{figures - 1}e}"))))
@@ -43,7 +43,7 @@ def fixed(value: float, places: int) -> str:
 
 
 def signed(value: float) -> str:
-    """A difference, with its sign; no sign where it is nothing."""
+    """Return a difference, with its sign; no sign where it is nothing."""
     text = three(value)
     return f"+{text}" if value >= _NOTHING else text
 
@@ -58,21 +58,21 @@ def spread(low: float | None, high: float | None, places: int) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """A p-value in words: `0.012`, `< 0.001`; a dash where there is none."""
+    """Return a p-value in words: `0.012`, `< 0.001`; a dash where there is none."""
     if p is None or math.isnan(p):
         return "–"
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def duration(seconds: float) -> str:
-    """A time in milliseconds, seconds or minutes."""
+    """Return a time in milliseconds, seconds or minutes."""
     if seconds >= 100:
         return f"{seconds / 60:,.1f} min"
     return f"{three(seconds)} s" if seconds >= 1 else f"{three(seconds * 1000)} ms" if seconds > 0 else "0 ms"
 
 
 def share(part: float, whole: float) -> str:
-    """A share in per cent; a dash of nothing."""
+    """Return a share in per cent; a dash of nothing."""
     return f"{100 * part / whole:.1f}%" if whole and not math.isnan(part) else "–"
 
 
@@ -80,7 +80,7 @@ _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])",
 
 
 def size_of(model: str) -> float | None:
-    """A model's size in billions of parameters where its name says it: `7B`, `0.5b`, `8x7B`, `770M`."""
+    """Return a model's size in billions of parameters where its name says it: `7B`, `0.5b`, `8x7B`, `770M`."""
     found = _SIZE.search(model.replace("_", "-"))
     if found is None:
         return None
@@ -89,12 +89,12 @@ def size_of(model: str) -> float | None:
 
 
 def arrow(about: MetricInfo) -> str:
-    """Which way is better."""
+    """Return which way is better."""
     return "↑" if about.higher_is_better else "↓"
 
 
 def unit(about: MetricInfo) -> str:
-    """The unit that its figures are in, as a table's head shows it."""
+    """Return the unit that its figures are in, as a table's head shows it."""
     return "%" if about.scale == 100 else ""
 
 
@@ -138,7 +138,7 @@ class SystemScores:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """What one judge prefers of two systems by one criterion.
+    """One judge's preferences between two systems by one criterion.
 
     Attributes:
         judge: the judge's identity: its model, then its prompts.
@@ -161,22 +161,22 @@ class Results(Protocol):
 
     title: str
     facts: dict[str, Any]
-    """What the runs keep of themselves: configuration, versions, prompt hashes, seeds, fingerprints."""
+    """The runs' own records: configuration, versions, prompt hashes, seeds, fingerprints."""
 
     def systems(self) -> Sequence[SystemScores]:
-        """Every system, in the order in which the runs name them."""
+        """Return every system, in the order in which the runs name them."""
 
     def metrics(self) -> Sequence[MetricInfo]:
-        """Every metric that was scored, in the order of the tables."""
+        """Return every metric that was scored, in the order of the tables."""
 
     def measures(self, system: SystemScores, metric: str) -> dict[tuple[str, int], tuple[float, ...]]:
-        """A system's measures of a metric by dialogue id and repetition: for significance, paired by key, and plots."""
+        """Return a system's measures of a metric by dialogue id and repetition, to be paired and plotted."""
 
     def judged(self) -> Sequence[Judged]:
-        """What judges prefer of two systems; nothing where none was asked."""
+        """Return what judges prefer of two systems; nothing where none was asked."""
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
-        """A system's responses with their measures, in the data set's order."""
+        """Return a system's responses with their measures, in the data set's order."""
 
 
 @dataclass(slots=True)

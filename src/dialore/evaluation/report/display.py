@@ -33,7 +33,7 @@ def raised(numbers: list[int]) -> str:
 
 
 def origin_of(item: Knowledge) -> str:
-    """Where a piece of knowledge comes from, in words: source, title and section, file; else whose it is."""
+    """Return where a piece of knowledge comes from, in words: source, title and section, file; else whose it is."""
     passage, where = item.passage, item.passage.where
     about = where.get("title") or passage.persona or passage.question
     parts = [about + (f" § {where['section']}" if "section" in where else ""), PurePath(passage.file).name]
@@ -43,7 +43,7 @@ def origin_of(item: Knowledge) -> str:
 
 
 def marked(response: Response) -> str:
-    """The response's text with what it cites by number, as in `Honey soothes it [1].`, in it."""
+    """Return the response's text with what it cites by number, as in `Honey soothes it [1].`, in it."""
     return "".join(text + (f" [{', '.join(map(str, numbers))}]" if numbers else "") for text, numbers in response.parts)
 
 
@@ -75,7 +75,7 @@ class Steps:
 
 
 def steps_of(response: Response) -> Steps:
-    """The steps of a response, as far as its trace has such."""
+    """Return the steps of a response, as far as its trace has such."""
     outputs = [stage.output for stage in response.trace]
     asked: list[dict[str, Any]] = next((output["answers"] for output in outputs if "answers" in output), [])
     return Steps(
@@ -98,12 +98,12 @@ def steps_of(response: Response) -> Steps:
 
 
 def notes_of(stage: StageTrace) -> list[str]:
-    """What was noted of a stage, its error last."""
+    """Return what was noted of a stage, its error last."""
     return [*stage.notes, *([stage.error] if stage.error else [])]
 
 
 def longest_chain(stages: Sequence[StageTrace]) -> int:
-    """How many model calls stand one after the other at most: the sequential steps, whatever their speed.
+    """Return how many model calls stand one after the other at most: the sequential steps, whatever their speed.
 
     What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
     questions), none waits for one of another number.
@@ -119,7 +119,7 @@ def longest_chain(stages: Sequence[StageTrace]) -> int:
 
 
 def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
-    """Counts of traces by what they count: stages that were not parsed at once, links, facts found by kind."""
+    """Return counts of traces by what they count: stages that were not parsed at once, links, facts found by kind."""
     figures: Counter[str] = Counter()
     for stage in trace:
         output = stage.output
@@ -143,7 +143,7 @@ def in_words(figures: Counter[str]) -> list[str]:
 
 
 def cost(usage: Usage, seconds: float) -> str:
-    """Calls, tokens and time in words."""
+    """Return calls, tokens and time in words."""
     calls = "1 call" if usage.calls == 1 else f"{usage.calls} calls"
     if usage.cached:
         calls += f" ({usage.cached} cached)"
@@ -176,7 +176,7 @@ class Conversation:
 
 
 def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Args:
         conversations: what it shows.
@@ -219,7 +219,7 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
 
 
 def _persona(dialogue: Dialogue) -> list[tuple[str, int]]:
-    """The responder's persona sentences, each with how many documents belong to it."""
+    """Return the responder's persona sentences, each with how many documents belong to it."""
     documents = dialogue.extra.get("documents")
     under = documents if isinstance(documents, dict) else {}
     return [(sentence, len(under.get(sentence) or ())) for sentence in dialogue.persona]
@@ -266,7 +266,7 @@ def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
-    """The response with the words marked that its knowledge brought in, as far as they stand there literally."""
+    """Return the response with the words marked that its knowledge brought in, as far as they stand there literally."""
     ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
     known = dialogue.history.lower()
     new = (re.escape(end) for end in ends if end.strip() and end.lower() not in known)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def render_html(report: Report) -> str:
-    """The report as one page."""
+    """Return the report as one page."""
     browser = report.browser if report.browser is not None and report.browser.size else None
     return pages.render(
         "report/page.html.j2",
@@ -54,7 +54,7 @@ def render_html(report: Report) -> str:
 
 
 def _templates() -> jinja2.Environment:
-    """The package's templates with what those of reports call."""
+    """Return the package's templates with what those of reports call."""
     made = pages.environment()
     made.filters["breakable"] = breakable
     made.globals |= {each.__name__: each for each in (arrow, how_to_read, p_value, signed, significant, three, unit)}
@@ -62,7 +62,7 @@ def _templates() -> jinja2.Environment:
 
 
 def breakable(name: str) -> Markup:
-    """A system's name that may be broken where one would, on narrow screens."""
+    """Return a system's name that may be broken where one would, on narrow screens."""
     return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
@@ -76,7 +76,7 @@ def _slots(table: MainTable) -> list[tuple[bool, int]]:
 
 
 def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
-    """A run's facts, each as text that folds."""
+    """Return a run's facts, each as text that folds."""
     facts = dict(facts) if isinstance(facts, dict) else {}
     config = facts.get("config") or {}
     known = {"name": str(facts.pop("name", "") or name), "about": str(facts.pop("about", "") or "")}
@@ -127,7 +127,7 @@ _SUBCOLUMNS = 3  # of a metric: figure, mark, interval
 
 
 def render_latex(report: Report) -> str:
-    """The main table and people's, to be put into a paper: which packages they want in comments, notes at the end."""
+    """Return the main table and people's for a paper, with the packages they want in comments, notes at the end."""
     table = report.table
     notes = [escape_latex(text) for text in how_to_read(table)]
     notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
@@ -174,7 +174,7 @@ def _known(character: str) -> str:
 
 
 def _part(table: MainTable, part: Part) -> dict[str, Any]:
-    """What the template shows of one tabular: some of the columns, and all rows."""
+    """Return what the template shows of one tabular: some of the columns, and all rows."""
     places = [place for _, some in part for place in some]
     has_families = len(table.families) > 1
     ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 2 for number in range(len(part))]
@@ -206,7 +206,7 @@ def _head(about: MetricInfo) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    """A figure, its mark, and its interval with the number of its note."""
+    """Return a figure, its mark, and its interval with the number of its note."""
     note = _note(cell.note) if cell.note else ""
     if not cell.text:
         return _spanning(1, f"n/a{note}")
@@ -231,7 +231,7 @@ _COLUMNS = (
 
 
 def render_markdown(report: Report) -> str:
-    """The report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
+    """Return the report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
     facts = [each["about"] for each in report.facts.values() if isinstance(each, dict) and each.get("about")]
     compared = [("Significance", "", report.table.comparisons)]
     compared += [
@@ -261,7 +261,7 @@ def escape_markdown(text: str) -> str:
 
 
 def render_csv(report: Report) -> str:
-    """A line for each system and metric, with full precision; what is not available is an empty field with a reason."""
+    """Return a line for each system and metric in full precision; what is not available is empty, with a reason."""
     text = io.StringIO()
     writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     writer.writeheader()
@@ -278,7 +278,7 @@ def render_csv(report: Report) -> str:
 
 
 def render_people(people: Sequence[People]) -> str:
-    """A line for each finding of annotators, with full precision, and one for each question that nobody answered."""
+    """Return a line for each finding of annotators in full precision, and for each question nobody answered."""
     lines = []
     for each in people:
         known = {"criteria": each.name, "form": each.findings.form}
@@ -309,5 +309,5 @@ def _measured(about: MetricInfo, cell: Cell) -> dict[str, object]:
 
 
 def _number(value: float | None) -> str:
-    """A number that reads back as the same; empty where there is none."""
+    """Return a number that reads back as the same; empty where there is none."""
     return "" if value is None or math.isnan(value) else repr(float(value))

@@ -1,4 +1,4 @@
-"""What people say of systems, as tables: sections of a report, and what `dialore annotate agreement` prints."""
+"""People's judgements of systems as tables: sections of a report, and `dialore annotate agreement`."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class People:
-    """What the annotators of one export say.
+    """The judgements of one export's annotators.
 
     Attributes:
         name: of the set of criteria.
@@ -70,7 +70,7 @@ class People:
     def _table(
         self, name: str, words: int, columns: list[str], found: Sequence[Any], row: Callable[[Any], list[str]]
     ) -> Table:
-        """A row for each finding, after its criterion, and one of dashes for each question that nobody answered."""
+        """Return a row for each finding, after its criterion, and one of dashes for each unanswered question."""
         named = [(each.criterion, row(each)) for each in found]
         named += [(criterion, ["–"] * len(columns)) for criterion in self.unanswered]
         modules = {criterion: f"{each.module}: " for criterion, each in self.chosen.criteria.items() if each.module}
@@ -87,7 +87,7 @@ class People:
 
 
 def people_of(answers: Answers) -> People:
-    """What annotators say; raises MissingExtraError without the `evaluation` extra."""
+    """Return what annotators say; raise MissingExtraError without the `evaluation` extra."""
     asked = [each for each in answers.annotations if each.asked]
     counts = {"annotators": len({each.annotator for each in asked}), "items": len({each.item for each in asked})}
     counts |= {"fields left empty": answers.empty}

@@ -83,7 +83,7 @@ class Figure:
     draw: Callable[[Any], None]
 
     def render(self, form: Form) -> bytes:
-        """The figure as a file.
+        """Return the figure as a file.
 
         Raises:
             MissingExtraError: matplotlib is not installed.
@@ -108,7 +108,7 @@ class Figure:
         return written.getvalue()
 
     def inline(self) -> str:
-        """The figure as SVG for a page: in the page's font and colours, light or dark, and read out by its title."""
+        """Return the figure as SVG for a page, in the page's font and colours, light or dark, with its title."""
         drawn = self.render("svg").decode()
         drawn = drawn[drawn.index("<svg") :]
         drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", drawn, flags=re.DOTALL)
@@ -124,7 +124,7 @@ class Figure:
 
 
 def can_draw() -> bool:
-    """Whether matplotlib is installed."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
@@ -134,7 +134,7 @@ def _literal(text: str) -> str:
 
 
 def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
-    """A bar a system with its 95% interval."""
+    """Return a bar a system with its 95% interval."""
     known = [
         (place, row.label, score)
         for place, row in enumerate(rows)
@@ -162,7 +162,7 @@ def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
 
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
-    """A histogram a system over one axis, with the mean."""
+    """Return a histogram a system over one axis, with the mean."""
     known = [
         (place, row.label, np.array(list(found.values())))
         for place, (row, found) in enumerate(zip(rows, values, strict=True))
@@ -251,7 +251,7 @@ def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, fl
 
 
 def _drawn(lines: Sequence[_Line], across: str, *, is_log: bool = False) -> tuple[float, Callable[[Any], None]]:
-    """The height of a figure of lines with their error bars, and what draws it."""
+    """Return the height of a figure of lines with their error bars, and what draws it."""
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for label, colour, points in lines:
@@ -285,7 +285,7 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, 
 
 
 def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
-    """A system's name above its bar, in place of the axis."""
+    """Write a system's name above its bar, in place of the axis."""
     axes.annotate(_wrapped(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)

@@ -50,7 +50,7 @@ class Comparison:
 
     @property
     def p(self) -> float:
-        """What the mark goes by: the larger p of the tests that were made; NaN where one of them says nothing."""
+        """The p-value of the mark: the larger one of the tests that were made; NaN where one of them says nothing."""
         tests = [self.bootstrap] if self.wilcoxon is None else [self.bootstrap, self.wilcoxon]
         return math.nan if any(math.isnan(p) for p in tests) else max(tests)
 
@@ -61,7 +61,7 @@ class Comparison:
 
     @property
     def is_better(self) -> bool:
-        """Whether the system does better than the baseline, significantly or not."""
+        """True where the system does better than the baseline, significantly or not."""
         return self.difference != 0 and (self.difference > 0) == self.higher_is_better
 
 
@@ -78,19 +78,19 @@ _LEFT_OUT = (False, "none")
 
 
 def mark_of(p: float) -> str:
-    """The mark of a p-value: `*` for p < 0.05, `**` for p < 0.01, else nothing."""
+    """Return the mark of a p-value: `*` for p < 0.05, `**` for p < 0.01, else nothing."""
     return "**" if p < 0.01 else "*" if p < 0.05 else ""
 
 
 def combiner(name: str) -> Metric:
-    """A metric that combines measures; it needs nothing that measuring needs."""
+    """Return a metric that combines measures; it needs nothing that measuring needs."""
     return GeoMean(GEOMEANS[name]) if name in GEOMEANS else load_metric(name, Context())
 
 
 def compare(
     results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[MetricInfo]
 ) -> list[Comparison]:
-    """Every other system against the baseline, metric by metric; those without common dialogues are left out."""
+    """Return every other system against the baseline, metric by metric; those without common dialogues are left out."""
     found: list[Comparison] = []
     others = [system for system in systems if system is not baseline]
     for about in abouts:
@@ -134,7 +134,7 @@ def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
 
 
 def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
-    """Whether a system is another one with something left out, or with options more.
+    """Return whether a system is another one with something left out, or with options more.
 
     Options more that are words tell no direction: then the full system is the one that stands first. A variant may
     lack stages, but those that it has have the full one's models.
@@ -181,7 +181,7 @@ def _compare(
 
 
 def _by_talk(found: NDArray[np.float64], talks: Sequence[str]) -> NDArray[np.float64]:
-    """The mean of each conversation's values."""
+    """Return the mean of each conversation's values."""
     _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
     means: NDArray[np.float64] = np.bincount(of, weights=found) / counts
     return means
@@ -204,14 +204,14 @@ def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ..
 
 
 def values(metric: Metric, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Each row's own value, of a metric whose single responses have one."""
+    """Return each row's own value, of a metric whose single responses have one."""
     if rows.shape[1] == 1:
         return rows[:, 0]
     return np.array([metric.combine(rows[place : place + 1]) for place in range(len(rows))])
 
 
 def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ...]]) -> dict[tuple[str, int], float]:
-    """Each response's own value by its key, those that have one."""
+    """Return each response's own value by its key, those that have one."""
     if not measures:
         return {}
     found = values(metric, as_table(list(measures.values())))
@@ -396,11 +396,11 @@ class MainTable:
 
     @property
     def has_groups(self) -> bool:
-        """Whether the rows need headings."""
+        """True where the rows need headings."""
         return len(self.groups) > 1
 
     def parts(self, widest: int = WIDEST) -> list[Part]:
-        """The columns in parts of so many at most: in each, families with their metrics' places."""
+        """Return the columns in parts of so many at most: in each, families with their metrics' places."""
         made: list[Part] = []
         begin = 0
         for title, width in self.families:
@@ -422,13 +422,13 @@ class MainTable:
 
 
 def family(about: MetricInfo) -> str:
-    """What kind of metric it is, by what it needs: the heading over its column."""
+    """Return what kind of metric it is, by what it needs: the heading over its column."""
     needs = set(about.needs)
     return next((title for title, any_of in reversed(_FAMILIES.items()) if needs & any_of), "Reference-free")
 
 
 def main_table(results: Results, *, baseline: str | None = None, keep_absent: bool = False) -> MainTable:
-    """The main table; `keep_absent` gives metrics that no system has a column, too.
+    """Return the main table; `keep_absent` gives metrics that no system has a column, too.
 
     The baseline is named as in tables or by its method: `vanilla` where there is such a one, else each group's first.
     Raises UnknownNameError where no system is called that.
@@ -449,7 +449,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    """Which runs went on after their prompts or files of methods had changed, or at another server."""
+    """Return which runs went on after their prompts or files of methods had changed, or at another server."""
     found = []
     for run, kept in ((run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
         name = kept.get("name") or run
@@ -543,7 +543,7 @@ def _places(systems: Sequence[SystemScores], about: MetricInfo) -> list[int]:
 
 
 def _differ(scores: Iterable[Score]) -> bool:
-    """Whether figures are of different numbers of responses."""
+    """Return whether figures are of different numbers of responses."""
     return len({score.n for score in scores if score.value is not None}) > 1
 
 

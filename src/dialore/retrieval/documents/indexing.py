@@ -36,7 +36,7 @@ _EVERY = 500
 
 
 class DocumentReport(BaseModel):
-    """What a change of an index did, in passages unless it is said otherwise, and what the index has afterwards.
+    """The report of a change of an index, in passages unless said otherwise, and its state afterwards.
 
     Attributes:
         deleted: passages that are gone, those of documents that were read anew included.
@@ -178,7 +178,7 @@ class _Change:
         return bool(wanted)
 
     def nothing(self) -> InputError:
-        """The error that nothing could be taken in."""
+        """Return the error that nothing could be taken in."""
         said = f": {self.report.rejects[0]}" if self.report.rejects else ""
         return InputError(f"nothing to make passages of{said}", hint="name files with text, or --format")
 
@@ -187,7 +187,7 @@ class _Change:
 def _changing(
     path: Path | str, fresh: Settings | None, embedder: Embedder | None, on_step: Step | None
 ) -> Iterator[_Change]:
-    """A change of an index, with its report."""
+    """Yield a change of an index, with its report."""
     started = time.monotonic()
     report = DocumentReport(path=shown(path))
     with closing(open_store(path)) as store:
@@ -204,7 +204,7 @@ def _changing(
 
 
 def _split_by(document: Document, chunking: Chunking) -> Document:
-    """A document that was read, with a hash of how it is split, too."""
+    """Return a document that was read, with a hash of how it is split, too."""
     digest = hashlib.blake2b(f"{document.hash} {chunking}".encode(), digest_size=16)
     return document.model_copy(update={"hash": digest.hexdigest()})
 
@@ -227,7 +227,7 @@ def _reading(
 
 
 def _beside(path: Path | str) -> Path | None:
-    """The folder of an index in a file, which has room for it."""
+    """Return the folder of an index in a file, which has room for it."""
     folder = None if "://" in str(path) else Path(path).resolve().parent
     return folder if folder is not None and folder.is_dir() else None
 

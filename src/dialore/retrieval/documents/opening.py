@@ -19,7 +19,7 @@ SCHEMES = ("postgresql://", "postgres://")
 
 
 def open_store(path: Path | str) -> Store:
-    """The store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
+    """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
     if str(path).startswith(SCHEMES):
         from dialore.retrieval.documents.postgres import PostgresStore
 
@@ -32,7 +32,7 @@ def open_store(path: Path | str) -> Store:
 def embedder_of(
     settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
 ) -> Embedder | None:
-    """The embedder of an index's vectors, the given one if it is that; None where it has none.
+    """Return the embedder of an index's vectors, the given one if it is that; None where it has none.
 
     Raises:
         InputError: as `recorded_embedder` does.
@@ -45,7 +45,7 @@ def embedder_of(
 
 
 def shown(path: Path | str) -> str:
-    """An index's path as it is shown: an address without its password."""
+    """Return an index's path as it is shown: an address without its password."""
     head, at, tail = str(path).rpartition("@")
     if not at or "://" not in head:
         return str(path)

@@ -205,7 +205,7 @@ class PostgresTransaction(Transaction):
 
 
 def _quoted(term: str) -> str:
-    """A term as a lexeme of PostgreSQL's text search."""
+    """Return a term as a lexeme of PostgreSQL's text search."""
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 
 

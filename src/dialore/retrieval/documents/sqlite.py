@@ -99,7 +99,7 @@ class SqliteStore:
                     connection.close()
 
     def _connect(self) -> tuple[sqlite3.Connection, bool]:
-        """A connection for one question, and whether it may be used again."""
+        """Return a connection for one question, and whether it may be used again."""
         with suppress(IndexError):
             return self._idle.pop(), True
         if os.access(self.path.absolute().parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):
@@ -135,7 +135,7 @@ class SqliteStore:
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
-        """A change of the index: whole at the end of the body, or nothing of it where that fails.
+        """Yield a change of the index: whole at the end of the body, or nothing of it where that fails.
 
         Args:
             fresh: the settings of a new index, in the place of what is there.
@@ -205,7 +205,7 @@ class SqliteStore:
         return InputError(f"{self.path} is damaged: {said}", hint=f"delete it and {AGAIN}")
 
     def column(self, name: str, transaction: SqliteTransaction) -> _Column:
-        """A column as a transaction sees it: kept from question to question, read anew where it changed."""
+        """Return a column as a transaction sees it: kept from question to question, read anew where it changed."""
         state = transaction.state()
         with self._lock:
             known = self._columns.get(name)
@@ -265,7 +265,7 @@ class SqliteTransaction(Transaction):
         return sorted(zip(texts, exact, strict=True), key=lambda pair: (-pair[1], pair[0]))[:top]
 
     def _having(self, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The numbers of the passages that have a term, in order, and how often each has it."""
+        """Return the numbers of the passages that have a term, in order, and how often each has it."""
         [listed] = self.ask("SELECT group_concat(doc) FROM occurrences WHERE term = ?", term).fetchone()
         return np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
 
@@ -277,7 +277,7 @@ class SqliteTransaction(Transaction):
         return [pair for pair in found if pair[1] > 0]
 
     def column(self, name: str, known: _Column | None) -> _Column:
-        """All of a column; what is known is not read again."""
+        """Return all of a column; what is known is not read again."""
         state = self.state()
         after = int(known.numbers[-1]) if known is not None and len(known.numbers) else 0
         table = "vectors" if name == "vector" else "passages"

@@ -62,7 +62,7 @@ class Piece:
 
 
 def id_number(identifier: str) -> int:
-    """The number of an id such as `passage:0123456789ab`; -1 for one that no passage can have."""
+    """Return the number of an id such as `passage:0123456789ab`; -1 for one that no passage can have."""
     digits = identifier.removeprefix("passage:")
     return int(digits, 16) if len(digits) == 12 and set(digits) <= set("0123456789abcdef") else -1
 
@@ -83,7 +83,7 @@ class Document(BaseModel):
 
 
 class Settings(BaseModel):
-    """What an index was built with: its embedder (none where empty), and how texts become passages."""
+    """The settings of an index: its embedder (none where empty), and how texts become passages."""
 
     layout: int = LAYOUT
     name: str
@@ -158,7 +158,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
-        """The condition that a column has one of the values, and its parameter."""
+        """Return the condition that a column has one of the values, and its parameter."""
 
     @abstractmethod
     def vocabulary(self, letter: str) -> list[str]:
@@ -166,11 +166,11 @@ class Transaction(ABC):
 
     @abstractmethod
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
-        """The numbers and scores of the best passages by BM25, ties by number."""
+        """Return the numbers and scores of the best passages by BM25, ties by number."""
 
     @abstractmethod
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
-        """The numbers and scores of the passages nearest by cosine, ties by number."""
+        """Return the numbers and scores of the passages nearest by cosine, ties by number."""
 
     @abstractmethod
     def _insert(
@@ -183,11 +183,11 @@ class Transaction(ABC):
     # --- questions
 
     def state(self) -> State:
-        """Settings and counts."""
+        """Return settings and counts."""
         return State(*self.ask("SELECT settings, version, removals, passages, length, last FROM state").fetchone())
 
     def settings(self) -> Settings:
-        """What the index was built with; raises InputError where another version wrote it."""
+        """Return what the index was built with; raise InputError where another version wrote it."""
         try:
             settings = Settings.model_validate_json(self.state().settings)
         except ValidationError as error:
@@ -197,7 +197,7 @@ class Transaction(ABC):
         return settings
 
     def documents(self) -> dict[int, Document]:
-        """The documents that have passages, by number, in the order in which they came."""
+        """Return the documents that have passages, by number, in the order in which they came."""
         rows = self.ask(
             "SELECT number, name, hash, bytes, modified, (SELECT COUNT(*) FROM passages WHERE document = d.number) "
             "FROM documents d ORDER BY number"
@@ -208,7 +208,7 @@ class Transaction(ABC):
         }
 
     def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[Passage]:
-        """The passages whose `number`, or `id`, is among the values; all of them, in order, where none is named."""
+        """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
             f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
@@ -217,7 +217,7 @@ class Transaction(ABC):
             yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 
     def content(self) -> tuple[int, int]:
-        """A count and a sum over the passages' ids: other content has others."""
+        """Return a count and a sum over the passages' ids: other content has others."""
         count, total = self.ask("SELECT COUNT(*), SUM(id & 4294967295) FROM passages").fetchone()
         return int(count), int(total or 0)
 
@@ -229,7 +229,7 @@ class Transaction(ABC):
         self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", *values)
 
     def owners(self, ids: Collection[int]) -> list[tuple[int, int]]:
-        """The documents that have passages of those ids, each with the id."""
+        """Return the documents that have passages of those ids, each with the id."""
         condition, value = self.among("id", ids)
         return list(self.ask(f"SELECT document, id FROM passages WHERE {condition}", value))
 
@@ -275,7 +275,7 @@ _TABLES = {
 
 
 def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
-    """The most informative terms of a query, which passages must have one of: the rarest, up to `MOST_MATCHES`.
+    """Return the most informative terms of a query, which passages must have one of: the rarest, up to `MOST_MATCHES`.
 
     Ranking every passage that has any word of a long query takes a second among millions. A passage is found by a rare
     word; its frequent words still count in its score.

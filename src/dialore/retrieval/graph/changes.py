@@ -52,7 +52,7 @@ _FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weigh
 
 
 class ChangeReport(BaseModel):
-    """What a change did.
+    """The report of a change.
 
     Attributes:
         added: facts that were not there.
@@ -131,7 +131,7 @@ class GraphEditor:
         return self.report
 
     def _loaded(self, state: GraphState) -> StaticEmbedder:
-        """The embedder of the graph's vectors."""
+        """Return the embedder of the graph's vectors."""
         from dialore.retrieval.embedding import recorded_embedder
 
         # A graph may be anybody's: it does not decide where texts and keys go.
@@ -141,7 +141,7 @@ class GraphEditor:
         return self._embedder
 
     def __enter__(self) -> Self:
-        """The editor itself."""
+        """Return the editor itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -152,7 +152,7 @@ class GraphEditor:
 
 @contextmanager
 def _write_transaction(path: Path) -> Iterator[GraphState]:
-    """The newest state of a graph, to be written; what is not committed is as if it had never been."""
+    """Yield the newest state of a graph, to be written; what is not committed is as if it had never been."""
     while True:
         file = open_file(path)
         try:
@@ -213,7 +213,7 @@ class _Change:
         return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
     def _key(self, fact: Fact, *, new: bool) -> _Key | None:
-        """A fact's numbers, made where they may be new; None where one has no number."""
+        """Return a fact's numbers, made where they may be new; None where one has no number."""
         if new:
             return self._concept(fact.head), self._relations[fact.relation], self._concept(fact.tail)
         head, tail = self._number(normalise(fact.head)), self._number(normalise(fact.tail))
@@ -233,7 +233,7 @@ class _Change:
         return found if found is not None else self._state.find(form)
 
     def _value(self, key: _Key) -> _Value | None:
-        """A fact's weight and provenance as they are by now; None where it is not there."""
+        """Return a fact's weight and provenance as they are by now; None where it is not there."""
         if key not in self._now:
             self._now[key] = self._before[key] = self._read(key)
         return self._now[key]

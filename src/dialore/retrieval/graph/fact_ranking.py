@@ -33,7 +33,7 @@ UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """What a fact's rank depends on. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
+    """The weights of a fact's rank. The defaults were chosen on real turns (`scripts/measure_retrieval.py`).
 
     A fact's score is its cosine with the question, plus `nearest` times the cosine of its other end with the demand
     that is nearest to it, less `specificity` times the logarithm of its concept's number of facts. Facts are taken
@@ -143,7 +143,7 @@ class Question:
 
     @classmethod
     def of(cls, dialogue: Dialogue, phrases: Iterable[str], ranking: Ranking) -> Question:
-        """The question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
+        """Return the question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
         turns = dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts
         return cls("\n".join(turns), tuple(dict.fromkeys(phrases)), dialogue.language)
 
@@ -194,7 +194,7 @@ class Ranker:
         self._vectors = FactVectors(store, embedder, ranking)
 
     def ask(self, concepts: Sequence[int], question: Question) -> Scored:
-        """The facts of the concepts, scored by the question."""
+        """Return the facts of the concepts, scored by the question."""
         whole, phrases = question.vectors(self._embedder, self.ranking)
         edges, scores = self._vectors.edges(concepts, whole, question.language)
         owner, counts = owners(edges)
@@ -204,7 +204,7 @@ class Ranker:
         return Scored(edges, scores, owner, phrases)
 
     def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
-        """The best of some rows of the facts, with their scores, best first."""
+        """Return the best of some rows of the facts, with their scores, best first."""
         if top <= 0 or not len(rows):
             return []
         edges, decay = scored.edges, self.ranking.decay
@@ -236,7 +236,7 @@ class Ranker:
     # --- what may be taken
 
     def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
-        """What says of the rows, asked the best first, whether each may be taken beside those taken before."""
+        """Return what says of the rows, asked the best first, whether each may be taken beside those taken before."""
         ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
         columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
         facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
@@ -326,7 +326,7 @@ class FactVectors:
 
 
 def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Each fact's concept, as its place among those asked for, and how many facts each of those has.
+    """Return each fact's concept, as its place among those asked for, and how many facts each of those has.
 
     A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
     """
@@ -346,7 +346,7 @@ def pool(
     decay: float,
     size: int,
 ) -> NDArray[np.intp]:
-    """The best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
+    """Return the best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
     counts = np.bincount(owner[rows])
     for concept in np.flatnonzero(counts > 2 * size).tolist():  # no concept has more than `size` of the best
         of_concept = owner[rows] == concept

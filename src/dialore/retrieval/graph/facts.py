@@ -90,7 +90,7 @@ _TOLD = 20_000
 
 @contextmanager
 def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOWrapper]]:
-    """A file, its bytes and its text, unpacked where it is gzipped; what cannot be read becomes a GraphError."""
+    """Yield a file, its bytes and its text, unpacked where it is gzipped; what cannot be read becomes a GraphError."""
     try:
         with reading(path), path.open("rb") as raw:
             binary: IO[bytes] = gzip.GzipFile(fileobj=raw) if path.suffix == ".gz" else raw  # type: ignore[assignment]
@@ -105,7 +105,7 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOW
 
 
 def guess_format(path: Path) -> FileFormat:
-    """The format of a file by its name and first line; raises GraphError where neither tells."""
+    """Return the format of a file by its name and first line; raise GraphError where neither tells."""
     name = path.name.removesuffix(".gz")
     if name.endswith((".jsonl", ".ndjson")):
         return "jsonl"
@@ -130,7 +130,7 @@ def read_facts(
     progress: Callable[[int], None] | None = None,
     rejects: Rejects | None = None,
 ) -> Iterator[Fact]:
-    """The facts of a file, one by one.
+    """Yield the facts of a file, one by one.
 
     Args:
         path: the file; `.gz` is unpacked on the way.
@@ -183,7 +183,7 @@ class _BadLine(Exception):  # noqa: N818 - it never leaves this file
 
 
 def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fact | None:
-    """A cleaned fact, or None where an end or the relation is blank."""
+    """Return a cleaned fact, or None where an end or the relation is blank."""
     clean_head, clean_tail, clean_name = _concept(head), _concept(tail), canonical(name)
     if not (clean_head and clean_tail and clean_name):
         return None
@@ -191,7 +191,7 @@ def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fa
 
 
 def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
-    """A fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages, without senses."""
+    """Return a fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages."""
     if fact is None:
         return None
     if _LONE_SURROGATE.search(f"{fact.head}{fact.relation}{fact.tail}{fact.provenance}"):
@@ -206,7 +206,7 @@ def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
 
 
 def _concept(text: str) -> str:
-    """A concept's text: underscores to spaces, white space folded, case kept (names are names)."""
+    """Return a concept's text: underscores to spaces, white space folded, case kept (names are names)."""
     return " ".join(text.replace("_", " ").split())
 
 
@@ -236,7 +236,7 @@ class _Columns(NamedTuple):
 def _table(
     lines: Iterator[tuple[int, str]], path: Path
 ) -> tuple[Iterator[tuple[int, str]], Callable[[str], Fact | None]]:
-    """The lines of facts of `head relation tail [weight]`, or the relation first, or as a header says; what parses one.
+    """Return the lines of facts, `head relation tail [weight]` or as a header says, and what parses one.
 
     Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
     """
@@ -257,7 +257,7 @@ def _table(
 
 
 def _unquoted(cell: str) -> str:
-    """A cell without the quotes that spreadsheets put around it."""
+    """Return a cell without the quotes that spreadsheets put around it."""
     is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
     return cell[1:-1].replace('""', '"') if is_quoted else cell
 
@@ -285,7 +285,7 @@ _OWN_HEADER = ("head", "relation", "tail")
 
 
 def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, int]:
-    """Which columns hold what, and how many lines of header there are.
+    """Return which columns hold what, and how many lines of header there are.
 
     The relation's is the one that a header says, else the one with known relation names; where no column has enough, it
     is the second, or the first where that one has far fewer different values.
@@ -318,7 +318,7 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
 
 
 def _uri_columns(cells: Sequence[str]) -> _Columns | None:
-    """The columns of a row with ConceptNet's URIs, of its dump or cut out of it; None where it has none."""
+    """Return the columns of a row with ConceptNet's URIs, of its dump or cut out of it; None where it has none."""
     ends = [place for place, cell in enumerate(cells) if cell.startswith("/c/")]
     relations = [place for place, cell in enumerate(cells) if cell.startswith("/r/")]
     if len(ends) != 2 or len(relations) != 1:
@@ -365,7 +365,7 @@ def _text_field(data: dict[str, Any], field: str) -> str:
 
 
 def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]:
-    """What parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
+    """Return what parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
 
     Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
     suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
@@ -397,7 +397,7 @@ _BATCH = 4096
 
 
 def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
-    """The lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
+    """Yield the lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
     if file_format == "tsv":
         yield "\t".join(HEADER)
     for fact in store.facts():

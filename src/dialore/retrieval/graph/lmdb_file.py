@@ -38,24 +38,24 @@ REBUILD = "build it again with `dialore graph build`"
 MAP_SIZE = 1 << 36
 """Address space for a graph's growth, not memory: 64 GiB hold some 600 million facts."""
 _MAGIC = struct.pack("=I", 0xBEEFC0DE)
-"""What the first page of an LMDB file begins with, behind its own head."""
+"""The first bytes of an LMDB file's first page, behind its own head."""
 
 
 # --- values
 
 
 def packed_concept(name: str, parts: bytes) -> bytes:
-    """A concept's value of the table `concepts`."""
+    """Return a concept's value of the table `concepts`."""
     return (len(parts) // 4).to_bytes(4, "little") + parts + name.encode()
 
 
 def packed_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
-    """The value of a side: its facts, and the parts of their other ends one's after the other's."""
+    """Return the value of a side: its facts, and the parts of their other ends one's after the other's."""
     return struct.pack("=I", len(records)) + records.tobytes() + parts.tobytes()
 
 
 def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-    """A side's facts, and the parts of their other ends; both empty for None."""
+    """Return a side's facts, and the parts of their other ends; both empty for None."""
     if value is None:
         return np.empty(0, EDGE), np.empty(0, np.uint32)
     count = int.from_bytes(value[:4], "little")
@@ -66,7 +66,7 @@ def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], N
 def unpacked_parts(
     value: bytes | memoryview, width: int
 ) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
-    """A block of parts: rows of a width, their scales and their numbers in the embedder."""
+    """Return a block of parts: rows of a width, their scales and their numbers in the embedder."""
     count = len(value) // (width + 8)
     rows, scales, numbers = value[: count * width], value[count * width : count * (width + 4)], value[-4 * count :]
     return np.frombuffer(rows, np.int8).reshape(-1, width), np.frombuffer(scales, "<f4"), np.frombuffer(numbers, "<u4")
@@ -118,7 +118,7 @@ def open_file(path: Path) -> MappedFile:
 
 
 def file_key(path: Path) -> tuple[int, int, int]:
-    """What tells a file from any other, in this process; raises GraphError for what is no file."""
+    """Return what tells a file from any other, in this process; raise GraphError for what is no file."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise GraphError(f"{path} is not a file", hint="name a graph file")

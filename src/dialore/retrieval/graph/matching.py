@@ -22,7 +22,7 @@ _LONGEST = 5
 
 
 def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or several
-    """The stores of a graph, or of several as one."""
+    """Return the stores of a graph, or of several as one."""
     return [part.store for part in getattr(graph, "graphs", [graph])]
 
 
@@ -55,7 +55,7 @@ class HardMatcher:
         return first, second
 
     def match(self, history: Sequence[str], response: str, language: Language) -> NDArray[np.int64]:
-        """The facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
+        """Return the facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
         before, now = self.said(history, language), self._said(response, language)
         if not before or not now:
             return np.empty((0, 2), dtype=np.int64)
@@ -68,7 +68,7 @@ class HardMatcher:
         return np.stack([found // self._size, found % self._size], axis=1)
 
     def facts(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], list[Fact]]:
-        """The facts between pairs of concepts, as `match` gives them; all facts are read once."""
+        """Return the facts between pairs of concepts, as `match` gives them; all facts are read once."""
         found: dict[tuple[int, int], list[Fact]] = {pair: [] for pair in pairs}
         for fact in (fact for store in self._stores for fact in store.facts()):
             pair = self._pair(fact)
@@ -77,7 +77,7 @@ class HardMatcher:
         return found
 
     def said(self, texts: Iterable[str], language: Language) -> set[int]:
-        """The numbers of all concepts that texts say."""
+        """Return the numbers of all concepts that texts say."""
         return set().union(*(self._said(text, language) for text in texts))
 
     def _concepts_in(self, text: str, language: Language) -> frozenset[int]:
@@ -97,7 +97,7 @@ class HardMatcher:
 
 @lru_cache(maxsize=65536)
 def concept_key(name: str) -> str:
-    """What a concept is known by: its content lemmas in order, or its characters; empty where nothing is left."""
+    """Return what a concept is known by: its content lemmas in order, or its characters; perhaps nothing."""
     if is_chinese(name):
         return simplified(normalise(name)).replace(" ", "")
     return " ".join(content_lemmas(name, "en"))

@@ -177,7 +177,7 @@ class PostgresStore(FactStore):
         return memory[number]
 
     def find(self, name: str) -> int | None:
-        """The id of the concept with that normal form, or None."""
+        """Return the id of the concept with that normal form, or None."""
         found = self._found("form", _key_text(normalise(name)))
         return found[0] if found else None
 
@@ -186,11 +186,11 @@ class PostgresStore(FactStore):
         return list(self._found("stems", _key_text(key))) if key else []
 
     def concept(self, number: int) -> str:
-        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
         return str(self._of(number, self._names))
 
     def degree(self, number: int) -> int:
-        """How many facts a concept has, as head or tail."""
+        """Return how many facts a concept has, as head or tail."""
         return int(self._of(number, self._degrees))
 
     # --- facts
@@ -198,7 +198,7 @@ class PostgresStore(FactStore):
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """The facts with one of the concepts as head or tail, each once, in one round trip; see `FactStore.edges_of`.
+        """Return the facts of the concepts, each once, in one round trip; see `FactStore.edges_of`.
 
         The names of their other ends come with them and are remembered.
         """
@@ -224,7 +224,7 @@ class PostgresStore(FactStore):
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head, the heaviest of each first."""
+        """Yield every fact of the graph, by head, the heaviest of each first."""
         for start in range(0, self.meta.concepts, _HEADS):
             heads = range(start, min(start + _HEADS, self.meta.concepts))
             self._concepts_by("id", *heads)
@@ -235,7 +235,7 @@ class PostgresStore(FactStore):
 
 
 def _key_text(text: str) -> str:
-    """A text as a key that any server can index: hashed where it is long or has what a server's text cannot hold."""
+    """Return a text as a key that servers can index: hashed where it is long or has what they cannot hold."""
     encoded = text.encode()
     if len(encoded) <= _MAX_KEY and "\0" not in text:
         return text
@@ -266,7 +266,7 @@ class _Target:
 
     @contextmanager
     def errors(self) -> Iterator[None]:
-        """What the server or the way to it says, as GraphErrors of one line."""
+        """Yield what the server or the way to it says, as GraphErrors of one line."""
         try:
             yield
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _VOWELS = "aeiou"
 _PARTICLE = re.compile(r"^(?:not |never |always |often |usually )+")
 _TITLE = re.compile(r"[A-Z]\w* [A-Z]")
-"""What a name begins with: "Mount Everest", "Love Actually"."""
+"""First words of names: "Mount Everest", "Love Actually"."""
 _HOW = frozenset((
     "abroad", "again", "ahead", "alone", "aloud", "barefoot", "daily", "early", "fast", "hard", "harder", "high",
     "home", "late", "outdoors", "outside",
@@ -29,7 +29,7 @@ _HOW = frozenset((
 
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
-    """Base forms with stems before endings and irregular participles, if any; how nouns that look like them begin.
+    """Return base forms with stems before endings and participles, if any; beginnings of nouns like them.
 
     Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
     """
@@ -49,7 +49,7 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
 
 @functools.lru_cache(maxsize=65536)
 def is_doing(concept: str, *, purpose: bool = False) -> bool:
-    """Whether a concept is a verb phrase in its base form: "eat breakfast", "relax", but no "exercise", "train ticket".
+    """Return whether a concept is a base-form verb phrase: "eat breakfast", "relax", no "train ticket".
 
     Args:
         concept: its name.
@@ -67,7 +67,7 @@ def is_doing(concept: str, *, purpose: bool = False) -> bool:
 
 @functools.lru_cache(maxsize=65536)
 def gerund(concept: str) -> str:
-    """A verb phrase as a thing: "eat breakfast" becomes "eating breakfast"; anything else stays."""
+    """Return a verb phrase as a thing: "eat breakfast" becomes "eating breakfast"; anything else stays."""
     if not is_doing(concept):
         return concept
     lead, verb, rest = _parts(concept)
@@ -82,7 +82,7 @@ def gerund(concept: str) -> str:
 
 @functools.lru_cache(maxsize=65536)
 def passive(concept: str) -> str:
-    """A verb phrase as what is done to something: "play on ice" becomes "played on ice"; anything else stays."""
+    """Return a verb phrase as what is done to something: "play on ice" becomes "played on ice"; anything else stays."""
     lead, verb, rest = _parts(concept)
     if verb not in _verbs()[0]:
         return concept
@@ -99,7 +99,7 @@ def passive(concept: str) -> str:
 
 
 def _parts(concept: str) -> tuple[str, str, str]:
-    """What stands before the verb, the verb, and what stands after it, spaces included."""
+    """Return what stands before the verb, the verb, and what stands after it, spaces included."""
     match = _PARTICLE.match(concept.lower())
     start = match.end() if match else 0
     verb, space, rest = concept[start:].partition(" ")
@@ -151,13 +151,13 @@ _CAMEL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 @functools.lru_cache(maxsize=4096)
 def canonical(name: str) -> str:
-    """The relation's usual spelling (`isa`, `/r/IsA` and `is_a` become `IsA`); an unknown one is kept as it is."""
+    """Return a relation as usually spelt (`isa`, `/r/IsA`, `is_a`: `IsA`); an unknown one as it is."""
     bare = name.strip().removeprefix("/r/")
     return _FOLDED.get(bare.replace("_", "").replace(" ", "").lower(), bare)
 
 
 def relation(name: str) -> Relation:
-    """The relation of that name; one that nobody described is worded from its name ("LivesIn": "lives in")."""
+    """Return the relation of that name; one that nobody described is worded from its name ("LivesIn": "lives in")."""
     known = RELATIONS.get(name)
     if known is not None:
         return known
@@ -166,12 +166,12 @@ def relation(name: str) -> Relation:
 
 
 def connecting_words(name: str) -> str:
-    """What a relation's English wording says between and around its two concepts, e.g. "is used for"."""
+    """Return what a relation's English wording says between and around its two concepts, e.g. "is used for"."""
     return " ".join(_SLOT.sub(" ", relation(name).en).split())
 
 
 def verbalise(fact: Fact, language: Language) -> str:
-    """A fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
+    """Return a fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
     known = relation(fact.relation)
     if language == "zh":
         return _chinese(known, fact)
@@ -218,7 +218,7 @@ _WORD = re.compile(r"\w+")
 
 @functools.lru_cache(maxsize=1 << 16)
 def is_head(name: str) -> bool:
-    """Whether a fact's head names something, and is no clause."""
+    """Return whether a fact's head names something, and is no clause."""
     form = normalise(name)
     if form in _NOTHING:
         return False
@@ -229,13 +229,13 @@ def is_head(name: str) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def is_tail(name: str) -> bool:
-    """Whether a fact's tail names something, and is no broken clause."""
+    """Return whether a fact's tail names something, and is no broken clause."""
     form = normalise(name)
     return form not in _NOTHING and not _TAIL_END.search(form)
 
 
 def is_well_formed(head: str, relation: str, tail: str) -> bool:
-    """Whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
+    """Return whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
     if head == tail or not is_head(head) or not is_tail(tail):
         return False
     return not (relation == "RelatedTo" and len(tail) == 1 and is_chinese(tail))
@@ -243,7 +243,7 @@ def is_well_formed(head: str, relation: str, tail: str) -> bool:
 
 @functools.lru_cache(maxsize=1 << 16)
 def is_safe(name: str) -> bool:
-    """Whether a concept holds none of the unsafe words of its languages; what is allowed by name is taken out first."""
+    """Return whether a concept holds no unsafe word of its languages, names that are allowed taken out first."""
     form = normalise(name)
     languages: tuple[Language, ...] = ("en", "zh") if is_chinese(form) else ("en",)
     return not any(_holds(form, language) for language in languages)
@@ -260,7 +260,7 @@ def _holds(form: str, language: Language) -> bool:
 
 
 class _Rules(NamedTuple):
-    """What is fine whatever it holds, what is unsafe, its first words as inflected, what is unsafe as a whole name."""
+    """Words that are fine wherever they stand, unsafe words, their first words as inflected, and unsafe whole names."""
 
     allowed: re.Pattern[str]
     unsafe: re.Pattern[str]

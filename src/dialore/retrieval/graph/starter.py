@@ -20,19 +20,19 @@ NAME = "starter"
 
 
 def starter_files() -> list[Path]:
-    """The fact files of the package, one a topic and language, in order of their names."""
+    """Return the fact files of the package, one a topic and language, in order of their names."""
     folder = Path(str(resources.files("dialore") / "data" / "starter"))
     return sorted(folder.glob("*.tsv"))
 
 
 def starter_facts() -> Iterator[Fact]:
-    """Every fact of the starter graph."""
+    """Yield every fact of the starter graph."""
     for path in starter_files():
         yield from read_facts(path, file_format="tsv")
 
 
 def starter_graph() -> Path:
-    """The built starter graph, built now where it is not there yet (about a second).
+    """Return the built starter graph, built now where it is not there yet (about a second).
 
     Raises:
         GraphError: it cannot be written.

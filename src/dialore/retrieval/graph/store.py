@@ -54,7 +54,7 @@ _LOW_BITS = 0xFFFF
 
 
 class GraphMeta(BaseModel):
-    """What a graph says of itself.
+    """A graph's own record.
 
     Attributes:
         format: version of the layout.
@@ -113,7 +113,7 @@ class Edges:
     cosines: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
-        """How many facts."""
+        """Return how many facts."""
         return len(self.head)
 
     @property
@@ -122,7 +122,7 @@ class Edges:
         return int(self.degrees.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
 
     def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-        """Which facts have their head among some of the asked concepts and their tail among others, or the reverse."""
+        """Return which facts lead from some of the asked concepts to some others, or the reverse."""
         # The last entry is what the place -1 of an end that was not asked for finds.
         asked = self.asked.tolist()
         one, other = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
@@ -133,7 +133,7 @@ class Edges:
 
 
 def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
+    """Return each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
     found = np.full(len(ends), -1)
     if len(asked):
         # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
@@ -150,13 +150,13 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
 
 
 def concept_key(name: str) -> str:
-    """The stem key of a concept, by its own language; empty for one of punctuation alone."""
+    """Return the stem key of a concept, by its own language; empty for one of punctuation alone."""
     language: Language = "zh" if is_chinese(name) else "en"
     return stem_key(phrase_tokens(name, language), language)
 
 
 def stem_key(tokens: Sequence[str], language: Language) -> str:
-    """What a phrase's content words have in common whatever their inflection: the stems of their lemmas.
+    """Return what a phrase's content words have in common whatever their inflection: the stems of their lemmas.
 
     Lemmas join "ate" and "eat", stems "wedding" and "wed".
     """
@@ -169,7 +169,7 @@ def _root(word: str) -> str:
 
 
 def phrase_tokens(phrase: str, language: Language) -> list[str]:
-    """The content words of a phrase; all of its words where it has only function words."""
+    """Return the content words of a phrase; all of its words where it has only function words."""
     return content_words(phrase, language) or words(phrase, language)
 
 
@@ -178,7 +178,7 @@ id_key = struct.Struct(">I").pack
 
 
 def text_key(text: str) -> bytes:
-    """A text as a key, hashed where it is too long."""
+    """Return a text as a key, hashed where it is too long."""
     encoded = text.encode()
     return encoded if len(encoded) <= _MAX_KEY else b"\0" + hashlib.blake2b(encoded, digest_size=32).digest()
 
@@ -187,7 +187,7 @@ def text_key(text: str) -> bytes:
 
 
 class GraphState:
-    """What a transaction, with buffers, sees of a graph: of its changes those that were there when it began."""
+    """A transaction's view of a graph, with buffers: of its changes those that were there when it began."""
 
     def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
         self.file, self.transaction = file, transaction
@@ -209,11 +209,11 @@ class GraphState:
         self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, max(1, self.meta.dimension))
 
     def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
-        """A value, in the file's own memory."""
+        """Return a value, in the file's own memory."""
         return self.transaction.get(table + key)
 
     def items(self, table: bytes) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
-        """All of a table in the order of its keys."""
+        """Yield all of a table in the order of its keys."""
         with self.transaction.cursor() as cursor:
             if cursor.set_range(table):
                 for key, value in cursor:
@@ -222,7 +222,7 @@ class GraphState:
                     yield key[1:], value
 
     def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
-        """All parts' rows, their scales and their numbers in the embedder; in the file's own memory if in one block."""
+        """Return all parts' rows, scales and numbers in the embedder; in the file's memory if in one block."""
         width = max(1, self.meta.dimension)
         blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)]
         if len(blocks) == 1:
@@ -233,12 +233,12 @@ class GraphState:
         return rows, scales, numbers
 
     def find(self, form: str) -> int | None:
-        """The id of the concept with that normal form, or None."""
+        """Return the id of the concept with that normal form, or None."""
         raw = self.get(IDS, text_key(form))
         return None if raw is None else int.from_bytes(raw, "big")
 
     def concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
-        """A concept's name and parts, or None."""
+        """Return a concept's name and parts, or None."""
         raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
         if raw is None:
             return None
@@ -246,21 +246,21 @@ class GraphState:
         return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
 
     def parts_of(self, number: int) -> NDArray[np.uint32]:
-        """A concept's parts; that of nothing for one that is not there."""
+        """Return a concept's parts; that of nothing for one that is not there."""
         raw = self.get(CONCEPTS, id_key(number))
         if raw is None:
             return _NOTHING
         return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
 
     def degree(self, number: int) -> int:
-        """How many facts a concept has, as head or tail."""
+        """Return how many facts a concept has, as head or tail."""
         sides = (self.get(table, id_key(number)) for table in (OUT, IN))
         return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
 
     def sides(
         self, numbers: Sequence[int], most: int | None
     ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
-        """The facts of concepts as head, then as tail; how many were read of each side; parts of ends; degrees."""
+        """Return the facts of concepts as head, then as tail; how many of each side; parts of ends; degrees."""
         facts: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []
         counts, degrees = [], []
@@ -294,7 +294,7 @@ class GraphState:
     def _first(
         self, value: bytes | memoryview, most: int, among: NDArray[np.uint32]
     ) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-        """The first facts of a side and those of the rest that lead to some concepts, with the parts of their ends."""
+        """Return the first facts of a side and those that lead to some concepts, with the parts of their ends."""
         records, parts = unpacked_side(value)
         others = records["other"][most:]
         rest = np.flatnonzero(places_among(among, others) >= 0)
@@ -383,7 +383,7 @@ class FactStore(ABC):
 
     @abstractmethod
     def find(self, name: str) -> int | None:
-        """The id of the concept with that normal form, or None."""
+        """Return the id of the concept with that normal form, or None."""
 
     @abstractmethod
     def with_stems(self, key: str) -> list[int]:
@@ -391,17 +391,17 @@ class FactStore(ABC):
 
     @abstractmethod
     def concept(self, number: int) -> str:
-        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
 
     @abstractmethod
     def degree(self, number: int) -> int:
-        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
+        """Return how many facts a concept has, as head or tail; a fact about itself counts twice."""
 
     @abstractmethod
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """The facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
+        """Return the facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
 
         Args:
             concepts: their numbers.
@@ -413,7 +413,7 @@ class FactStore(ABC):
 
     @abstractmethod
     def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head, the heaviest of each first."""
+        """Return every fact of the graph, by head, the heaviest of each first."""
 
     @abstractmethod
     def close(self) -> None:
@@ -431,7 +431,7 @@ class FactStore(ABC):
         )
 
     def __enter__(self) -> Self:
-        """The store itself."""
+        """Return the store itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -441,7 +441,7 @@ class FactStore(ABC):
 
 @functools.lru_cache(maxsize=4096)
 def _shortest(weight: float) -> float:
-    """The shortest decimal of a float32: 2.828, not 2.8280000686645508."""
+    """Return the shortest decimal of a float32: 2.828, not 2.8280000686645508."""
     return float(str(np.float32(weight)))
 
 
@@ -479,7 +479,7 @@ class GraphStore(FactStore):
         return state
 
     def newest(self) -> GraphStore:
-        """The store itself where nothing has changed, which takes microseconds; else one of the newest state.
+        """Return the store itself where nothing has changed, which takes microseconds; else one of the newest state.
 
         Raises:
             GraphError: the store is closed, or what stands in the file's place is no graph.
@@ -501,7 +501,7 @@ class GraphStore(FactStore):
     # --- concepts
 
     def find(self, name: str) -> int | None:
-        """The id of the concept with that normal form, or None."""
+        """Return the id of the concept with that normal form, or None."""
         return self._live().find(normalise(name))
 
     def with_stems(self, key: str) -> list[int]:
@@ -515,7 +515,7 @@ class GraphStore(FactStore):
         return sorted(found)
 
     def concept(self, number: int) -> str:
-        """A concept as it is written; raises GraphError for an id that the graph does not have."""
+        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
         state = self._live()
         name = self._names.get(number)
         if name is None:
@@ -528,7 +528,7 @@ class GraphStore(FactStore):
         return name
 
     def degree(self, number: int) -> int:
-        """How many facts a concept has, as head or tail; a fact about itself counts twice."""
+        """Return how many facts a concept has, as head or tail; a fact about itself counts twice."""
         return self._live().degree(number)
 
     # --- facts
@@ -536,7 +536,7 @@ class GraphStore(FactStore):
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """The facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
+        """Return the facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
         state = self._live()
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
@@ -568,7 +568,7 @@ class GraphStore(FactStore):
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Every fact of the graph, by head, the heaviest of each first."""
+        """Yield every fact of the graph, by head, the heaviest of each first."""
         for key, _ in self._live().items(OUT):
             edges = self.edges_of([int.from_bytes(key, "big")])
             for row in np.flatnonzero(edges.head_place == 0).tolist():

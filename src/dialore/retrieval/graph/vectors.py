@@ -38,7 +38,7 @@ class PartNumbers:
         self._words: dict[str, bytes] = {}
 
     def __call__(self, names: Sequence[str]) -> list[bytes]:
-        """The graph's numbers of each name's parts, four bytes each; that of nothing where there are none."""
+        """Return the graph's numbers of each name's parts, four bytes each; that of nothing where there are none."""
         # Chinese is split by what stands around it; of other names each word is split once.
         split = [[name] if is_chinese(name) else name.split() for name in names]
         known, place = self._words, self._place
@@ -51,7 +51,7 @@ class PartNumbers:
         return [b"".join([known[word] for word in words]) or _NO_PART for words in split]
 
     def block(self) -> tuple[int, bytes]:
-        """The first number of the parts that are new, and their value of the table `parts`; empty for none."""
+        """Return the first number of the parts that are new, and their value of the table `parts`; empty for none."""
         new = np.array([number for number, place in self._place.items() if place >= self._first], np.int64)
         rows, scales = quantised(self._embedder.part_sums(new))
         if self._first == 1:  # a graph's first block begins with nothing
@@ -62,7 +62,7 @@ class PartNumbers:
 
 
 def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Sums as int8 with a scale each; exact where the peak of a row over 127 divides it, near enough elsewhere."""
+    """Return sums as int8 with a scale each; exact where a row's peak over 127 divides it, else near enough."""
     values = sums.astype(np.float32)
     peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)
     # A token's sum is its int8 vector times an integer weight: dividing by that weight loses nothing.
@@ -85,7 +85,7 @@ def fact_norms(
     sums: Callable[[NDArray[Any]], NDArray[np.float32]],
     relations: NDArray[np.float32],
 ) -> NDArray[np.float32]:
-    """The length of each fact's vector, never 0; `sums` gives vectors of concepts, `relations` those of relations."""
+    """Return each fact's vector length, never 0; `sums` gives concepts' vectors, `relations` the relations'."""
     norms = np.empty(len(head), np.float32)
     for start in range(0, len(norms), _CHUNK):
         part = slice(start, start + _CHUNK)

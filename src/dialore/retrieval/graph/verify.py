@@ -25,7 +25,7 @@ _FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for nam
 
 
 def problems_of(path: Path) -> list[str]:
-    """What is wrong with a graph file, one sentence each; empty where nothing is."""
+    """Return what is wrong with a graph file, one sentence each; empty where nothing is."""
     file = open_file(path)
     try:
         with file.env.begin(buffers=True) as transaction:
@@ -42,7 +42,7 @@ def problems_of(path: Path) -> list[str]:
 
 
 def _problems(state: GraphState) -> Iterator[list[str]]:
-    """The problems of each table and of what they have in common."""
+    """Yield the problems of each table and of what they have in common."""
     outgoing, problems = _facts(state, OUT, "out")
     yield problems
     incoming, problems = _facts(state, IN, "in")
@@ -55,7 +55,7 @@ def _problems(state: GraphState) -> Iterator[list[str]]:
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
-    """The facts of one table in order of head, relation and tail, and what is wrong with its values."""
+    """Return the facts of one table in order of head, relation and tail, and what is wrong with its values."""
     sides, lighter, damaged = [np.empty(0, _FACT)], 0, 0
     for key, value in state.items(table):
         records, parts = unpacked_side(value)
@@ -94,7 +94,7 @@ def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[n
 
 
 def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
-    """Whether the concepts that have facts are found."""
+    """Yield whether the concepts that have facts are found."""
     if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
     if (entries := sum(1 for _ in state.items(IDS))) != len(used):
@@ -109,7 +109,7 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
 
 
 def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
-    """Whether the fingerprint and the facts' lengths are those of the facts."""
+    """Yield whether the fingerprint and the facts' lengths are those of the facts."""
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):
         return

@@ -79,7 +79,7 @@ _ROW = np.dtype(
 
 
 class BuildReport(BaseModel):
-    """What a build did."""
+    """The report of a build."""
 
     path: str
     facts: int
@@ -202,14 +202,14 @@ class Collector:
         return number
 
     def names(self) -> Iterator[list[str]]:
-        """The concepts' names in batches, in the order of their numbers."""
+        """Yield the concepts' names in batches, in the order of their numbers."""
         with (self._folder / "names").open("rb") as file:
             names = (file.read(int.from_bytes(size, "little")).decode() for size in iter(lambda: file.read(4), b""))
             while batch := list(itertools.islice(names, _BATCH)):
                 yield batch
 
     def facts(self) -> NDArray[np.void]:
-        """The rows, in the file's own memory."""
+        """Return the rows, in the file's own memory."""
         return np.memmap(self._folder / "facts", _ROW, "r") if self.rows else np.empty(0, _ROW)
 
     def ids(self) -> Iterator[tuple[bytes, bytes]]:
@@ -219,7 +219,7 @@ class Collector:
 
 
 def form_of(name: str) -> str:
-    """The normal form of a concept; raises GraphError for a blank one."""
+    """Return the normal form of a concept; raise GraphError for a blank one."""
     form = normalise(name)
     if not form:
         raise GraphError(f"a fact's concept is blank: {name!r}", hint="name the head and tail of every fact")
@@ -240,7 +240,7 @@ class Numbered(dict[str, int]):
         self._kind, self._limit = kind, limit
 
     def __missing__(self, name: str) -> int:
-        """Number a new name."""
+        """Return number a new name."""
         if len(self) >= self._limit:
             hint = "is it the right file, and its columns?"
             raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", hint=hint)
@@ -248,7 +248,7 @@ class Numbered(dict[str, int]):
 
 
 def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
-    """Each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
+    """Return each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
     # The heaviest first within a fact, so that the first of each run is the one to keep.
     order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
     rows = rows[order]
@@ -307,7 +307,7 @@ class _Build:
                 cursor.putmulti([(table + key, value) for key, value in batch], append=True)
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
-        """The table of concepts; their parts and stem keys are kept for what follows."""
+        """Yield the table of concepts; their parts and stem keys are kept for what follows."""
         languages: set[str] = set()
         at = 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
@@ -355,7 +355,7 @@ class _Build:
         self._step("writing facts", 2, 2)
 
     def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
-        """The rows of one range of concepts after the other, some `_SORTED` at a time, in the order that they have."""
+        """Yield the rows of one range of concepts after another, some `_SORTED` at a time, in their order."""
         ends = np.ascontiguousarray(rows[own])
         done = np.cumsum(np.bincount(ends, minlength=self.meta.concepts))
         firsts = np.flatnonzero(np.diff(done // _SORTED, prepend=-1)).tolist()
@@ -385,7 +385,7 @@ class _Build:
             yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
 
     def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        """What gives vectors of concepts, to about a half percent: one byte a component, in a file."""
+        """Return what gives vectors of concepts, to about a half percent: one byte a component, in a file."""
         made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
         parts, weights, _ = unpacked_parts(block, self.meta.dimension)
         shape = (self.meta.concepts, self.meta.dimension)
@@ -417,7 +417,7 @@ def name_hashes(names: Iterable[str]) -> NDArray[np.uint64]:
 
 
 def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations: NDArray[np.uint64]) -> int:
-    """The sum of a hash of each fact's names and weight: it knows no order, and a fact is taken out by subtraction."""
+    """Return the sum of hashes of facts' names and weights: without order, and subtracted to take one out."""
     mixed = _mix(concepts[facts["head"]])
     weights = facts["weight"].copy().view("<u4").astype(np.uint64)
     for values in (relations[facts["relation"]], concepts[facts["tail"]], weights):
@@ -426,14 +426,14 @@ def fact_hashes(facts: NDArray[np.void], concepts: NDArray[np.uint64], relations
 
 
 def _mix(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """The finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
+    """Return the finaliser of SplitMix64 (Steele et al., 2014): each bit of the input changes half of the output's."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
 
 
 def fingerprint_of(total: int) -> str:
-    """A graph's fingerprint from the sum of its facts' hashes."""
+    """Return a graph's fingerprint from the sum of its facts' hashes."""
     return f"{total & ((1 << 64) - 1):016x}"
 
 
@@ -451,7 +451,7 @@ def writing(target: object) -> Iterator[None]:
 
 @contextmanager
 def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
-    """A temporary folder beside the target whose file `made` takes its place if the body ends well.
+    """Yield a temporary folder beside the target whose file `made` takes its place if the body ends well.
 
     It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
     other builds know it for one that is still being written. Whoever changes the old graph is waited for.

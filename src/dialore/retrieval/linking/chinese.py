@@ -104,18 +104,18 @@ class ChineseReader:
 
     @functools.cached_property
     def _in_traditional(self) -> bool:
-        """Whether the graph has concepts in traditional characters, by a sample."""
+        """True where the graph has concepts in traditional characters, by a sample."""
         count = self._store.meta.concepts
         sample = (self._store.concept(number) for number in range(0, count, max(1, count // _SAMPLE)))
         return sum(simplified(name) != name for name in sample) * 20 > min(count, _SAMPLE)
 
     def _scripts(self, form: str) -> list[str]:
-        """The phrase as it is, in simplified characters, and in traditional ones where the graph has them."""
+        """Return the phrase as it is, in simplified characters, and in traditional ones where the graph has them."""
         others = [traditional(form)] if self._in_traditional else []
         return list(dict.fromkeys([form, simplified(form), *others]))
 
     def whole(self, form: str) -> tuple[int, How] | None:
-        """The concept that a normalised phrase is: as it is, in the other script, cut elsewhere, or not counted."""
+        """Return the concept that a normalised phrase is: as is, in the other script, cut elsewhere, uncounted."""
         scripts = self._scripts(form)
         for number, name in enumerate(scripts):
             concept = self._find(name)
@@ -129,7 +129,7 @@ class ChineseReader:
         return None
 
     def _barer(self, joined: str) -> Iterator[str]:
-        """A phrase without what counts the thing, and with the shorter word for not."""
+        """Yield a phrase without what counts the thing, and with the shorter word for not."""
         yield joined
         bare = _counted().sub("", joined)
         # 一家人 is a word, not a person that is counted; 一本书 is a book.
@@ -138,14 +138,14 @@ class ChineseReader:
         yield bare.replace("没有", "没")
 
     def read(self, form: str) -> Reading:
-        """The longest concepts inside a normalised text, in the script that covers most of it."""
+        """Return the longest concepts inside a normalised text, in the script that covers most of it."""
         # Particles are dropped where that hides nothing: 吃了饭 is 吃饭, but 了解 stays.
         names = (name for script in self._scripts(form) for name in (_counted().sub("", script), script) if name)
         readings = [self._inside(_cut(name)) for name in dict.fromkeys(names)]
         return max(readings, key=lambda reading: reading.covered)
 
     def weighty(self, reading: Reading) -> Reading:
-        """The reading without words that say little beside the others: 方法 of 饺子的制作方法."""
+        """Return the reading without words that say little beside the others: 方法 of 饺子的制作方法."""
         light = light_words("zh")
         kept = [match for match in reading.matches if match.phrase not in light]
         return Reading(tuple(kept), reading.size) if kept else reading
@@ -168,7 +168,7 @@ class ChineseReader:
 
 @functools.lru_cache(maxsize=16384)
 def _spans(text: _Text) -> tuple[tuple[int, int], ...]:
-    """Where concepts may stand: never only in function words nor with a part of one."""
+    """Return where concepts may stand: never only in function words nor with a part of one."""
     characters, cuts, stops = text
     spans: tuple[list[tuple[int, int]], list[tuple[int, int]]] = ([], [])
     for size in range(min(_LONGEST, len(characters)), 1, -1):

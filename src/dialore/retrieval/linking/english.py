@@ -73,7 +73,7 @@ def _pairs() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=65536)
 def respelt(word: str) -> str | None:
-    """A lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
+    """Return a lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
 
     Rules make words that nobody writes ("actour"), so the result is only to be looked up.
     """
@@ -140,7 +140,7 @@ class Shape(NamedTuple):
 
 @functools.lru_cache(maxsize=65536)
 def read(text: str) -> tuple[Word, ...]:
-    """The words of an English text."""
+    """Return the words of an English text."""
     stop = stop_words("en")
     return tuple(
         Word(word, word if word in _DEGREES else lemma(word, "en"), len(word) > 1 and word not in stop)
@@ -161,14 +161,14 @@ def segments(found: Sequence[Word]) -> Segments:
 
 @functools.lru_cache(maxsize=65536)
 def shape(text: str) -> Shape:
-    """The shape of a concept's name."""
+    """Return the shape of a concept's name."""
     found = read(text)
     return Shape(tuple(word.lemma for word in found if word.content), segments(found))
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
-    """How the function words of a concept fit those of a phrase with the same content words; None: another thing.
+    """Return how a concept's function words fit those of a phrase of the same content words; None: they do not.
 
     Returns:
         How many that matter are in both, what the concept's others cost, how many that matter are the phrase's alone.
@@ -187,7 +187,7 @@ def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
 
 
 def _weighty(word: str, place: int) -> bool:
-    """Whether a function word changes what is meant; single letters do ("t-shirt"), prepositions after the verb do."""
+    """Return whether a function word changes the meaning, as single letters and prepositions after verbs do."""
     return (word in _WEIGHTY and not (place == 0 and word in _PREPOSITIONS)) or len(word) == 1
 
 
@@ -205,7 +205,7 @@ def _compare(own: Sequence[str], said: Sequence[str]) -> tuple[list[str], list[s
 
 
 def _cost(word: str, place: int, last: int) -> int | None:
-    """What a function word of the concept costs that the phrase does not have; None: it makes another thing of it."""
+    """Return what a function word of the concept, absent from the phrase, costs; None: it is another thing."""
     if word in _FREE or (place == 0 and word in _PREPOSITIONS):
         return 1
     return 2 if place == 0 and word in _VERBS and last > 1 else None
@@ -225,7 +225,7 @@ _GENERIC = frozenset((
 
 
 def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
-    """The words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
+    """Return the words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
 
     A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
     """
@@ -268,7 +268,7 @@ class EnglishReader:
         self._fitting = functools.lru_cache(_REMEMBERED)(self._best)
 
     def whole(self, form: str) -> tuple[int, How] | None:
-        """The concept that a normalised phrase is letter by letter, hyphens aside; of function words, by lemmas too."""
+        """Return the concept that a normalised phrase is, hyphens aside; of function words, by lemmas too."""
         # Lemmas are the slow part of reading, and most phrases are concepts as they stand.
         forms = dict.fromkeys((form, " ".join(words(form, "en"))))
         same = [concept for name in forms if name and (concept := self._store.find(name)) is not None]
@@ -283,7 +283,7 @@ class EnglishReader:
         return None if concept is None else (concept, "lemma")
 
     def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
-        """The longest concepts inside a normalised text, without overlap; none is part of a longer one.
+        """Return the longest concepts inside a normalised text, without overlap; none is part of a longer one.
 
         Args:
             form: the text.
@@ -307,7 +307,7 @@ class EnglishReader:
         return Reading(tuple(sorted(matches)), len(places))
 
     def weighty(self, reading: Reading) -> Reading:
-        """The reading without single words that say little beside the others: "ideas" of "healthy breakfast ideas".
+        """Return the reading without single words that say little beside others: "ideas" of "breakfast ideas".
 
         Nor does one alone whose verb is left out: "part" of "take part".
         """
@@ -321,14 +321,14 @@ class EnglishReader:
 
     @staticmethod
     def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
-        """Whether the first word alone is part of a name or of an amount ("the rest of the group")."""
+        """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
         amount = found[0].form in _AMOUNTS and len(found) > 1 and found[1].form == "of"
         return amount or found[0].form in named
 
     # --- one span
 
     def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
-        """The concept whose content words are those from start to end, by those and the function words about them."""
+        """Return the concept whose content words are those from start to end, judged by the function words, too."""
         content = tuple(found[place].form for place in places[start:end])
         said = segments(_window(found, places, start, end))
         alone = end - start == len(places)
@@ -396,7 +396,7 @@ class EnglishReader:
         return concept, "variant" if other else "lemma", complete
 
     def _with_stems(self, content: tuple[str, ...]) -> tuple[tuple[Shape, int], ...]:
-        """The concepts with these content stems, and their shapes."""
+        """Return the concepts with these content stems, and their shapes."""
         longest = sum(map(len, content)) + _ROOM
         named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
         shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
@@ -404,7 +404,7 @@ class EnglishReader:
 
 
 def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
-    """The words from start to end with the function words about them, less the particles of the word before."""
+    """Return the words from start to end with the function words about them, less the particles of the word before."""
     first = 0
     if start:
         first = places[start - 1] + 1
@@ -422,7 +422,7 @@ _embedder = functools.cache(load_embedder)
 
 @functools.lru_cache(maxsize=65536)
 def _same_sense(one: str, other: str) -> bool:
-    """Whether two words of one stem, or a compound and its parts, mean the same: not "business" and "busy".
+    """Return whether two words of one stem, or a compound and its parts, mean the same: not "business" and "busy".
 
     Who does a thing is not the thing: "police officer" is no "police office".
     """
@@ -433,7 +433,7 @@ def _same_sense(one: str, other: str) -> bool:
 
 
 def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The words as they are, then with every word spelt the other way that can be, then one at a time."""
+    """Yield the words as they are, then with every word spelt the other way that can be, then one at a time."""
     yield content
     others = [respelt(word) or respelt(read(word)[0].lemma) for word in content]
     changed = [place for place, other in enumerate(others) if other]

@@ -90,11 +90,11 @@ class Linker:
         return ChineseReader(self._store)
 
     def link(self, phrase: str) -> list[Link]:
-        """A phrase's links: one where the whole of it is a concept, else its longest concepts, else the nearest."""
+        """Return a phrase's links: to the whole as one concept, else to its longest concepts, else the nearest."""
         return list(self._links(phrase))
 
     def mentions(self, texts: Iterable[str]) -> list[Link]:
-        """Every concept that the texts mention, longest first at each place, in order of mention, each once."""
+        """Return every concept that the texts mention, longest first at each place, in order of mention, each once."""
         found: dict[int, Link] = {}
         for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence), sentence).matches:
@@ -133,7 +133,7 @@ class Linker:
         return self._with_latin(form, reading) if _LATIN.search(form) else reading
 
     def _with_latin(self, form: str, reading: Reading) -> Reading:
-        """The Chinese reading with the English words between that it does not cover."""
+        """Return the Chinese reading with the English words between that it does not cover."""
         matches = list(reading.matches)
         for piece in _LATIN.finditer(form):
             start = sum(not character.isspace() for character in form[: piece.start()])
@@ -147,7 +147,7 @@ class Linker:
 
 
 def _share(match: Match, reading: Reading) -> float:
-    """The score of a contained concept: that of its own words' match, by the share of the phrase that they are."""
+    """Return the score of a contained concept: its words' match, by the share of the phrase that they are."""
     share = (match.end - match.start) / reading.size
     if share >= 1:  # what it lacks is a function word that matters: "hungry" of "not hungry"
         share = 0.5
@@ -155,7 +155,7 @@ def _share(match: Match, reading: Reading) -> float:
 
 
 def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] = attrgetter("concept")) -> list[Link]:
-    """The links of several phrases, in their order; a concept, known by the key, is linked once, by its best link."""
+    """Return the links of several phrases, in order; a concept, known by the key, once, by its best link."""
     best: dict[object, Link] = {}
     for link in (link for group in groups for link in group):
         known = best.setdefault(key(link), link)
@@ -190,7 +190,7 @@ class NearestConcepts:
         return vectors
 
     def find(self, phrase: str) -> tuple[int, float] | None:
-        """The nearest concept and its cosine, where that is at least the threshold.
+        """Return the nearest concept and its cosine, where that is at least the threshold.
 
         A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
         the phrase, nor who does the thing that it names ("grasper") is one.

@@ -17,7 +17,7 @@ BLANK_LINES = re.compile(r"\n\s*\n")
 
 
 def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
-    """The sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once.
+    """Yield the sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once.
 
     What stands in no title is a paragraph: a heading that nothing follows, and all of one that is too long for a title.
     """
@@ -51,12 +51,12 @@ def _path(title: str, headings: Iterable[tuple[int, Paragraph]]) -> str:
 
 
 def row(cells: Iterable[str]) -> str:
-    """A row of a table."""
+    """Return a row of a table."""
     return " | ".join(cell for cell in cells if cell)
 
 
 def paragraphs(text: str) -> list[Paragraph]:
-    """The paragraphs of a text that blank lines part."""
+    """Return the paragraphs of a text that blank lines part."""
     return [Paragraph(unwrapped(part)) for part in BLANK_LINES.split(text) if part.strip()]
 
 

@@ -21,11 +21,11 @@ _LONGEST_NAME = 60
 class _Cell(NamedTuple):
     text: str
     is_name: bool
-    """Whether a column may be called so."""
+    """True where a column may be called so."""
 
 
 def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
-    """A workbook by its sheets: a paragraph a row, each value after its column's name; then comments and charts."""
+    """Yield a workbook by sheets: a paragraph a row, values after their columns' names; comments and charts."""
     with library("workbook", "lxml"):
         package = Package(data, notice)
         reader = _Workbook(package)
@@ -56,7 +56,7 @@ class _Workbook:
             yield from root
 
     def sheet(self, sheet: Element) -> Iterator[str]:
-        """The texts of a sheet."""
+        """Yield the texts of a sheet."""
         part = next((self._parts[value] for value in reversed(sheet.values()) if value in self._parts), "")
         where = f"sheet {sheet.get('name')}"
         if not self._package.has(part):
@@ -79,7 +79,7 @@ class _Workbook:
                 yield from self._package.drawn(target, chart)
 
     def _rows(self, part: str) -> Iterator[dict[int, _Cell]]:
-        """The cells of each row, by column; an empty row where rows are left out."""
+        """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
         for element in self._package.rows(part):
             number = int(element.get("r") or last + 1)
@@ -95,7 +95,7 @@ class _Workbook:
             yield cells
 
     def _cell(self, cell: Element) -> Shown:
-        """What a cell shows, and whether it may be the name of a column."""
+        """Return what a cell shows, and whether it may be the name of a column."""
         kind, value = cell.get("t") or "n", cell.findtext("{*}v") or ""
         formula = cell.find("{*}f")
         if kind == "inlineStr":
@@ -117,14 +117,14 @@ class _Workbook:
 
 
 def _string(item: Element | None) -> str:
-    """The text of a string, without its phonetic guide."""
+    """Return the text of a string, without its phonetic guide."""
     if item is None:
         return ""
     return "".join(text.text or "" for text in item.iterfind(".//{*}t") if local(text.getparent()) != "rPh")
 
 
 def _column(reference: str) -> int:
-    """The number of the column in a reference such as `AB12`; 0 where there is none."""
+    """Return the number of the column in a reference such as `AB12`; 0 where there is none."""
     number = 0
     for letter in reference.rstrip("0123456789"):
         number = number * 26 + ord(letter.upper()) - ord("A") + 1
@@ -153,7 +153,7 @@ def _table(rows: Iterable[dict[int, _Cell]]) -> Iterator[str]:
 
 
 def _are_names(cells: dict[int, _Cell], following: dict[int, _Cell], names: dict[int, _Cell]) -> bool:
-    """Whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
+    """Return whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
     if len(cells) < 2 or not following or not all(cell.is_name for cell in cells.values()):
         return False
     unnamed = following.keys() - cells.keys()
@@ -165,7 +165,7 @@ def _are_names(cells: dict[int, _Cell], following: dict[int, _Cell], names: dict
 
 
 def _unused(names: dict[int, _Cell], used: set[int]) -> Iterator[str]:
-    """The names of columns that hold nothing, which stand before no value."""
+    """Yield the names of columns that hold nothing, which stand before no value."""
     text = row(name.text for at, name in names.items() if at not in used)
     if text:
         yield text

@@ -49,7 +49,7 @@ class Found:
 
 
 def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> Found:
-    """The files that are named, and those in the folders and below.
+    """Return the files that are named, and those in the folders and below.
 
     In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
     is named itself is read whatever it is called, as text where its name says nothing. `file_format` says how all of
@@ -160,7 +160,7 @@ class ReadFiles:
             on_step("reading", len(self.found.files), len(self.found.files))
 
     def __enter__(self) -> ReadFiles:
-        """The files."""
+        """Return the files."""
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
@@ -168,7 +168,7 @@ class ReadFiles:
         self._open.close()
 
     def sections(self, file: ReadFile) -> Iterator[Section]:
-        """The sections of a file."""
+        """Yield the sections of a file."""
         self._sections.seek(file.begin)
         while self._sections.tell() < file.end:
             yield section_of(self._sections.readline().decode())
@@ -195,7 +195,7 @@ class ReadFiles:
 
 
 def _document(path: Path, name: str, *manner: object, ocr: bool) -> Document:
-    """A file as a document; its hash is of its bytes and of the manner in which it is read."""
+    """Return a file as a document; its hash is of its bytes and of the manner in which it is read."""
     key = hashlib.sha256(repr((READERS, *manner, ocr)).encode()).digest()
     try:
         status = path.stat()

@@ -42,7 +42,7 @@ _SELF_CLOSED = re.compile(
 
 
 def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -> Iterator[Section]:
-    """The sections of a page, at the canonical address that it names itself; below `title` where one is given."""
+    """Yield the sections of a page, at the canonical address that it names itself; below `title` where one is given."""
     tree = _parsed(data, notice, charset)
     if tree is None:
         return
@@ -74,7 +74,7 @@ def _parsed(data: bytes, notice: Reject, charset: str) -> Any:  # noqa: ANN401 -
 
 
 def _named_once(blocks: Iterator[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
-    """The blocks, a first heading that is said in the title as the title itself."""
+    """Yield the blocks, a first heading that is said in the title as the title itself."""
     first = True
     for level, paragraph in blocks:
         yield level, Paragraph(title) if first and level == 1 and paragraph.text in title else paragraph
@@ -82,7 +82,7 @@ def _named_once(blocks: Iterator[tuple[int, Paragraph]], title: str) -> Iterator
 
 
 def _blocks(root: Any, passed_over: Any = None) -> Iterator[tuple[int, Paragraph]]:  # noqa: ANN401
-    """The headings and paragraphs of an element, but for another inside it."""
+    """Yield the headings and paragraphs of an element, but for another inside it."""
     from lxml import etree
 
     page = _Page()
@@ -101,7 +101,7 @@ def _blocks(root: Any, passed_over: Any = None) -> Iterator[tuple[int, Paragraph
 
 
 class _Page:
-    """What was read of a page so far: the words of the block at hand, and the blocks before it."""
+    """The state of reading a page: the words of the block at hand, and the blocks before it."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -115,7 +115,7 @@ class _Page:
         self._reading: tuple[int, list[str]] = 0, []  # of ruby: where one begins, and those of the word
 
     def taken(self) -> list[tuple[int, Paragraph]]:
-        """The blocks that are finished, once."""
+        """Return the blocks that are finished, once."""
         blocks, self._blocks = self._blocks, []
         return blocks
 
@@ -221,7 +221,7 @@ class _Page:
 
 
 def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
-    """The sections of a book, in the order of its spine."""
+    """Yield the sections of a book, in the order of its spine."""
     with library("EPUB file", "lxml"):
         from lxml import etree
 

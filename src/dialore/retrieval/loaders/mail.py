@@ -19,7 +19,7 @@ _SHOWN = ("From", "To", "Cc", "Date")
 
 
 def read_mail(data: bytes, notice: Reject, read: Read) -> Iterator[Section]:
-    """The sections of a message, under its subject."""
+    """Yield the sections of a message, under its subject."""
     whole = decode(data)
     if whole.encoding.startswith(("utf-16", "utf-32")):
         data = whole.text.encode("utf-8", "replace")
@@ -48,7 +48,7 @@ def _sections(message: MIMEPart, notice: Reject, read: Read) -> Iterator[Section
 
 
 def _header(message: MIMEPart, name: str, read: Callable[[], str | None] | None = None) -> str:
-    """A head's line, as it stands there where the library fails on it."""
+    """Return a head's line, as it stands there where the library fails on it."""
     try:
         text = read() if read else message[name]
     except Exception:  # noqa: BLE001 - its parser of heads fails in many ways on damaged ones
@@ -57,7 +57,7 @@ def _header(message: MIMEPart, name: str, read: Callable[[], str | None] | None 
 
 
 def _seen(part: MIMEPart) -> Iterator[MIMEPart]:
-    """The parts that are shown or attached: of alternatives the one that says most."""
+    """Yield the parts that are shown or attached: of alternatives the one that says most."""
     if part.get_content_type() == "multipart/alternative":
         ways = [list(_seen(way)) for way in part.iter_parts()]
         yield from max(ways, key=lambda way: sum(map(_length, way)), default=[])

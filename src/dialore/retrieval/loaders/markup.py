@@ -35,14 +35,14 @@ _DIRECTIVE = re.compile(
     r"\{(?:admonition|attention|card|caution|danger|deprecated|details|dropdown|epigraph|error|exercise|figure|grid|hint|"
     r"important|margin|note|proof|seealso|sidebar|solution|tab-|table|list-table|theorem|tip|topic|version|warning)[\w-]*\}"
 )
-"""What MyST writes in fences that is no code."""
+"""MyST's fences that hold no code."""
 _COLON_NAME = re.compile(r"\{[^{}]*\}")
 _OPTIONS = re.compile(r"\A(?:---\n.*?\n---\n|(?::[\w-]+:[^\n]*\n)+)", re.DOTALL)
 _DEEPEST, _DIRECTIVES = 200, 10
 
 
 def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
-    """The sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
+    """Yield the sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
     taken = number = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
@@ -82,7 +82,7 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
 
 
 def read_rows(lines: Iterable[str]) -> Iterator[Section]:
-    """The sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
+    """Yield the sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
     lines = iter(lines)
     sample = list(itertools.islice(lines, _SAMPLE))
     said = _SEPARATOR.fullmatch(sample[0].strip()) if sample else None
@@ -115,7 +115,7 @@ _NUMBER = re.compile(r"[-+]?[\d.,:/%€$£ -]+")
 
 
 def _delimiter(sample: Sequence[str]) -> str:
-    """The sign that parts the values of most lines into the same number of them, at least two."""
+    """Return the sign that parts the values of most lines into the same number of them, at least two."""
     best, delimiter = 0.0, ","
     for sign in ",;\t|":
         counts = Counter(len(values) for values in with_long_cells(csv.reader(sample, delimiter=sign)) if values)
@@ -126,7 +126,7 @@ def _delimiter(sample: Sequence[str]) -> str:
 
 
 def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
-    """How values that hold the delimiter are quoted: by double quotes, doubled inside or after a backslash."""
+    """Return how values that hold the delimiter are quoted: by double quotes, doubled inside or after a backslash."""
     sign = re.escape(delimiter)
     if '"' not in sample and re.search(rf"(?:^|{sign})'[^'\n{sign}]*{sign}[^'\n]*'", sample, re.MULTILINE):
         return {"quotechar": "'"}
@@ -137,7 +137,7 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 
 
 def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
-    """The sections of a Markdown text; front matter gives a title where there is none, and is left out."""
+    """Yield the sections of a Markdown text; front matter gives a title where there is none, and is left out."""
     front = _FRONT_MATTER.match(text)
     if front:
         said = _TITLE.search(front[1])
@@ -159,7 +159,7 @@ def _parser() -> MarkdownIt:
 
 
 def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Paragraph]]:
-    """The headings and paragraphs of a Markdown text; `scope` counts the directives around it."""
+    """Yield the headings and paragraphs of a Markdown text; `scope` counts the directives around it."""
     tokens: Sequence[Token] = ()
     with suppress(RecursionError):
         tokens = _parser().parse(text)
@@ -179,7 +179,7 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
 
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
-    """What a token holds, if anything: a table's cells are read with their row."""
+    """Return what a token holds, if anything: a table's cells are read with their row."""
     token = tokens[place]
     text = ""
     if token.type == "heading_open":
@@ -195,7 +195,7 @@ def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
 
 
 def _plain(token: Token) -> str:
-    """The words of inline Markdown: marks, addresses and tags left out."""
+    """Return the words of inline Markdown: marks, addresses and tags left out."""
     parts: list[str] = []
     for child in token.children or ():
         if child.type in {"text", "code_inline"}:

@@ -17,7 +17,7 @@ _BUILT_IN = {
     "48": "0.0E+0",
 }  # fmt: skip
 _BUILT_IN |= dict.fromkeys(map(str, (*range(27, 32), 36, *range(50, 55), 57, 58)), "yyyy-mm-dd")
-"""What the standard's own numbers of formats mean; local short dates are written as ISO has them."""
+"""The meaning of the standard's own numbers of formats; local short dates are written as ISO has them."""
 _LONGEST_CODE = 255
 _SECTION = re.compile(r'(?:"[^"]*"|\\.|[^;"])+')
 _ASIDE = re.compile(r'("[^"]*"|\\.)|\[\$([^][-]*)(?:-[^][]*)?]|\[(?!h+]|m+]|s+])[^][]*]|_.|\*.', re.IGNORECASE)
@@ -32,19 +32,19 @@ _EXACT = 10**15
 
 
 class Shown(NamedTuple):
-    """What a cell shows, and whether a column may be called so: by a text, a year, a date."""
+    """A cell as shown, and whether a column may be called so: by a text, a year, a date."""
 
     text: str
     is_name: bool
 
 
 def code_of(identifier: str, codes: Mapping[str, str]) -> str:
-    """The format of an id: the workbook's own, or one of the standard's."""
+    """Return the format of an id: the workbook's own, or one of the standard's."""
     return (codes.get(identifier) or _BUILT_IN.get(identifier, "General"))[:_LONGEST_CODE]
 
 
 def shown(value: str, code: str, *, since_1904: bool = False) -> Shown:
-    """A number of a file as its format shows it; plainly where the format says what is not known here."""
+    """Return a number of a file as its format shows it; plainly where the format says what is not known here."""
     try:
         number = float(value)
     except ValueError:
@@ -60,12 +60,12 @@ def shown(value: str, code: str, *, since_1904: bool = False) -> Shown:
 
 
 def plain(number: float) -> str:
-    """A number without a format."""
+    """Return a number without a format."""
     return str(int(number)) if number.is_integer() and abs(number) < _EXACT else f"{number:.10g}"
 
 
 def _number(number: float, section: str) -> str | None:
-    """A number that is not negative in a section of a format; None where it has what is not known here."""
+    """Return a number that is not negative in a section of a format; None where it has what is not known here."""
     literals = iter([match[1] or match[2] or "" for match in _LITERAL.finditer(section)])
     kept = _LITERAL.sub("\0", section)
     place = _NUMBER.search(kept)
@@ -83,7 +83,7 @@ def _number(number: float, section: str) -> str | None:
 
 
 def _date(number: float, section: str, *, since_1904: bool) -> str:
-    """A date or time, which is a number of days."""
+    """Return a date or time, which is a number of days."""
     # The first calendar has a 29 February 1900 that never was.
     start = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30 if number >= 60 else 31)  # noqa: DTZ001
     seconds = round(number * 86400)

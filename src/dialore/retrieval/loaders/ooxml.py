@@ -43,11 +43,11 @@ class Package:
         self.document: Element = document
 
     def has(self, part: str) -> bool:
-        """Whether there is a part."""
+        """Return whether there is a part."""
         return part.lower() in self._names
 
     def root(self, part: str) -> Element | None:
-        """The root of a part's XML; None where there is none, or it is damaged."""
+        """Return the root of a part's XML; None where there is none, or it is damaged."""
         from lxml import etree
 
         with self._open(part) as file:
@@ -56,7 +56,7 @@ class Package:
         return None
 
     def rows(self, part: str) -> Iterator[Element]:
-        """The rows of a worksheet as far as it is whole, each gone when the next is asked for."""
+        """Yield the rows of a worksheet as far as it is whole, each gone when the next is asked for."""
         from lxml import etree
 
         with self._open(part) as file:
@@ -68,7 +68,7 @@ class Package:
 
     @contextmanager
     def _open(self, part: str) -> Iterator[IO[bytes] | None]:
-        """A part's bytes, None where there is none; what is damaged ends the reading of it, and is told."""
+        """Yield a part's bytes, None where there is none; what is damaged ends the reading of it, and is told."""
         from lxml.etree import XMLSyntaxError
 
         try:
@@ -78,7 +78,7 @@ class Package:
             self.notice(part, f"it is damaged: {first_line(error)}")
 
     def related(self, part: str, kind: str) -> dict[str, str]:
-        """The parts of a kind that a part names, each by its id; of the package where the part is empty."""
+        """Return the parts of a kind that a part names, each by its id; of the package where the part is empty."""
         if part not in self._related:
             self._related[part] = list(self._relations(part))
         return {identifier: target for identifier, its, target in self._related[part] if its == kind}
@@ -99,11 +99,11 @@ class Package:
                 yield target, root
 
     def title(self) -> str:
-        """The title among its properties."""
+        """Return the title among its properties."""
         return next((root.findtext("{*}title") or "" for _, root in self.roots("", "core-properties")), "").strip()
 
     def drawn(self, part: str, element: Element) -> list[str]:
-        """The texts of the chart or diagram that an element of a drawing stands for."""
+        """Return the texts of the chart or diagram that an element of a drawing stands for."""
         kind, key = ("chart", "id") if local(element) == "chart" else ("diagramData", "dm")
         wanted = attribute(element, key)
         for identifier, target in (self.related(part, kind) | self.related(part, f"{kind}Ex")).items():
@@ -114,12 +114,12 @@ class Package:
 
 
 def local(element: Element) -> str:
-    """An element's name without its namespace."""
+    """Return an element's name without its namespace."""
     return str(element.tag).rpartition("}")[2]
 
 
 def attribute(element: Element, name: str, default: str = "") -> str:
-    """An attribute by its name without a namespace."""
+    """Return an attribute by its name without a namespace."""
     return next((str(value) for key, value in element.items() if key.rpartition("}")[2] == name), default)
 
 
@@ -132,11 +132,11 @@ def alternative(element: Element) -> list[Element]:
 # --- DrawingML: PowerPoint's text, and that of diagrams and charts
 
 _MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
-"""What stands before an argument of an equation."""
+"""Signs before an argument of an equation."""
 
 
 def inline(element: Element) -> str:
-    """The text of a paragraph of a drawing, or of an equation in a line."""
+    """Return the text of a paragraph of a drawing, or of an equation in a line."""
     parts = []
     for child in element:
         name = local(child)
@@ -163,14 +163,14 @@ def _argument(mark: str, text: str) -> str:
 
 
 def texts_of(root: Element) -> list[str]:
-    """The paragraphs of a part that is one drawing, without the alternatives for older programs."""
+    """Return the paragraphs of a part that is one drawing, without the alternatives for older programs."""
     old = {paragraph for fallback in root.iter("{*}Fallback") for paragraph in fallback.iter("{*}p")}
     texts = (inline(paragraph).strip() for paragraph in root.iter("{*}p") if paragraph not in old)
     return [text for text in texts if text]
 
 
 def _chart(root: Element) -> list[str]:
-    """The titles of a chart, and a row for each of its series: its name, and its values by their categories."""
+    """Return the titles of a chart, and a row for each of its series: its name, and its values by their categories."""
     texts = texts_of(root)
     for series in root.iter("{*}ser"):
         names, labels, values = (_points(series, *kinds) for kinds in (["tx"], ["cat", "xVal"], ["val", "yVal"]))
@@ -182,7 +182,7 @@ def _chart(root: Element) -> list[str]:
 
 
 def _points(series: Element, *kinds: str) -> dict[str, str]:
-    """What a series has of a kind, by index; categories of several levels as one text."""
+    """Return what a series has of a kind, by index; categories of several levels as one text."""
     found: dict[str, str] = {}
     for point in (point for kind in kinds for point in series.iterfind(f"{{*}}{kind}//{{*}}pt")):
         at = point.get("idx") or ""

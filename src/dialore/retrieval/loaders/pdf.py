@@ -34,7 +34,7 @@ _SHARPNESS = 2.0
 
 
 def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Section]:
-    """The one section of a PDF; `reject` is told of pages whose text is not to be had, and of what is not read."""
+    """Yield the one section of a PDF; tell `reject` of pages whose text is not to be had, and of what is not read."""
     with library("PDF", "pypdfium2"):
         document = _opened(data)
         if document.get_formtype() in _XFA:
@@ -95,7 +95,7 @@ def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
 
 
 def _is_picture(page: Any, text: str) -> bool:  # noqa: ANN401
-    """Whether a page of next to no text shows a large picture, or one without any shows anything."""
+    """Return whether a page of next to no text shows a large picture, or one without any shows anything."""
     import pypdfium2.raw as pdfium
 
     if sum(map(str.isalnum, text)) >= _NEXT_TO_NONE:
@@ -109,7 +109,7 @@ def _is_picture(page: Any, text: str) -> bool:  # noqa: ANN401
 
 
 def _annotations(page: Any) -> tuple[set[int], list[str]]:  # noqa: ANN401
-    """The kinds of a page's annotations, and the texts of notes."""
+    """Return the kinds of a page's annotations, and the texts of notes."""
     import pypdfium2.raw as pdfium
 
     kinds, notes = set(), []
@@ -129,7 +129,7 @@ def _annotations(page: Any) -> tuple[set[int], list[str]]:  # noqa: ANN401
 
 
 def _is_no_text(text: str) -> bool:
-    """Whether most of a text is of no alphabet, or of Latin letters with hardly a vowel: a font's own numbers."""
+    """Return whether most of a text has no alphabet, or hardly a vowel in Latin letters: a font's numbers."""
     letters = [letter for letter in text if not letter.isspace()]
     strange = sum(unicodedata.category(letter) in {"Co", "Cn", "Cc"} or letter == "\ufffd" for letter in letters)
     if strange > 0.2 * len(letters):
@@ -148,7 +148,7 @@ def _engine() -> Any:  # noqa: ANN401 - as it is
 
 
 def _recognised(page: Any) -> str:  # noqa: ANN401
-    """The text of a page's picture; raises MissingExtraError without the extra `ocr`."""
+    """Return the text of a page's picture; raise MissingExtraError without the extra `ocr`."""
     found = _engine()(page.render(scale=_SHARPNESS).to_numpy())
     return "\n".join(found.txts or ())
 
@@ -166,7 +166,7 @@ def _listed(numbers: Iterable[int]) -> str:
 
 
 def _across_pages(pages: list[str]) -> Iterator[Paragraph]:
-    """The paragraphs of all pages, with one that runs on over the end of its page as one."""
+    """Yield the paragraphs of all pages, with one that runs on over the end of its page as one."""
     held: Paragraph | None = None
     for number, page in enumerate(pages, start=1):
         for text in page.split("\n\n"):

@@ -18,7 +18,7 @@ _UNTITLED = "PowerPoint Presentation"
 
 
 def read_pptx(data: bytes, notice: Reject) -> Iterator[Section]:
-    """A presentation by its slides, whose numbers are pages; notes and comments after each, footers once at the end."""
+    """Yield a presentation by slides, numbered as pages; notes and comments after each, footers at the end."""
     with library("presentation", "lxml"):
         package = Package(data, notice)
         reader = _Presentation(package)
@@ -36,7 +36,7 @@ class _Presentation:
         self._layouts: set[str] = set()
 
     def blocks(self) -> Iterator[Block]:
-        """All of it; what stands on many slides comes once, at the end."""
+        """Yield all of it; what stands on many slides comes once, at the end."""
         slides = self._package.related(self._package.main, "slide")
         for number, listed in enumerate(self._package.document.iterfind("{*}sldIdLst/{*}sldId"), start=1):
             # The relation's id has a namespace, the slide's own has none.
@@ -67,7 +67,7 @@ class _Presentation:
             yield from filter(None, texts + texts_of(root))
 
     def _shapes(self, part: str) -> Iterator[tuple[str | None, str]]:
-        """The paragraphs and rows of a part's shapes, each with what its shape holds the place of, if anything."""
+        """Yield the paragraphs and rows of a part's shapes, each with what its shape is a placeholder of, if any."""
         root = self._package.root(part)
         tree = root.find("{*}cSld/{*}spTree") if root is not None else None
         for kind, text in self._texts(part, tree, None) if tree is not None else ():

@@ -40,7 +40,7 @@ serve(*limits)
 
 
 class Message(NamedTuple):
-    """What a reader says of a file: a `section` (as JSON), or what it rejects or notices, `where: why`."""
+    """A line of a reader about a file: a `section` (as JSON), or what it rejects or notices, `where: why`."""
 
     kind: str
     text: str
@@ -64,7 +64,7 @@ class Reader:
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
     def __enter__(self) -> Reader:
-        """The reader."""
+        """Return the reader."""
         return self
 
     def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
@@ -80,7 +80,7 @@ class Reader:
                 process.communicate()
 
     def read(self, path: Path, file_format: FileFormat) -> Iterator[Message]:
-        """What is in a file.
+        """Yield what is in a file.
 
         Raises:
             Unreadable: it cannot be read, or not within the limits.
@@ -143,7 +143,7 @@ class Reader:
 
 
 def section_of(text: str) -> Section:
-    """A section from the text of its message."""
+    """Return a section from the text of its message."""
     paragraphs, title, url, extra = json.loads(text)
     return Section([Paragraph(*each) for each in paragraphs], title, url, extra)
 

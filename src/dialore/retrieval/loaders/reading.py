@@ -52,7 +52,7 @@ ENDINGS: dict[str, FileFormat] = {
 
 
 def format_of(path: Path) -> FileFormat | None:
-    """How a file is read, by its name; None where that does not say."""
+    """Return how a file is read, by its name; None where that does not say."""
     ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     return ENDINGS.get(ending.lower())
 
@@ -60,7 +60,7 @@ def format_of(path: Path) -> FileFormat | None:
 def read_sections(
     path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
 ) -> Iterator[Section]:
-    """The sections of a file, unpacked where its name ends in `.gz`.
+    """Yield the sections of a file, unpacked where its name ends in `.gz`.
 
     Args:
         path: the file.
@@ -107,7 +107,7 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
 
 
 def _whole_lines(lines: io.TextIOWrapper, notice: Reject) -> Iterator[str]:
-    """The lines of a file; `notice` is told how many hold what is no text."""
+    """Yield the lines of a file; `notice` is told how many hold what is no text."""
     bad = 0
     for line in lines:
         bad += "\ufffd" in line
@@ -140,7 +140,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
 
 
 def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
-    """The sections of what is inside another file, by its name."""
+    """Yield the sections of what is inside another file, by its name."""
     file_format = ENDINGS.get(Path(name).suffix.lower())
     if file_format is None:
         raise Unreadable("an attachment whose name does not say how to read it")

@@ -21,7 +21,7 @@ _HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
 
 
 def read_docx(data: bytes, notice: Reject) -> Iterator[Section]:
-    """A Word document by its headings; notes and comments after their paragraphs, headers and footers at the end."""
+    """Yield a Word document by headings; notes and comments after their paragraphs, headers at the end."""
     with library("Word document", "lxml"):
         package = Package(data, notice)
         blocks = list(_Word(package).blocks())
@@ -41,7 +41,7 @@ class _Word:
         self._notes = {(kind, attribute(note, "id")): note for kind in _NOTES.values() for note in self._parts(kind)}
 
     def blocks(self) -> Iterator[Block]:
-        """All of it."""
+        """Yield all of it."""
         yield from self._blocks(self._package.document)
         if self._initial:
             yield 0, Paragraph(self._initial)
@@ -59,7 +59,7 @@ class _Word:
         self._part = self._package.main
 
     def _levels_of_styles(self) -> dict[str, int]:
-        """The level of each style that is a heading's, by name, outline or the style that it is based on."""
+        """Return the level of each style that is a heading's, by name, outline or the style that it is based on."""
         styles = {attribute(style, "styleId"): style for style in self._parts("styles") if local(style) == "style"}
         levels = {}
         for identifier in styles:
@@ -92,7 +92,7 @@ class _Word:
             yield from self._blocks(element)
 
     def _paragraph(self, element: Element) -> Iterator[Block]:
-        """A paragraph, and after it what hangs on it: text boxes, charts, notes."""
+        """Yield a paragraph, and after it what hangs on it: text boxes, charts, notes."""
         hanging: list[Block] = []
         text = self._initial + " ".join(self._inline(element, hanging).split())
         self._initial = ""
@@ -110,7 +110,7 @@ class _Word:
         return self._levels.get(attribute(style, "val"), 0) if style is not None else 0
 
     def _row(self, element: Element) -> Iterator[Block]:
-        """A row: one paragraph, but where a single cell holds all, e.g. of a page's layout; inner tables after it."""
+        """Yield a row: one paragraph, unless one cell holds all (a page's layout); inner tables after it."""
         cells = [list(self._blocks(cell)) for cell in _cells(element)]
         full = [cell for cell in cells if cell]
         if len(full) == 1:
@@ -119,7 +119,7 @@ class _Word:
             yield 0, Paragraph(row(" ".join(paragraph.text for _, paragraph in cell) for cell in full))
 
     def _inline(self, element: Element, hanging: list[Block]) -> str:
-        """The text of a paragraph or a part of it; what does not stand in its lines goes to `hanging`."""
+        """Return the text of a paragraph or a part of it; what does not stand in its lines goes to `hanging`."""
         parts = []
         for child in element:
             name = local(child)
@@ -140,7 +140,7 @@ class _Word:
         return "".join(parts)
 
     def _hanging(self, element: Element, name: str) -> Iterator[Block]:
-        """The blocks of a text box, a chart or diagram, a note."""
+        """Yield the blocks of a text box, a chart or diagram, a note."""
         if name == "txbxContent":
             yield from self._blocks(element)
         elif name in _NOTES:
@@ -149,7 +149,7 @@ class _Word:
             yield from ((0, Paragraph(text)) for text in self._package.drawn(self._part, element))
 
     def _note(self, kind: str, key: str) -> Iterator[Block]:
-        """A note or comment, where it is first met."""
+        """Yield a note or comment, where it is first met."""
         note = self._notes.pop((kind, key), None)
         if note is None or "eparator" in attribute(note, "type"):
             return
@@ -158,7 +158,7 @@ class _Word:
 
 
 def _cells(element: Element) -> Iterator[Element]:
-    """The cells of a row, those in content controls and changes too."""
+    """Yield the cells of a row, those in content controls and changes too."""
     for child in element:
         if local(child) == "tc":
             yield child
@@ -177,6 +177,6 @@ def _level_of_style(style: Element) -> int | None:
 
 
 def _outline(element: Element) -> int:
-    """The level of an outline's 0 to 8; 9 is the text."""
+    """Return the level of an outline's 0 to 8; 9 is the text."""
     level = attribute(element, "val")
     return int(level) + 2 if level.isdigit() and int(level) < 9 else 0

@@ -1,4 +1,4 @@
-"""What Alembic runs: the migrations, on the connection and in the transaction that the store has opened."""
+"""The module that Alembic runs: the migrations, on the connection and in the transaction that the store has opened."""
 
 from alembic import context
 

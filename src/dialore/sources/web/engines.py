@@ -53,7 +53,7 @@ class SearchEngine(Protocol):
         ...
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
-        """The first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
+        """Return the first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
 
         Raises:
             SourceError: the engine is down, slow or busy, or answers nonsense.
@@ -66,7 +66,7 @@ class SearchEngine(Protocol):
 
 
 class _HttpEngine:
-    """What the engines on the net share: one question, asked again once where a busy server says when.
+    """The base of the engines on the net: one question, asked again once where a busy server says when.
 
     `mends` say what to do about a status, where it is not what the table of faults says.
     """
@@ -89,7 +89,7 @@ class _HttpEngine:
         raise AssertionError
 
     def _results(self, found: object, *, snippet: str) -> list[WebResult]:
-        """The results in a list; what is no result among them is passed over.
+        """Return the results in a list; what is no result among them is passed over.
 
         Raises:
             SourceError: it is no list.

@@ -132,7 +132,7 @@ class PageFetcher:
         return Fetched(str(response.url), page, kind, response.charset or "")
 
     def _session(self) -> aiohttp.ClientSession:
-        """A session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
+        """Return a session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
         connector = aiohttp.TCPConnector(resolver=_Checked(self._rules), use_dns_cache=False, force_close=True)
         return aiohttp.ClientSession(
             connector=connector,
@@ -161,7 +161,7 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _refusal(error: BaseException | None) -> RefusedAddressError | None:
-    """The refusal that a failed connection comes from."""
+    """Return the refusal that a failed connection comes from."""
     while error is not None and not isinstance(error, RefusedAddressError):
         error = error.__cause__ or error.__context__
     return error
@@ -199,7 +199,7 @@ class RefusedAddressError(ValueError):
 
 
 def is_public(address: str) -> bool:
-    """Whether an IP address is on the public internet.
+    """Return whether an IP address is on the public internet.
 
     That is, not private, loopback, link-local, multicast, reserved, nor a cloud's metadata service. An IPv4 address
     inside an IPv6 one (mapped, 6to4, Teredo, NAT64) is judged too.
@@ -223,7 +223,7 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 
 def _inside(address: IPv6Address) -> list[IPv4Address]:
-    """The IPv4 addresses that an IPv6 address carries."""
+    """Return the IPv4 addresses that an IPv6 address carries."""
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
         found.append(IPv4Address(int(address) & 0xFFFFFFFF))
@@ -231,7 +231,7 @@ def _inside(address: IPv6Address) -> list[IPv4Address]:
 
 
 def literal(host: str) -> str | None:
-    """The IP address that a host is written as; None for a name.
+    """Return the IP address that a host is written as; None for a name.
 
     Any form counts that a resolver takes: `127.0.0.1`, `[::1]`, `2130706433`, `0x7f.1`, `0177.0.0.1`; and what a URL is
     folded to before it is asked: digits and full stops of other widths and scripts (UTS 46).
@@ -249,7 +249,7 @@ def literal(host: str) -> str | None:
 
 @dataclass(frozen=True)
 class AddressRules:
-    """What may be fetched.
+    """The limits of what may be fetched.
 
     Attributes:
         allowed: `host:port` pairs that are exempt from the rules on ports and addresses, for a page server of one's
@@ -261,7 +261,7 @@ class AddressRules:
     resolve: Resolve | None = None
 
     def check(self, url: str) -> None:
-        """Whether a URL may be asked, as far as the URL tells.
+        """Check whether a URL may be asked, as far as the URL tells.
 
         Raises:
             RefusedAddressError: another scheme or port, a user or password, or an address that is not public.
@@ -286,12 +286,12 @@ class AddressRules:
             raise RefusedAddressError(f"{address} is not a public address")
 
     def is_exempt(self, host: str, port: int) -> bool:
-        """Whether a host and port are exempt by name."""
+        """Return whether a host and port are exempt by name."""
         shown = f"[{host}]" if ":" in host else host
         return f"{shown}:{port}" in self.allowed
 
     async def addresses(self, host: str, port: int) -> list[str]:
-        """The addresses of a host, to be connected to as they are: asking twice could give another answer.
+        """Return the addresses of a host, to be connected to as they are: asking twice could give another answer.
 
         Raises:
             RefusedAddressError: one of them is not public.

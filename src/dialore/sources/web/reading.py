@@ -17,7 +17,7 @@ _CONTROL = re.compile(
 
 
 def read_page(fetched: Fetched) -> Passage:
-    """The readable text of a whole page, without menus, advertisements and comments.
+    """Return the readable text of a whole page, without menus, advertisements and comments.
 
     Raises:
         PageError: there is none.
@@ -39,7 +39,7 @@ def read_page(fetched: Fetched) -> Passage:
 
 
 def without_controls(text: str) -> str:
-    """A text without control, zero-width, direction-changing and other unseen characters, in which words can be hidden.
+    """Return a text without control, zero-width and other unseen characters, in which words can be hidden.
 
     Halves of characters (lone surrogates), which JSON can spell and no file can hold, go too.
     """

@@ -44,7 +44,7 @@ _DIALLED = re.compile(r"\D*(?:\d\D*){7,15}")
 
 
 def _is_card(text: str) -> bool:
-    """Whether digits are a card's by their scheme and the Luhn check (ISO/IEC 7812-1, annex B)."""
+    """Return whether digits are a card's by their scheme and the Luhn check (ISO/IEC 7812-1, annex B)."""
     number = re.sub(r"\D", "", text)
     doubled = "".join(str(int(digit) * (1 + place % 2)) for place, digit in enumerate(reversed(number)))
     return _CARD.fullmatch(number) is not None and sum(map(int, doubled)) % 10 == 0
@@ -88,7 +88,7 @@ def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
 
 
 def without_addresses(text: str) -> tuple[str, list[str]]:
-    """A text without e-mail addresses, phone and card numbers, and which of these were taken out."""
+    """Return a text without e-mail addresses, phone and card numbers, and which of these were taken out."""
     kinds: list[str] = []
     text = text.translate(_FOLDED)
     for kind, pattern, replace in _RULES:
@@ -137,7 +137,7 @@ _TITLES = frozenset({"先生", "小姐", "老师", "老板", "师傅", "女士"}
 
 
 def _without_names(query: str, dialogue: Dialogue) -> str:
-    """A query without the user's own name and the phrases that gave it; the longest phrase goes first."""
+    """Return a query without the user's own name and the phrases that gave it; the longest phrase goes first."""
     texts = [turn.text for turn in dialogue.turns if turn.speaker != dialogue.responder]
     found = {phrase: name for text in (*texts, query) for name, phrase in _introduced(text)}
     for phrase in sorted(found, key=len, reverse=True):
@@ -148,7 +148,7 @@ def _without_names(query: str, dialogue: Dialogue) -> str:
 
 
 def _introduced(text: str) -> Iterator[tuple[str, str]]:
-    """The names that a text gives as its speaker's own, each with the phrase that gives it."""
+    """Yield the names that a text gives as its speaker's own, each with the phrase that gives it."""
     for pattern in (_INTRODUCTION, _SMALL):
         for match in pattern.finditer(text):
             name = match["name"].rstrip(".")
@@ -160,7 +160,7 @@ def _introduced(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _is_chinese_name(name: str) -> bool:
-    """Whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
+    """Return whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
     if name in _TITLES or not words(name, "zh"):
         return False
     return _FAMILY.match(name) is not None or not segmenter().get_FREQ(name)

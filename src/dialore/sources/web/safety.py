@@ -11,7 +11,7 @@ from dialore.text import split_sentences
 
 
 def is_safe(passage: str) -> bool:
-    """Whether a passage holds none of the words that no fact offered to a dialogue may hold either."""
+    """Return whether a passage holds none of the words that no fact offered to a dialogue may hold either."""
     # Past the cache, which is made for concepts: passages are long and seldom come twice.
     return filters.is_safe.__wrapped__(_SURNAME.sub("", passage))
 
@@ -72,14 +72,14 @@ _COMMANDS = re.compile(
 
 
 def is_command(sentence: str) -> bool:
-    """Whether a sentence tries to command a model that reads it, in English or Chinese."""
+    """Return whether a sentence tries to command a model that reads it, in English or Chinese."""
     # Full-width letters, zero-width characters and spacing hide words from a pattern, not from a model.
     plain = " ".join(without_controls(unicodedata.normalize("NFKC", sentence)).replace("’", "'").split())
     return _COMMANDS.search(plain) is not None
 
 
 def without_commands(text: str) -> tuple[str, int]:
-    """A text without the sentences that try to command the model, and how many there were.
+    """Return a text without the sentences that try to command the model, and how many there were.
 
     A command that is spread over several sentences takes all of them along.
     """

@@ -118,7 +118,7 @@ class WebSource:
         return pieces
 
     async def _read(self, result: WebResult) -> list[_Piece]:
-        """The passages of a result's page, or its snippet."""
+        """Return the passages of a result's page, or its snippet."""
         try:
             page = Passage(result.text, result.title, result.url) if result.text else await self._page(result.url)
         except PageError as error:
@@ -163,11 +163,11 @@ _ENGINES = {
     "brave": ("no argument", "brave:"),
     "corpus": ("a document index", "corpus:PATH"),
 }
-"""What each engine's spec goes on with, and an example."""
+"""The rest of each engine's spec, and an example."""
 
 
 def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
-    """A web source from its spec.
+    """Return a web source from its spec.
 
     Args:
         spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), or `corpus:PATH`

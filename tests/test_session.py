@@ -1,4 +1,4 @@
-"""Settings from arguments, environment and file; and what a workbench opens and closes."""
+"""Settings from arguments, environment and file; and what a session opens and closes."""
 
 from __future__ import annotations
 

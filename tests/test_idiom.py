@@ -1,0 +1,52 @@
+"""The words of the code: docstrings that a stranger reads once, and one word for each thing (CONTRIBUTING.md).
+
+That functions are described in the imperative is checked by ruff (D401).
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+CODE = sorted(path for folder in ("src", "benchmarks", "scripts") for path in (ROOT / folder).rglob("*.py"))
+PAGES = sorted([*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md"])
+RETIRED = {
+    r"\bworkbench(es)?\b": "session",
+    r"\bWorkbench\b": "Session",
+    r"\bNoModel\b": "NullRunner",
+    r"\bModelResponder\b": "LLMRunner",
+    r"\bRehearsal\b(?! of)": "FakeModel",
+    r"\bShelf\b": "InMemoryPassages",
+}
+"""Names of before, and what each is called now."""
+
+
+def docstrings(path):
+    """Every docstring of a file, of attributes too, with its line."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+            yield node.lineno, node.value.value.strip()
+
+
+def test_no_docstring_begins_with_a_question():
+    questions = re.compile(r"(What|Whether|Who|Whoever|Whose)\b")
+    found = [
+        f"{path.relative_to(ROOT)}:{line}" for path in CODE for line, text in docstrings(path) if questions.match(text)
+    ]
+    assert not found
+
+
+@pytest.mark.parametrize("pattern", RETIRED, ids=list(RETIRED.values()))
+def test_a_retired_name_is_used_nowhere(pattern):
+    retired = re.compile(pattern)
+    found = [
+        f"{path.relative_to(ROOT)}:{number} says {match[0]}: it is called {RETIRED[pattern]}"
+        for path in [*CODE, *PAGES]
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1)
+        if (match := retired.search(line))
+    ]
+    assert not found
