@@ -5,12 +5,13 @@ import sys
 
 import typer
 
-from benchmarks import documents, faults, graph, growth, pipeline, run, scoring, serve
+from benchmarks import documents, expected, faults, graph, growth, pipeline, run, scoring, serve
 from dialore.errors import DialoreError
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help="Measure Dialore's own cost. No model is needed.")
 app.command()(graph.graph)
 app.command()(documents.documents)
+app.command()(expected.expected)
 app.command()(faults.faults)
 app.command()(growth.growth)
 app.command()(pipeline.pipeline)

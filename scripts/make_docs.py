@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import functools
 import importlib
+import inspect
 import json
 import re
 import sys
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     from dialore.response import StageTrace
 
 DOCS = Path(__file__).parents[1] / "docs"
+SIGNATURES = DOCS.parent / "tests" / "data" / "signatures.txt"
 _MADE = "<!-- Made by scripts/make_docs.py of the code: change it there. -->\n"
 _METHODS = """\
 A method answers a dialogue. `dialore methods` lists them, `dialore methods NAME` explains one, `-M NAME` chooses one,
@@ -202,6 +204,34 @@ def api_page() -> str:
         names = [name] if name else importlib.import_module(module).__all__
         parts += [f"\n## {module}\n", *(f"\n::: {module}.{each}\n" for each in names)]
     return f"# The Python API\n\n{_MADE}\n{_API}" + "".join(parts)
+
+
+def signatures() -> str:
+    """Return the signature of every public name, a line each: what a change of them is seen by."""
+    lines = []
+    for place in ("dialore", *_FURTHER):
+        module, _, alone = place.partition(":")
+        package = importlib.import_module(module)
+        for name in [alone] if alone else sorted(package.__all__):
+            value = getattr(package, name)
+            lines.append(f"{module}.{name}{_signature(value)}")
+            if inspect.isclass(value):
+                lines += [
+                    f"{module}.{name}.{method}{_signature(getattr(value, method))}"
+                    for method in sorted(vars(value))
+                    if not method.startswith("_") and callable(getattr(value, method))
+                ]
+    return "\n".join(lines) + "\n"
+
+
+def _signature(value: object) -> str:
+    """Return a signature as text; of pydantic's models the fields, whose types each version writes in another way."""
+    if fields := getattr(value, "model_fields", None):
+        return f"({', '.join(fields)})"
+    try:
+        return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return ""
 
 
 PAGES = {"methods.md": methods_page, "metrics.md": metrics_page, "cli.md": cli_page, "api.md": api_page}
@@ -442,7 +472,7 @@ def main() -> int:
     if arguments.trace:
         _STEPS.write_text(json.dumps(asyncio.run(trace_steps()), indent=1) + "\n", encoding="utf-8")
     made = {DOCS / name: make() for name, make in PAGES.items()}
-    made |= {FIGURES / name: text for name, text in figures().items()}
+    made |= {FIGURES / name: text for name, text in figures().items()} | {SIGNATURES: signatures()}
     old = [path for path, text in made.items() if not path.exists() or path.read_text("utf-8") != text]
     if not arguments.check:
         for path in old:

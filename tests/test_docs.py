@@ -42,6 +42,11 @@ def test_a_figure_is_what_the_code_says(name):
     assert (DOCS / "figures" / name).read_text("utf-8") == SCRIPT["figures"]()[name], "run python scripts/make_docs.py"
 
 
+def test_public_signatures_are_those_that_are_kept():
+    """A change of them is a change for users: `python scripts/make_docs.py` keeps it, CHANGELOG.md tells it."""
+    assert SCRIPT["SIGNATURES"].read_text("utf-8") == SCRIPT["signatures"]()
+
+
 @pytest.mark.parametrize("name", json.loads((DOCS / "figures" / "steps.json").read_text("utf-8")))
 def test_the_steps_of_a_method_are_those_that_it_says(name):
     """The drawings' steps come from runs of the demo: they have the stages of the class, and as many steps."""

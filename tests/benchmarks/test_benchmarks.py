@@ -16,7 +16,8 @@ from benchmarks.made_up import made_up
 from benchmarks.measure import ROOT, percentile
 from benchmarks.pipeline import cacheable_share
 
-from dialore.errors import UnknownNameError
+from dialore import load_run, run_experiment
+from dialore.errors import InputError, UnknownNameError
 from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
@@ -238,3 +239,26 @@ def test_faults(bench):
     assert all(
         rows[name]["answered"] == 4 for name in rows if name not in {"down before", "down in mid stream", "client gone"}
     )
+
+
+async def test_a_run_is_compared_with_the_scores_that_are_kept_of_it(bench, tmp_path):
+    config = {
+        "name": "tried",
+        "dataset": {"name": "everyday", "limit": 4},
+        "systems": ["vanilla"],
+        "models": [{"model": "rehearsal"}],
+    }
+    await run_experiment(config, tmp_path / "run")
+    await load_run(tmp_path / "run").score("f1", "rouge-l")
+    with pytest.raises(InputError, match="no scores are kept for tried"):
+        bench("expected", tmp_path / "run", "--folder", tmp_path)
+    app(["expected", str(tmp_path / "run"), "--folder", str(tmp_path), "--write"], standalone_mode=False)
+    found = bench("expected", tmp_path / "run", "--folder", tmp_path)
+    assert {row["verdict"] for row in found["scores"]} == {"as expected"}
+    (path,) = tmp_path.glob("*.json")
+    kept = json.loads(path.read_text("utf-8"))
+    kept["vanilla"]["rouge-l"] = [0.9, 0.8, 1.0]
+    kept["vanilla"]["f1"] = [-1.0, -2.0, -0.5]
+    kept["vanilla"]["bleu"] = [1.0, 0.5, 2.0]
+    path.write_text(json.dumps(kept), "utf-8")
+    assert app(["expected", str(tmp_path / "run"), "--folder", str(tmp_path), "--json"], standalone_mode=False) == 1
