@@ -78,10 +78,10 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     if wide := _wide(data):
         return Decoded(data.decode(wide, "replace"), wide, f"it does not say its encoding: read as {wide}")
     own = _DECLARED.search(data[:4096])
-    inner = codec_of((own[1] or own[2]).decode("ascii")) if own else ""
-    labels = [name for name in (codec_of(declared), inner) if name]
+    inner = _codec_of((own[1] or own[2]).decode("ascii")) if own else ""
+    labels = [name for name in (_codec_of(declared), inner) if name]
     for name in (*labels[:1], *(("iso2022_jp_2", "iso2022_kr") if b"\x1b$" in data[:_HEAD] else ())):
-        if name in _SEVEN_BITS or (name == codec_of(declared) and name.startswith("utf-16")):
+        if name in _SEVEN_BITS or (name == _codec_of(declared) and name.startswith("utf-16")):
             return _replaced(data, name)
     for name in ("utf-8", *labels):
         try:
@@ -96,7 +96,7 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     return Decoded(data.decode(name, "replace"), name, f"it does not say its encoding: read as {name}")
 
 
-def codec_of(label: str) -> str:
+def _codec_of(label: str) -> str:
     """Return the codec that a label means; empty for what is no encoding of text, such as rot13."""
     label = label.strip().lower()
     try:
@@ -136,7 +136,7 @@ def _guess(data: bytes) -> str:
     told = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_SAMPLE]
     names = []
     for found in chardet.detect_all(told, ignore_threshold=True):
-        name = codec_of(str(found["encoding"] or ""))
+        name = _codec_of(str(found["encoding"] or ""))
         text = told.decode(name, "replace") if name else ""
         if text and text.count("\ufffd") * _FEW <= len(text):
             names.append(name)

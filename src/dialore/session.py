@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-ENVIRONMENT = "env"
+_ENVIRONMENT = "env"
 """The name of the model that the environment names, as on the command line."""
 LEXICAL = "lexical"
 """The name of no model, and of the method that then stands in for every other: it shows what was found."""
@@ -314,13 +314,13 @@ def open_model(model: AnyModel) -> LanguageModel | None:
     if model is None or (isinstance(model, LanguageModel) and not inspect.isclass(model)):
         return model
     check_type("model", model, str, 'model="gpt-4o", model="env", or an open one: model=connect("gpt-4o")')
-    return connect(None if model == ENVIRONMENT else str(model))
+    return connect(None if model == _ENVIRONMENT else str(model))
 
 
 def create_agent(
     method: str | Method | None = None,
     *,
-    model: AnyModel = ENVIRONMENT,
+    model: AnyModel = _ENVIRONMENT,
     graph: object = None,
     sources: Mapping[str, object] | None = None,
     stage_models: Mapping[str, AnyModel] | None = None,

@@ -112,7 +112,7 @@ def detect_language(text: str) -> Language:
     return "zh" if wide and wide * 10 >= letters and len(_KANA.findall(text)) * 5 < wide else "en"
 
 
-def other_language(text: str) -> str:
+def _other_language(text: str) -> str:
     """Return the English name of a text's language, by script or words, if neither English nor Chinese.
 
     By words it is one of `data/function_words.txt`, where at least two of its function words are said, and more of them
@@ -177,7 +177,7 @@ def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
         raise UnknownNameError("language", named, [*LANGUAGES, *_CODES])
     last = turns[-1] if turns else ""
     told = last if len(_SAID.findall(last)) > 2 or _HAN.search(last) else "\n".join(turns)
-    return detect_language(told), other_language(told)
+    return detect_language(told), _other_language(told)
 
 
 def is_chinese(text: str) -> bool:

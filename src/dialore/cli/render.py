@@ -116,7 +116,7 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
     if is_without_model(response):
         show_found(out, response, most)
     elif response.citations:
-        show_cited(out, response)
+        _show_cited(out, response)
 
 
 def show_used(out: Console, response: Response) -> None:
@@ -135,7 +135,7 @@ def show_used(out: Console, response: Response) -> None:
             out.print(Padding(f"{number}{_label(item)}{escape(item.text)}{where}", (0, 0, 0, 2)))
 
 
-def show_cited(out: Console, response: Response) -> None:
+def _show_cited(out: Console, response: Response) -> None:
     """Show what each number stands for: its spans, its knowledge, and where to look that up."""
     pieces = {item.id: item for item in response.knowledge}
     for name, number in response.numbers.items():

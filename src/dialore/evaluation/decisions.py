@@ -36,7 +36,7 @@ def make(name: str, context: Context) -> Metric:
     return Ranking(name, functools.partial(_recall, int(top)), source, plan)
 
 
-def kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
+def _kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
     """Return the kinds of sources, which a method may have planned over by other names, or a data set named."""
     known = {name.casefold(): kind for name, kind in (sample.response.kinds or {}).items()}
     return frozenset(known.get(name.casefold(), name.casefold()) for name in names)
@@ -49,8 +49,8 @@ def plan_of(sample: Sample) -> tuple[frozenset[str] | None, frozenset[str] | Non
     """
     plan = sample.response.plan
     has_gold = "sources" in sample.dialogue.model_fields_set
-    gold = kinds_of(sample.dialogue.sources, sample) if has_gold else None
-    made = None if plan is None else kinds_of(plan, sample)
+    gold = _kinds_of(sample.dialogue.sources, sample) if has_gold else None
+    made = None if plan is None else _kinds_of(plan, sample)
     return frozenset() if made == _ORPHANS != gold else made, gold
 
 
@@ -63,7 +63,7 @@ def gold_texts(sample: Sample, kind: str = "") -> list[str]:
     """Return the gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
 
     def is_of_kind(piece: Gold) -> bool:
-        return not isinstance(piece, str) and kind in kinds_of([str(piece.get("source") or "")], sample)
+        return not isinstance(piece, str) and kind in _kinds_of([str(piece.get("source") or "")], sample)
 
     return [gold_text(piece) for piece in sample.dialogue.knowledge if not kind or is_of_kind(piece)]
 

@@ -87,13 +87,13 @@ class GeoMean:
         return self._mean(found)
 
     def _mean(self, figures: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        scaled = [in_per_cent(figure, part.about) for figure, part in zip(figures, self.parts, strict=True)]
+        scaled = [_in_per_cent(figure, part.about) for figure, part in zip(figures, self.parts, strict=True)]
         with np.errstate(divide="ignore", invalid="ignore"):
             figure: NDArray[np.float64] = np.exp(np.log(np.stack(scaled)).mean(axis=0))
         return figure
 
 
-def in_per_cent(value: Number, about: MetricInfo) -> Number:
+def _in_per_cent(value: Number, about: MetricInfo) -> Number:
     """Return a score in per cent of its metric's scale; as it is where the metric has none."""
     return value * 100 / about.scale if about.scale else value
 
@@ -113,7 +113,7 @@ def geomean(
     if lacking:
         return Score(about.name, None, reason=f"{', '.join(lacking)} not available")
     metric = GeoMean(about)
-    values = {part.about.name: in_per_cent(scores[part.about.name].value or 0.0, part.about) for part in metric.parts}
+    values = {part.about.name: _in_per_cent(scores[part.about.name].value or 0.0, part.about) for part in metric.parts}
     if negative := [name for name, value in values.items() if value < 0]:
         return Score(about.name, None, reason=f"{', '.join(negative)} below 0")
     figure = math.prod(values.values()) ** (1 / len(values))

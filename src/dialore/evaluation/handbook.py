@@ -74,7 +74,7 @@ class Cited(Mean):
         item = item_of(sample.dialogue)
         if item is None or not item.gold:
             return unavailable(_OTHER if item is None else f"the turn is {item.category}")
-        cited = cited_passages(item, sample.response)
+        cited = _cited_passages(item, sample.response)
         if self.about.name == "handbook-citation-recall":
             return SampleScore((float(len(cited & {*item.gold})), float(len(item.gold))))
         return SampleScore((float(len(cited & {*item.gold, *item.also})), float(len(cited))))
@@ -89,7 +89,7 @@ class Cited(Mean):
             return super().of_sums(sums)
 
 
-def cited_passages(item: Item, response: Response) -> set[str]:
+def _cited_passages(item: Item, response: Response) -> set[str]:
     """Return the ids of the handbook's passages that a response cites."""
     ids = {passage.title: passage.id for passage in read_passages(item.language)}
     titles = {passage.id: passage.passage.title for passage in response.knowledge}

@@ -80,7 +80,7 @@ def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character
     return tuple(words(lowered, "zh"))
 
 
-def all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
+def _all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
     """Return all tokens of a text in lower case: words and punctuation, Chinese by character or jieba's words."""
     lowered = text.lower()
     if language == "en":
@@ -164,7 +164,7 @@ class Bleu(Worded):
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """BLEU from summed matches, totals and lengths."""
-        return bleu_of(sums, self.order)
+        return _bleu_of(sums, self.order)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -174,7 +174,7 @@ def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
     return tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len))
 
 
-def bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
+def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     """BLEU in per cent from sums of shape (..., 10): four matches, four totals, two lengths (exponential smoothing)."""
     matches, totals = sums[..., :order], sums[..., _ORDERS : _ORDERS + order]
     length, reference = sums[..., -2], sums[..., -1]
@@ -197,7 +197,7 @@ class MeanBleu(Bleu):
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over the orders, from summed matches, totals and lengths."""
-        figure: NDArray[np.float64] = np.mean([bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
+        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
         return figure
 
 
@@ -256,7 +256,7 @@ class Distinct(Worded):
             return unavailable("the response is empty")
         text, language = sample.response.text, sample.dialogue.language
         is_whole = self._words_alone or is_foreign(sample.dialogue)
-        tokens = self._split(text, sample.dialogue) if is_whole else all_tokens(text, language, self._chinese)
+        tokens = self._split(text, sample.dialogue) if is_whole else _all_tokens(text, language, self._chinese)
         grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
         return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 

@@ -39,7 +39,7 @@ TOP = 3
 """How many passages a query may find where retrieval alone is measured."""
 
 
-def handbook_index(language: str) -> Path:
+def _handbook_index(language: str) -> Path:
     """Return the document index of the handbook in a language, built where it is not there yet."""
     passages = read_passages(language)
     texts = "\n".join(f"{passage.title}\n{passage.text}" for passage in passages)
@@ -79,7 +79,7 @@ async def run_handbook(
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
     for (language, half), folder in folders.items():
-        sources = settings.sources.model_copy(update={"documents": [str(handbook_index(language))]})
+        sources = settings.sources.model_copy(update={"documents": [str(_handbook_index(language))]})
         config = make_config(
             {
                 "name": f"handbook-{language}",
@@ -141,7 +141,7 @@ def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES)
             recalls: list[float] = []
             for language in languages:
                 own = [item for item in items if item.language == language and item.gold]
-                with DocumentIndex(handbook_index(language), retriever=retriever) as index:
+                with DocumentIndex(_handbook_index(language), retriever=retriever) as index:
                     recalls += [_recall(index, item, whole=queries == "all turns") for item in own]
             row[f"recall_at_3_by_{queries.replace(' ', '_')}"] = _mean(recalls)
         table.append(row)

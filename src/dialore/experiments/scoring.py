@@ -170,7 +170,7 @@ async def measure_jointly(
     lacking = {job for number in names for job in store.jobs(number, without_metric=None if again else name)}
 
     async def one(place: Place) -> None:
-        responses = responses_of(store, place, names)
+        responses = _responses_of(store, place, names)
         measured = metric.measure_together(store.dialogue(place[0]), responses)
         found = await _or_failed(
             measured, lambda reason: dict.fromkeys(responses, SampleScore(problem="failed", reason=reason))
@@ -178,7 +178,7 @@ async def measure_jointly(
         jobs = (Job(place[0], number, place[1]) for number in names)
         store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
 
-    places = answered_by(store, [*names])[:limit]
+    places = _answered_by(store, [*names])[:limit]
     work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in names)]
     await _each(work, one, at_once, name, on_progress)
 
@@ -207,7 +207,7 @@ def _scored_by(store: RunStore, metric: str) -> list[int]:
     return [system.number for system in store.systems() if system.title not in left_out]
 
 
-def answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
+def _answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
     """Return the dialogues that all of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
@@ -218,7 +218,7 @@ def _names_of(store: RunStore, systems: Iterable[int]) -> dict[int, str]:
     return {number: names[number] for number in sorted(systems)}
 
 
-def responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
+def _responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
     """Return what systems, by number, responded to a dialogue, by their names."""
     return {name: store.response(Job(place[0], number, place[1])) for number, name in names.items()}
 
@@ -302,7 +302,7 @@ async def compare_systems(
     async def one(item: tuple[Place, str]) -> None:
         place, texts = item
         asked = missing(texts)
-        responses = responses_of(store, place, names)
+        responses = _responses_of(store, place, names)
         compared = compare(judge, store.dialogue(place[0]), responses, criteria=asked, judged=judged)
         found = await _or_failed(
             compared, lambda why: [Preference(name, first, second, problem="failed", reason=why) for name in asked]
@@ -343,8 +343,8 @@ def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Pref
 def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:
     """Return the hash of what is compared of each dialogue that all systems answered, by position and repetition."""
     found = {}
-    for place in answered_by(store, [*names])[:limit]:
-        texts = [shown(response, judged) for response in responses_of(store, place, names).values()]
+    for place in _answered_by(store, [*names])[:limit]:
+        texts = [shown(response, judged) for response in _responses_of(store, place, names).values()]
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         found[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return found

@@ -49,7 +49,7 @@ create table if not exists preferences (judge text not null, judged text not nul
 ADDRESSES = "addresses"
 """The fact that tells by model from which servers its responses are."""
 PROMPTS = "prompts"
-CHANGED_PROMPTS = "changed_prompts"
+_CHANGED_PROMPTS = "changed_prompts"
 """The fact that tells of responses by several versions of a prompt, or a method's file: its references, by its name."""
 _SAME_DIALOGUES = "use its data set, cut, limit and seed, or name another folder"
 
@@ -291,11 +291,11 @@ class RunStore:
                 f"the run in {self.folder} was made with other {kind}: {said}",
                 hint="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
             )
-        versions: dict[str, list[str]] = dict(before.get(CHANGED_PROMPTS, {}))
+        versions: dict[str, list[str]] = dict(before.get(_CHANGED_PROMPTS, {}))
         for name in changed:
             versions[name] = list(dict.fromkeys([*versions.get(name, [were[name]]), prompts[name]]))
         kept[PROMPTS] = {**were, **prompts}
-        return {**kept, CHANGED_PROMPTS: versions} if versions else kept
+        return {**kept, _CHANGED_PROMPTS: versions} if versions else kept
 
     def done(self) -> set[Job]:
         """Return the jobs whose responses are there and did not fail."""

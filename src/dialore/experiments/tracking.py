@@ -20,7 +20,7 @@ from dialore.experiments.store import PROMPTS, RunStore
 if TYPE_CHECKING:
     from dialore.experiments.results import RunResults
 
-TRACKED = "tracked"
+_TRACKED = "tracked"
 """The fact that tells by tracker under which id the run is kept there."""
 _AT_ONCE = 100
 """Parameters that MLflow takes in one request."""
@@ -161,14 +161,14 @@ def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
     if name not in TRACKERS:
         raise UnknownNameError("tracker", name, TRACKERS)
     facts = store.facts()
-    known = facts.get(TRACKED, {})
+    known = facts.get(_TRACKED, {})
     try:
         made = TRACKERS[name](str(facts.get("name", store.folder.name)), _parameters(store, facts), known.get(name))
     except InputError:
         raise
     except Exception as error:
         raise InputError(f"cannot log to {name}: {first_line(error)}", hint=_MENDS[name]) from error
-    store.keep({TRACKED: {**known, name: made.id}})
+    store.keep({_TRACKED: {**known, name: made.id}})
     tracked, failed = Tracked(made), True
     try:
         yield tracked

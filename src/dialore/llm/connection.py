@@ -23,7 +23,7 @@ OLLAMA = "http://127.0.0.1:11434/v1"
 OPENAI = "https://api.openai.com/v1"
 LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
 """Prefixes of the names of models that are run here."""
-HOSTS = "DIALORE_KEY_HOSTS"
+_HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
 _PROBE_SECONDS = 0.2
 
@@ -141,14 +141,14 @@ def find(
         bound = {key_env: [mine]}
         if not _environment(key_env):
             raise InputError(f"the environment has no {key_env}", hint=f"export {key_env}=...")
-    allowed = (_environment(HOSTS) or "").split(",")
+    allowed = (_environment(_HOSTS) or "").split(",")
     for variable, places in bound.items():
         if not (key := _environment(variable)):
             continue
         if _host(url) in {_host(place) for place in (*places, *allowed) if place}:
             return Found(name, url, key)
         unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
-        hint = f"give --api-key, or DIALORE_API_KEY for it, or export {HOSTS}={_host(url)}"
+        hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
         log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)

@@ -75,7 +75,7 @@ class Recorded(BaseModel):
             text=completion.text,
             finish_reason=completion.finish_reason,
             usage=completion.usage,
-            prompt=prompt_key(request.messages, schema),
+            prompt=_prompt_key(request.messages, schema),
         )
 
     def version_before(self, prompt: str) -> str:
@@ -90,7 +90,7 @@ class Recorded(BaseModel):
         return next((f"version {match[1]}" for match in changed if match), "another version")
 
 
-def prompt_key(messages: Sequence[Message], schema: str | None) -> str:
+def _prompt_key(messages: Sequence[Message], schema: str | None) -> str:
     """Return a hash of the messages and the name of the output schema (sha256, hexadecimal)."""
     parts = [[[message.role, message.content] for message in messages], schema]
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
@@ -172,7 +172,7 @@ class Replay:
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """Answer a request from the recording, word by word if streamed; raises NotRecordedError."""
         schema = request.output_schema.name if request.output_schema else None
-        prompt = prompt_key(request.messages, schema)
+        prompt = _prompt_key(request.messages, schema)
         labelled = self._labelled.get((request.label, request.sample))
         # Of a prompt that several calls share, each has its own answer.
         exact = self._exact.get((prompt, request.sample))
@@ -241,5 +241,5 @@ def _parse(line: str, where: str, number: int) -> Recorded:
         what = f"{place}: {first['msg']}" if place else first["msg"]
         problem = f"{where}, line {number}: not a recorded call: {what}"
         raise InputError(problem, hint="mend or delete that line") from None
-    recorded.prompt = recorded.prompt or prompt_key(recorded.messages, recorded.output_schema)
+    recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)
     return recorded

@@ -102,7 +102,7 @@ def mended(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str)
     """Demands mended, as a stage of its own where there was something to mend; by the paper's prompts as they are."""
     if stage.form == PAPER:
         return demands
-    right, notes = mend_demands(demands, dialogue)
+    right, notes = _mend_demands(demands, dialogue)
     if notes:
         with stage.step(name) as step:
             step.output, step.notes = right.model_dump(exclude={"thoughts"}), notes
@@ -140,7 +140,7 @@ async def retrieve_facts(
 # --- mending of errors that are seen without a model (DCRAG, Appendix D, Tables 7 to 9)
 
 
-def mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
+def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
     """Put each entity where the kinds' definitions put it, and cut long lists.
 
     An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended

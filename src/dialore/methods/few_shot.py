@@ -35,12 +35,12 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph import Graph, MultiGraph
 
-VERSION = 5
+_VERSION = 5
 TOPICS = ("chosen", "checked", "none")
 """The ways to tell a dialogue's topic; see `topic_of`."""
 TURNS = 3
 """Last turns of a history that are encoded, as in MSDP's released code."""
-GROUNDED = (0.6, 0.9)
+_GROUNDED = (0.6, 0.9)
 """The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
 _BATCH = 1024
 _SPARE = 16
@@ -82,7 +82,7 @@ class Sample:
     @property
     def dialogue(self) -> str:
         """The id of the dialogue that the history was taken from."""
-        return whole_id(self.id)
+        return _whole_id(self.id)
 
     @property
     def last_turn(self) -> str:
@@ -241,7 +241,7 @@ def context_text(topic: str, turns: Sequence[SampleTurn], count: int) -> str:
     return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
 
 
-def whole_id(identifier: str) -> str:
+def _whole_id(identifier: str) -> str:
     """Return the id of the whole dialogue that a history of this id was taken from."""
     return identifier.rpartition("@")[0] or identifier
 
@@ -276,7 +276,7 @@ class SamplesMeta(BaseModel):
         graph: the graph that knowledge was aligned with; empty where it is the data's own.
     """
 
-    version: int = VERSION
+    version: int = _VERSION
     samples: int
     fit: int
     grounded: int
@@ -310,8 +310,8 @@ class SampleDatabase:
         except _BROKEN as error:
             reason = "" if "pickle" in str(error) else f": {first_line(error)}"  # numpy takes any other file for one
             raise InputError(f"{path} is no sample database, or a damaged one{reason}", hint=build) from None
-        if self.meta.version != VERSION:
-            raise InputError(f"{path} is of version {self.meta.version}; this program reads {VERSION}", hint=_MEND)
+        if self.meta.version != _VERSION:
+            raise InputError(f"{path} is of version {self.meta.version}; this program reads {_VERSION}", hint=_MEND)
         if {len(self._lines), *map(len, self._columns.values())} != {len(self)}:
             raise InputError(f"the sample database {path} is damaged: its parts do not fit", hint=_MEND)
 
@@ -453,7 +453,7 @@ class SampleDatabase:
                 if len(found) >= top:
                     break
                 sample = self.sample(row)
-                if sample.dialogue != whole_id(dialogue.id):
+                if sample.dialogue != _whole_id(dialogue.id):
                     found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
             if found:
                 return list(found.values())
@@ -463,7 +463,7 @@ class SampleDatabase:
         self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
     ) -> list[Sample]:
         """Return the first samples of some rows, without the dialogue's own."""
-        own, samples = whole_id(dialogue.id), map(self.sample, rows.tolist())
+        own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
         fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))
 
@@ -523,7 +523,7 @@ def build_samples(
     meta = SamplesMeta(
         samples=len(rows),
         fit=int(arrays["fit"].sum()),
-        grounded=int(_within(shares, GROUNDED).sum()),
+        grounded=int(_within(shares, _GROUNDED).sum()),
         languages=dict(Counter(sample.language for sample in rows)),
         embedder=embedder.name,
         fingerprint=embedder.fingerprint,

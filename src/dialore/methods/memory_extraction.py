@@ -52,7 +52,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
-    characters, nor one that the turn does not bear (`is_borne`). Without a model, sentences in the first person are
+    characters, nor one that the turn does not bear (`_is_borne`). Without a model, sentences in the first person are
     kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
     Args:
@@ -74,7 +74,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
     kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
-    kept = [one for one in kept if is_borne(one.text, dialogue)][:_MOST]
+    kept = [one for one in kept if _is_borne(one.text, dialogue)][:_MOST]
     turn = on_one_line(dialogue.last.text)[: 2 * LONGEST]
     turn = turn if is_harmless(turn) else ""
     made = [Statement(text=on_one_line(one.text), said=now, turn=turn) for one in kept]
@@ -82,7 +82,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     return Remembered(made, [shown[number - 1].id for number in sorted(numbers)], usage)
 
 
-def is_borne(text: str, dialogue: Dialogue) -> bool:
+def _is_borne(text: str, dialogue: Dialogue) -> bool:
     """Return whether the last turn says half of a statement's content words, and earlier turns the others.
 
     "In Leeds" says "I live in Leeds" where it answers "Where do you live?". Where the user speaks neither English nor

@@ -82,7 +82,7 @@ def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
 
-RENAMED = {
+_RENAMED = {
     "broken": "on_invalid_plan",
     "drawn": "shuffle_answers",
     "longest": "max_chars",
@@ -125,8 +125,8 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
 
 def unknown_option(methods: str, option: str, known: Collection[str]) -> InputError:
     """Return the error of an option that no method has; of one that was renamed, with its name of today."""
-    if RENAMED.get(option, "") in known:
-        return InputError(f"the option {option} of {methods} is called {RENAMED[option]} now", hint="use that name")
+    if _RENAMED.get(option, "") in known:
+        return InputError(f"the option {option} of {methods} is called {_RENAMED[option]} now", hint="use that name")
     return UnknownNameError(f"option of {methods}", option, known)
 
 

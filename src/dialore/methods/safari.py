@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
-SUPERVISED = "supervised"
+_SUPERVISED = "supervised"
 _CHOICES = {
     "planning": ("model", "persona", "all", "gold"),
     "plan_parser": ("names", "substring"),
@@ -97,7 +97,7 @@ class Safari(Method):
     summary: ClassVar[str] = "the model plans which sources to ask in which order, and answers from what they give"
     optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 more for a source of the kind model)"
-    forms: ClassVar[tuple[str, ...]] = (SUPERVISED,)
+    forms: ClassVar[tuple[str, ...]] = (_SUPERVISED,)
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
     sources: DeclaredSources | None = None
@@ -187,10 +187,10 @@ class Safari(Method):
 
     def _planned(self, dialogue: Dialogue) -> tuple[list[str], dict[str, float]]:
         """Return the trained plan, in names of declared sources, and how probable each plan is."""
-        planner, entry = open_planner(self.planning), of_kind("persona", self.declared)
+        planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
         persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
         probabilities = planner.probabilities(dialogue, persona)
-        entries = [of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
+        entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
         said = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
         return [entry.name for entry in entries if entry is not None], said
 
@@ -279,7 +279,7 @@ class Safari(Method):
         """Return the plan that is the same for every dialogue, with what its sources depend on."""
         if which == "all":
             return list(self.declared.names)
-        entry = of_kind("persona", self.declared)
+        entry = _of_kind("persona", self.declared)
         return [] if entry is None else [*self.declared.needed_by(entry.name), entry.name]
 
     def _shown(self, language: Language) -> list[dict[str, object]]:
@@ -429,7 +429,7 @@ def _listed(names: Sequence[str]) -> str:
 # --- what a data set says
 
 
-def of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
+def _of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
     """Return the first source of a kind."""
     return next((entry for entry in declared.entries if entry.kind == kind.casefold()), None)
 
@@ -442,7 +442,7 @@ def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
         )
     plan = []
     for name in dialogue.sources:
-        entry = declared.find(name) or of_kind(name, declared)
+        entry = declared.find(name) or _of_kind(name, declared)
         if entry is None:
             message = f"dialogue {dialogue.id}: its gold plan names {name!r}, which is not declared"
             raise DialoreError(message, hint=f"declared: {', '.join(declared.names)}")
@@ -464,7 +464,7 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
         item: dict[str, Any] = {} if isinstance(given, str) else given
         text = gold_text(given)
         name = str(item.get("source") or ("persona" if text in dialogue.persona else "documents"))
-        entry = declared.find(name) or of_kind(name, declared)
+        entry = declared.find(name) or _of_kind(name, declared)
         kind = entry.kind if entry is not None else name
         if kind == "persona":
             piece = Knowledge(id=stable_id("persona", text), kind="persona", text=text, source="persona")

@@ -126,7 +126,7 @@ def read_search(text: str) -> str | None:
     return "" if _NO_SEARCH.fullmatch(_first_line(text)) else read_query(text)
 
 
-def sendable(query: str, spare: str, stage: StageContext) -> str:
+def _sendable(query: str, spare: str, stage: StageContext) -> str:
     """Return the query, or the spare one for a question to the other person, which the paper does send."""
     if stage.form == PAPER or not _TO_THE_OTHER.match(query):
         return query
@@ -296,7 +296,7 @@ class QueryMaker:
             directive=directive,
             kind=kind,
         )
-        return sendable(query, spare, stage)
+        return _sendable(query, spare, stage)
 
 
 def _interests(dialogue: Dialogue) -> list[str]:
@@ -360,7 +360,7 @@ class WebGrounded(ABC):
         with stage.step("reranking") as step:
             order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
             kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
-            chosen = [{"id": piece.id, "score": piece.score, "from": page_of(piece)} for piece in kept]
+            chosen = [{"id": piece.id, "score": piece.score, "from": _page_of(piece)} for piece in kept]
             step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
         return kept
 
@@ -371,7 +371,7 @@ def titled(piece: Knowledge) -> str:
     return f"{title}\n{piece.text}" if title else piece.text
 
 
-def page_of(piece: Knowledge) -> str:
+def _page_of(piece: Knowledge) -> str:
     """Return the name of the page that a passage comes from: its title, else its site; empty where neither is known."""
     title = " ".join(piece.passage.title.split())
     site = re.sub(r"\A\w+://(?:www\.)?|[/?#].*\Z", "", piece.passage.url)
@@ -384,7 +384,7 @@ def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
         piece.model_copy(
             update={
                 "text": as_data(piece.text, *_MARKS),
-                "detail": piece.passage.model_copy(update={"page": as_data(page_of(piece), *_MARKS)}),
+                "detail": piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)}),
             }
         )
         for piece in passages
@@ -468,7 +468,7 @@ class SearchQuery(WebGrounded):
         """Return the generator's query. Where none can be read, the last turn's content words are it."""
         turns, spare = plain_turns(dialogue)[-self.turns :], plain_query(dialogue.last.text)
         query = await stage.read("search-query/query-generation", read_search, spare, turns=turns)
-        return GuidedQuery(sendable(query, spare, stage))
+        return GuidedQuery(_sendable(query, spare, stage))
 
 
 @dataclass(frozen=True, slots=True)

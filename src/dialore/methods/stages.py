@@ -39,7 +39,7 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
-INSTRUCTIONS = "shared/instructions"
+_INSTRUCTIONS = "shared/instructions"
 """The prompt that hands on what whoever runs a conversation wants of its responses."""
 _SLOW, _LATEST = 6, 20
 """Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
@@ -185,7 +185,7 @@ class LLMRunner:
             asked = first.model_copy(update={"content": f"{first.content}\n\n{asking_for(dialogue.spoken)}"})
             request = request.model_copy(update={"messages": (asked, *others)})
         if call.replies and self.instructions:
-            wanted = self.prompts.get(INSTRUCTIONS, dialogue.language).render(
+            wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language).render(
                 {"instructions": list(map(Block, self.instructions))}
             )
             first, *others = request.messages

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.documents.store import Piece
 
 Unit = Literal["words", "sentence", "whole"]
-UNITS: tuple[Unit, ...] = get_args(Unit)
+_UNITS: tuple[Unit, ...] = get_args(Unit)
 _CHARACTERS_A_WORD = 1.6
 _LONG_WORD, _LETTERS_A_WORD = 30, 5
 _LONGEST = 3
@@ -81,8 +81,8 @@ class Chunking:
     overlap: int = 1
 
     def __post_init__(self) -> None:
-        if self.unit not in UNITS:
-            raise UnknownNameError("unit of passages", self.unit, UNITS)
+        if self.unit not in _UNITS:
+            raise UnknownNameError("unit of passages", self.unit, _UNITS)
         if self.words < 1 or self.overlap < 0:
             raise InputError(f"{self.words} words with an overlap of {self.overlap} do not make passages")
 

@@ -150,7 +150,7 @@ def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
     return unit
 
 
-def read_arrays(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """Read a data file of the static embedding; raises InputError where it is missing or damaged."""
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
@@ -173,7 +173,7 @@ class EnglishTokens:
     @classmethod
     def load(cls, folder: Path) -> Self:
         """Read `english.npz` and `english.tokenizer.json`; raises InputError where one is missing or damaged."""
-        arrays = read_arrays(folder / "english.npz")
+        arrays = _read_arrays(folder / "english.npz")
         vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
         pieces = WordPiece.load(folder / "english.tokenizer.json")
         return cls(pieces, vectors, arrays["weights"].astype(np.int64))
@@ -192,7 +192,7 @@ class ChineseWords:
     def __init__(self, folder: Path) -> None:
         import jieba
 
-        arrays = read_arrays(folder / "chinese.npz")
+        arrays = _read_arrays(folder / "chinese.npz")
         words = arrays["words"].tobytes().decode().split("\n")
         self._places = {word: place for place, word in enumerate(words)}
         self._tokens, self._weights = arrays["tokens"].astype(np.int64), arrays["weights"].astype(np.int64)

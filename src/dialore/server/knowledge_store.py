@@ -98,7 +98,7 @@ class AddedKnowledge:
         # Packed files are not taken: what they unpack to is not known before.
         if not name.lower().endswith(tuple(ENDINGS)):
             raise ServiceError(415, f"name a file that ends in {', '.join(ENDINGS)}", code="unsupported_file")
-        check_unpacked(data, most)
+        _check_unpacked(data, most)
         # Threads of its own: a file that takes long keeps no search waiting for one.
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._add_file, name, data)
 
@@ -293,7 +293,7 @@ def _kept(folder: Path) -> Iterator[None]:
         raise ServiceError(400, said, code="invalid_file") from error
 
 
-def check_unpacked(data: bytes, most: int) -> None:
+def _check_unpacked(data: bytes, most: int) -> None:
     """Refuse what is larger than `most` bytes when it is unpacked; Office files are archives."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return

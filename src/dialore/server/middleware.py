@@ -27,9 +27,9 @@ if TYPE_CHECKING:
     from dialore.server.telemetry import Telemetry
     from dialore.settings import ServerSettings
 
-OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
+_OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
 """The paths that are answered without a key; annotators have codes."""
-UPLOADS = "/v1/knowledge/files"
+_UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30
 """Seconds in which the next part of a body has to come."""
 _DAY = 86_400
@@ -160,7 +160,7 @@ class Guard:
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length[:20]) > self._most(scope):
             raise _too_large()
-        if scope["path"] in OPEN:
+        if scope["path"] in _OPEN:
             with self._one_more(scope):
                 yield
             return
@@ -221,7 +221,7 @@ class Guard:
         return same[0]
 
     def _most(self, scope: Scope) -> int:
-        return self._settings.max_upload + 10_000 if scope["path"] == UPLOADS else self._settings.max_body
+        return self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body
 
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""

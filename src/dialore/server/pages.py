@@ -17,7 +17,7 @@ _POLICY = (
 )
 
 
-async def show_file(request: Request) -> Response:
+async def _show_file(request: Request) -> Response:
     """Return a file of the page; a browser that has it is told so."""
     name = FILES[request.url.path]
     content = resources.files("dialore.server").joinpath("page", name).read_bytes()
@@ -30,4 +30,4 @@ async def show_file(request: Request) -> Response:
 
 
 for _path in FILES:
-    router.add_api_route(_path, show_file)
+    router.add_api_route(_path, _show_file)

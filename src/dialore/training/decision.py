@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.learned.model import Arrays
     from dialore.training.examples import Numbers, Step
 
-LABELS = ("search", "shift")
+_LABELS = ("search", "shift")
 _PENALTIES = (0.03, 0.1, 0.3, 1.0)
 _GRID = np.round(np.arange(0.02, 0.99, 0.01), 2)
 
@@ -48,8 +48,8 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
     Raises:
         InputError: it cannot be read, has no such labels, one class only, or too few dialogues.
     """
-    if label not in LABELS:
-        raise UnknownNameError("label", label, LABELS)
+    if label not in _LABELS:
+        raise UnknownNameError("label", label, _LABELS)
     reader = data_set(name)
     needs = {"search": "query", "shift": "knowledge"}[label]
     if needs not in reader.has:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["dual", "cross", "nli-cross"]
 Row = tuple[str, str, str] | tuple[str, str, float]
-STATIC = "static"
+_STATIC = "static"
 """In the place of a base model: token vectors alone, which begin as those of the shipped static embedder."""
 USES: dict[Kind, str] = {
     "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`; or, where it was trained on "
@@ -66,7 +66,7 @@ def train_encoder(
 
     Args:
         kind: what is trained.
-        base: a model of the hub or a folder, with weights as safetensors; `SCRATCH`; of a dual encoder also `STATIC`.
+        base: a model of the hub or a folder, with weights as safetensors; `SCRATCH`; of a dual encoder also `_STATIC`.
         train: what is learnt.
         dev: what tells when to stop.
         out: where the model goes.
@@ -90,7 +90,7 @@ def train_encoder(
 
     transformers.utils.logging.disable_progress_bar()
     transformers.set_seed(tuning.seed)
-    make = _RANKING.get(kind, entailed_rows)
+    make = _RANKING.get(kind, _entailed_rows)
     reading: dict[str, bool] = {"whole": whole} if kind in _RANKING else {"hard": hard}
     rows, held = (make(each, **reading) for each in (train, dev))
     if not rows or not held:
@@ -182,7 +182,7 @@ def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> li
     return found
 
 
-def as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, float]]:
+def _as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, float]]:
     """Return a query and a piece each, with whether it is the gold one."""
     rows = make_rows(examples, whole=whole)
     return [pair for query, text, other in rows for pair in ((query, text, 1.0), (query, other, 0.0))]
@@ -204,14 +204,14 @@ def denoised(examples: Examples, model: Any, seed: int, *, whole: bool = False) 
     return found
 
 
-def entailed_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
+def _entailed_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
     """Knowledge, a response, and whether it is entailed: the paper's pairs, and the hard ones."""
     pairs = make_pairs(examples, hard=hard)
     texts = [(joined(piece), joined(response)) for piece, response in pairs.texts]
     return [(*text, float(label)) for text, label in zip(texts, pairs.labels, strict=True)]
 
 
-_RANKING: dict[Kind, Callable[..., Sequence[Row]]] = {"dual": make_rows, "cross": as_pairs}
+_RANKING: dict[Kind, Callable[..., Sequence[Row]]] = {"dual": make_rows, "cross": _as_pairs}
 
 
 # --- models
@@ -221,7 +221,7 @@ def _opened(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning, dot: bo
     import sentence_transformers
     from sentence_transformers.sentence_transformer import modules
 
-    if base == STATIC and kind == "dual":
+    if base == _STATIC and kind == "dual":
         tokenizer = _tokenizer(texts, ends=False)
         words = [tokenizer.id_to_token(at) for at in range(tokenizer.get_vocab_size())]
         # By the shipped vectors: what is a word of several tokens there is one token here.

@@ -92,7 +92,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     for name, each in grown.items():
         arrays |= each.trees.arrays(name)
     shares = decided(decided_by.scores, by_networks)
-    offsets = choose_offsets(shares, labels)
+    offsets = _choose_offsets(shares, labels)
     chosen = np.argmax(np.log(shares + 1e-12) + offsets, 1)
     measured = {}
     for place, plan in enumerate(plans):
@@ -131,7 +131,7 @@ def f1(decided: Numbers, labels: Numbers, plan: int) -> float:
     return 2 * both / max(1, int((decided == plan).sum() + (labels == plan).sum()))
 
 
-def choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.float64]:
+def _choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.float64]:
     """Return what is added to each plan's log probability so that the sum of the plans' F1 is greatest."""
     logs, plans = np.log(shares + 1e-12), range(shares.shape[1])
     offsets = np.zeros(shares.shape[1])

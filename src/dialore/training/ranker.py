@@ -91,7 +91,7 @@ def _loss(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -
     return float(-np.log(np.maximum(gold, 1e-9)).mean())
 
 
-def first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> dict[int, bool]:
+def _first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Numbers) -> dict[int, bool]:
     """Return whether the best row of each response is gold."""
     starts = np.flatnonzero(np.diff(of, prepend=-1))
     stops: Sequence[int] = [*starts[1:], len(of)]
@@ -109,7 +109,7 @@ def _measured(
     asked: Numbers,
 ) -> dict[str, dict[str, float]]:
     """Recall@1 of held-out folds: of the documents under the gold sentence, those under another count as not found."""
-    found = {name: first_found(scores[name], labels, of) for name, (_, labels, of) in parts.items()}
+    found = {name: _first_found(scores[name], labels, of) for name, (_, labels, of) in parts.items()}
     rows = {
         "persona": {at: hit for at, hit in found["sentences"].items() if asked[at] == 1},
         "both: persona": {at: hit for at, hit in found["sentences"].items() if asked[at] == 2},

@@ -191,14 +191,14 @@ def gather(
     for system, answers in responses.items():
         for scored in answers:
             is_wanted = scored.repetition == 0 and (scored.dialogue.knowledge or not chosen.grounded)
-            if is_wanted and text_of(scored.response, chosen.judges):
+            if is_wanted and _text_of(scored.response, chosen.judges):
                 kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
                 found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
     judged = {system for _, answers in found.values() for system in answers} if chosen.judges == "query" else responses
     return {name: entry for name, entry in found.items() if len(entry[1]) == len(judged)}
 
 
-def text_of(response: Response, judged: Judged) -> str:
+def _text_of(response: Response, judged: Judged) -> str:
     """Return what is judged of a response, as judges that compare are shown it; empty where there is none."""
     if judged == "knowledge" and response.status != "failed":
         return "\n".join(item.text for item in response.knowledge if item.used)
@@ -246,7 +246,7 @@ def make_items(
             if len(group) > 2:
                 draw.shuffle(order)
             dialogue, answers = found[dialogue_name]
-            texts = [text_of(answers[system], chosen.judges) for system in order]
+            texts = [_text_of(answers[system], chosen.judges) for system in order]
             if form == "pairwise" and texts[0] == texts[1]:
                 same.append(Keyed(dialogue=dialogue.id, systems=tuple(order)))
                 continue

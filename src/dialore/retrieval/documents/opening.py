@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
     Store = SqliteStore | PostgresStore
 
-SCHEMES = ("postgresql://", "postgres://")
+_SCHEMES = ("postgresql://", "postgres://")
 
 
 def open_store(path: Path | str) -> Store:
     """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
-    if str(path).startswith(SCHEMES):
+    if str(path).startswith(_SCHEMES):
         from dialore.retrieval.documents.postgres import PostgresStore
 
         return PostgresStore(str(path))

@@ -162,7 +162,7 @@ class Question:
 
 # --- the ranker
 
-DIGITS = 4
+_DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
@@ -200,7 +200,7 @@ class Ranker:
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
-        scores = np.round(scores, DIGITS) + np.float32(0)  # no negative zeros
+        scores = np.round(scores, _DIGITS) + np.float32(0)  # no negative zeros
         return Scored(edges, scores, owner, phrases)
 
     def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
@@ -216,7 +216,7 @@ class Ranker:
                 looked = self._nearest(scored, close[: self.ranking.pool])
             # The rest come after those that were looked at closely.
             rest = scored.scores[close[len(looked) :]] - np.float32(self.ranking.nearest if len(scored.phrases) else 0)
-            scores = np.round(np.concatenate([looked, rest]), DIGITS) + np.float32(0)
+            scores = np.round(np.concatenate([looked, rest]), _DIGITS) + np.float32(0)
             taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges, close))
             if len(taken) == top or len(close) == len(rows):
                 return [(self._store.fact(edges, row), score) for row, score in taken]
@@ -356,7 +356,7 @@ def pool(
     of = owner[rows]
     first = np.flatnonzero(np.diff(of, prepend=-1))
     rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
-    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), DIGITS)
+    adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), _DIGITS)
     if size < len(rows):
         place = len(rows) - size
         near = adjusted >= np.partition(adjusted, place)[place]
@@ -403,7 +403,7 @@ def take(
             counts[concept] += 1
         if queue:
             score, tie, _ = queue[-1]
-            heapq.heapreplace(heap, (round(score + decay * math.log2(1 + counts[concept]), DIGITS), tie, concept))
+            heapq.heapreplace(heap, (round(score + decay * math.log2(1 + counts[concept]), _DIGITS), tie, concept))
         else:
             heapq.heappop(heap)
     return taken

@@ -392,20 +392,20 @@ def _assertion(cells: list[bytes]) -> Fact | None:
 
 ExportFormat = Literal["tsv", "jsonl"]
 EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
-HEADER = ("head", "relation", "tail", "weight", "provenance")
+_HEADER = ("head", "relation", "tail", "weight", "provenance")
 _BATCH = 4096
 
 
 def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
     """Yield the lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
     if file_format == "tsv":
-        yield "\t".join(HEADER)
+        yield "\t".join(_HEADER)
     for fact in store.facts():
         values = (fact.head, fact.relation, fact.tail, fact.weight, fact.provenance)
         if file_format == "tsv":
             yield "\t".join(" ".join(str(value).split()) for value in values)
         else:
-            yield json.dumps(dict(zip(HEADER, values, strict=True)), ensure_ascii=False)
+            yield json.dumps(dict(zip(_HEADER, values, strict=True)), ensure_ascii=False)
 
 
 def export_graph(

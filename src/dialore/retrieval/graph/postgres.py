@@ -58,7 +58,7 @@ DEFAULT = "dialore"
 """The graph's name where a URL has none."""
 SECONDS = 10
 """How long to wait for a connection."""
-LOAD = "load it with `dialore.sources.graph.load_store`"
+_LOAD = "load it with `dialore.sources.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
 _HEADS = 1000
@@ -294,14 +294,14 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
     except (errors.UndefinedTable, errors.UndefinedColumn):
         row = None
     if row is None:
-        raise GraphError(f"there is no graph at {target.place}", hint=f"{LOAD}, or name it after a # in the URL")
+        raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
     load, text = row
     try:
         meta = GraphMeta.model_validate_json(text)
     except ValidationError as error:
-        raise GraphError(f"{target.place} is not a graph or is damaged", hint=LOAD) from error
+        raise GraphError(f"{target.place} is not a graph or is damaged", hint=_LOAD) from error
     if meta.format != FORMAT:
-        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", hint=LOAD)
+        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", hint=_LOAD)
     return load, meta
 
 

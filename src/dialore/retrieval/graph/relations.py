@@ -228,7 +228,7 @@ def is_head(name: str) -> bool:
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def is_tail(name: str) -> bool:
+def _is_tail(name: str) -> bool:
     """Return whether a fact's tail names something, and is no broken clause."""
     form = normalise(name)
     return form not in _NOTHING and not _TAIL_END.search(form)
@@ -236,7 +236,7 @@ def is_tail(name: str) -> bool:
 
 def is_well_formed(head: str, relation: str, tail: str) -> bool:
     """Return whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
-    if head == tail or not is_head(head) or not is_tail(tail):
+    if head == tail or not is_head(head) or not _is_tail(tail):
         return False
     return not (relation == "RelatedTo" and len(tail) == 1 and is_chinese(tail))
 

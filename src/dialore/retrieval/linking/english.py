@@ -91,7 +91,7 @@ def respelt(word: str) -> str | None:
 
 LIGHT = frozenset(("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "its", "s"))
 """Words that make no difference wherever they stand."""
-PARTICLES = frozenset(("up", "down", "off", "out", "over", "away", "back"))
+_PARTICLES = frozenset(("up", "down", "off", "out", "over", "away", "back"))
 """Words that belong to the verb before them."""
 _FREE = frozenset((
     "be", "i", "me", "you", "he", "him", "she", "they", "them", "it", "we", "us", "one", "that", "this",
@@ -371,7 +371,7 @@ class EnglishReader:
         or two words of it are. The particle of a verb is no thing ("back" of "get money back"), but behind an article
         or "my" it is, and there a gerund is no verb ("living" of "for a living").
         """
-        particle = len(content) == 1 and content[0] in PARTICLES and not noun
+        particle = len(content) == 1 and content[0] in _PARTICLES and not noun
         said_words = [read(form)[0] for form in content]
         ranked: list[tuple[tuple[int, bool, int, int], bool]] = []
         for own, concept in self._candidates(content):
@@ -408,7 +408,7 @@ def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) 
     first = 0
     if start:
         first = places[start - 1] + 1
-        while first < places[start] and found[first].form in PARTICLES:
+        while first < places[start] and found[first].form in _PARTICLES:
             first += 1
     return found[first : places[end] if end < len(places) else len(found)]
 

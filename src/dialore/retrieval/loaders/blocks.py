@@ -13,7 +13,7 @@ from dialore.retrieval.chunking import Paragraph, Section, Unreadable, shortened
 
 Reject = Callable[[object, object], None]
 """Told of a part of a file ("page 3", "line 7", "" for all of it), and why it is left out or what was assumed of it."""
-BLANK_LINES = re.compile(r"\n\s*\n")
+_BLANK_LINES = re.compile(r"\n\s*\n")
 
 
 def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
@@ -57,7 +57,7 @@ def row(cells: Iterable[str]) -> str:
 
 def paragraphs(text: str) -> list[Paragraph]:
     """Return the paragraphs of a text that blank lines part."""
-    return [Paragraph(unwrapped(part)) for part in BLANK_LINES.split(text) if part.strip()]
+    return [Paragraph(unwrapped(part)) for part in _BLANK_LINES.split(text) if part.strip()]
 
 
 @contextmanager

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.loaders.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
-READY = b"ready\n"
+_READY = b"ready\n"
 _START = """
 import json, sys
 sys.path[:], limits = json.loads(sys.argv[1])
@@ -114,7 +114,7 @@ class Reader:
             self._messages = queue.SimpleQueue()
             stdout, self._process.stdout = self._process.stdout, None
             threading.Thread(target=_pass_on, args=(stdout, self._messages), daemon=True).start()
-            if self._messages.get() != READY:
+            if self._messages.get() != _READY:
                 raise InputError("the process that reads files ends as it begins", hint="is this Python whole?")
         return self._process
 
@@ -170,7 +170,7 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
     def say(kind: str, text: str) -> None:
         out.write(f"{kind} {storable(text)}\n".encode())
 
-    out.write(READY)
+    out.write(_READY)
     out.flush()
     while True:
         path, file_format = wanted.get()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.sources.base import KnowledgeSource
 
-BRAVE = "https://api.search.brave.com/res/v1"
+_BRAVE = "https://api.search.brave.com/res/v1"
 _MAX_BYTES, _SECONDS = 4_000_000, 10.0
 """Of an answer at most, and for it."""
 _TAG = re.compile(r"<[^>]{0,200}>")
@@ -147,7 +147,7 @@ class BraveEngine(_HttpEngine):
 
     name = "brave"
 
-    def __init__(self, api_key: str | None = None, *, url: str = BRAVE) -> None:
+    def __init__(self, api_key: str | None = None, *, url: str = _BRAVE) -> None:
         key = clean_key(api_key or os.environ.get("BRAVE_API_KEY"))
         if not key:
             raise InputError("Brave's search needs a key", hint="set BRAVE_API_KEY")
