@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval import reranking
 from dialore.retrieval.bm25 import Bm25, split_terms
+from dialore.retrieval.fusion import fuse_lists, fuse_scores
 from dialore.retrieval.reranking import (
     Bm25Reranker,
     CrossEncoderReranker,
@@ -95,10 +97,27 @@ def test_a_rare_word_says_more_than_a_common_one():
     assert Bm25Reranker().rerank("red lighthouse", texts, 1)[0][0] == 3
 
 
-def test_fused_rewards_what_is_first_in_both():
-    ranked = FusedReranker().rerank("museum tickets on Mondays", TEXTS, 4)
-    assert ranked[0] == (2, 1.0)
-    assert all(score < 1 for _, score in ranked[1:])
+def test_fused_adds_cosines_to_shares_of_the_best_bm25_score():
+    query = "museum tickets on Mondays"
+    ranked = dict(FusedReranker().rerank(query, TEXTS, 4))
+    lexical, cosines = Bm25Reranker().scores(query, TEXTS), DenseReranker().scores(query, TEXTS)
+    for place, score in ranked.items():
+        assert score == pytest.approx((lexical[place] / lexical.max() + 1.5 * cosines[place]) / 2.5, abs=1e-6)
+    assert next(iter(ranked)) == 2
+
+
+def test_without_a_word_of_the_query_the_cosine_decides():
+    assert fuse_scores(np.zeros(2), np.array([0.1, 0.5])).tolist() == pytest.approx([0.06, 0.3])
+
+
+def test_what_one_list_lacks_counts_as_its_last():
+    by_terms, near = [("a", 4.0), ("b", 2.0)], [("b", 0.8), ("c", 0.4)]
+    fused = dict(fuse_lists(by_terms, near, depth=2))
+    assert list(fused) == ["b", "a", "c"]
+    assert fused["a"] == pytest.approx((1 + 1.5 * 0.4) / 2.5)
+    assert fused["c"] == pytest.approx((0.5 + 1.5 * 0.4) / 2.5)
+    # BM25 found no more than these two, so that "c" has no word of the query.
+    assert dict(fuse_lists(by_terms, near, depth=3))["c"] == pytest.approx(1.5 * 0.4 / 2.5)
 
 
 def test_dense_embeds_a_text_once():

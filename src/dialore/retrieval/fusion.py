@@ -1,4 +1,4 @@
-"""Ranking: exact cosines, the best of some scores, and the fusion of rankings by reciprocal ranks.
+"""Ranking: exact cosines, the best of some scores, and fusion: of BM25 with cosines by score, of rankings by rank.
 
 Below 200,000 vectors an exact scan beats every index, at recall 1 (see DESIGN.md).
 
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 K = 60.0
 """The constant of reciprocal ranks in the paper: how little the first ranks stand out."""
+COSINE_WEIGHT = 1.5
+"""The weight of a cosine beside a BM25 score of which the best text has 1 (`scripts/measure_fusion.py`)."""
 DECIMALS = 4
 """Decimals of a score: coarser than float32's error in a dot product of unit vectors, finer than any meaning."""
 
@@ -86,6 +88,37 @@ def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDAr
     candidates = np.flatnonzero(scores >= edge)
     order = candidates[np.argsort(-scores[candidates], kind="stable")[:top]]
     return order, scores[order]
+
+
+def fuse_scores(lexical: NDArray[np.float64], cosines: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Fuse BM25 scores with cosines, both of shape (texts,): 1 is the best by BM25 with a cosine of 1.
+
+    BM25 counts as a share of the query's best score, as it has no upper end. Ranks would count a text that BM25 hardly
+    finds nearly as much as one that it finds before all others, and so lose what the better of both knows.
+    """
+    peak = lexical.max(initial=0.0)
+    shares = lexical / peak if peak > 0 else np.zeros_like(lexical)
+    fused: NDArray[np.float64] = (shares + COSINE_WEIGHT * cosines) / (1 + COSINE_WEIGHT)
+    return fused
+
+
+def fuse_lists(
+    by_terms: Sequence[tuple[Item, float]], near: Sequence[tuple[Item, float]], depth: int
+) -> list[tuple[Item, float]]:
+    """Fuse the `depth` best items by BM25 and by cosine, each with its score, as `fuse_scores` does; the best first.
+
+    What one list lacks counts there as its last, or as without a word of the query where BM25 found no more.
+    """
+    lexical, cosines = dict(by_terms), dict(near)
+    without_terms = by_terms[-1][1] if len(by_terms) >= depth else 0.0
+    far = near[-1][1] if near else 0.0
+    items = list(dict.fromkeys([*lexical, *cosines]))
+    scores = fuse_scores(
+        np.array([lexical.get(item, without_terms) for item in items]),
+        np.array([cosines.get(item, far) for item in items]),
+    )
+    order, fused = best(scores, len(items), decimals=6)
+    return [(items[at], score) for at, score in zip(order.tolist(), fused.tolist(), strict=True)]
 
 
 def reciprocal_ranks(rankings: Iterable[Sequence[Item]]) -> list[tuple[Item, float]]:

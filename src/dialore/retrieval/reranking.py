@@ -17,7 +17,7 @@ import numpy as np
 from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import Embedder, load_embedder
-from dialore.retrieval.fusion import DECIMALS, K, best, reciprocal_ranks
+from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class DenseReranker(_Scored):
 
 
 class FusedReranker(_Scored):
-    """BM25 and embeddings fused by reciprocal ranks; 1 is what is first in both.
+    """BM25 and embeddings fused by their scores; see `fuse_scores`.
 
     Args:
         embedder: see `DenseReranker`.
@@ -159,13 +159,7 @@ class FusedReranker(_Scored):
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the fused score of each."""
-        lexical, dense = self._lexical.scores(query, texts), self._dense.scores(query, texts)
-        orders = [np.argsort(-each, kind="stable").tolist() for each in (lexical, dense)]
-        orders[0] = orders[0][: np.count_nonzero(lexical > 0)]  # what shares a word with the query
-        scores = np.zeros(len(texts))
-        for at, score in reciprocal_ranks(orders):
-            scores[at] = score * (K + 1) / 2
-        return scores
+        return fuse_scores(self._lexical.scores(query, texts), self._dense.scores(query, texts))
 
 
 class CrossEncoderReranker(_Scored):

@@ -20,7 +20,7 @@ from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.indexing import add_documents, build_documents
 from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
-from dialore.retrieval.fusion import K, reciprocal_ranks
+from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.spelling import correct
 from dialore.sources.base import SearchResult, listed, ranked_by
@@ -54,7 +54,7 @@ class DocumentIndex:
     Args:
         path: its file, or `postgresql://user@host/database#name`.
         name: its name; None for the one that it was built with.
-        retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by reciprocal ranks.
+        retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by their scores.
         embedder: the one that made its vectors; None loads it.
         addresses: endpoints that the user's settings name: an index alone does not decide where queries are sent.
 
@@ -150,7 +150,13 @@ class DocumentIndex:
         """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
         with self._opened().read() as transaction:
             settings = transaction.settings()
-            parts = (settings.embedder_fingerprint, settings.tokeniser, *transaction.content(), self.retriever, K)
+            parts = (
+                settings.embedder_fingerprint,
+                settings.tokeniser,
+                *transaction.content(),
+                self.retriever,
+                COSINE_WEIGHT,
+            )
         return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
@@ -225,7 +231,7 @@ class DocumentIndex:
             near = transaction.by_vector(vector, depth)
         if self.retriever == "dense":
             return near
-        return reciprocal_ranks([[number for number, _ in ranked] for ranked in (by_terms, near)])
+        return fuse_lists(by_terms, near, depth)
 
     def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
         found: dict[str, Knowledge] = {}
