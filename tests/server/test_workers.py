@@ -118,7 +118,7 @@ def test_a_worker_that_dies_ends_the_service(workers):
 def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
     settings = f'[sources]\ndocuments = "{tmp_path}/nowhere.idx"\n[server]\nfolder = "{tmp_path}/known"\nport = 0\n'
     (tmp_path / "dialore.toml").write_text(settings, "utf-8")
-    words = ["serve", str(tmp_path / "dialore.toml"), "--workers", str(count)]
+    words = ["serve", "--settings", str(tmp_path / "dialore.toml"), "--workers", str(count)]
     command = [sys.executable, "-m", "dialore", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
     assert "nowhere.idx (build one with `dialore documents build`)" in ended.stderr

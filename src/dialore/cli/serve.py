@@ -20,6 +20,9 @@ def serve(
     file: Annotated[
         Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
     ] = None,
+    settings_file: Annotated[
+        Path | None, typer.Option("--settings", metavar="FILE", help="The same, as every other command has it.")
+    ] = None,
     host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
     port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Default: 8017.")] = None,
     workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes that answer. Default: 1.")] = None,
@@ -52,7 +55,7 @@ def serve(
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         return
     where = {"server.host": host, "server.port": port, "server.workers": workers}
-    settings = read_settings(file, {**said, **{name: value for name, value in where.items() if value is not None}})
+    settings = read_settings(file or settings_file, {**said, **{name: value for name, value in where.items() if value is not None}})
     place = f"http://{settings.server.host}:{settings.server.port}"
     note(f"a page at {place}, and OpenAI's API at {place}/v1")
     run(settings)
