@@ -55,7 +55,9 @@ def serve(
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         return
     where = {"server.host": host, "server.port": port, "server.workers": workers}
-    settings = read_settings(file or settings_file, {**said, **{name: value for name, value in where.items() if value is not None}})
+    settings = read_settings(
+        file or settings_file, {**said, **{name: value for name, value in where.items() if value is not None}}
+    )
     place = f"http://{settings.server.host}:{settings.server.port}"
     note(f"a page at {place}, and OpenAI's API at {place}/v1")
     run(settings)
