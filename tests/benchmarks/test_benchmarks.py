@@ -26,6 +26,8 @@ from dialore.methods.registry import method_names
 from dialore.response import Response, StageTrace
 from dialore.sources.graph import open_graph
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cache(new_cache):
@@ -159,7 +161,8 @@ def test_scoring(bench):
     figures = bench("scoring", "--responses", 8)
     assert figures["responses"] == 8
     assert figures["metrics"] > 20
-    assert set(figures["unavailable"]) <= {"meteor", "meteor-nlgeval", "idk-lexical", "idk-rouge-l"}
+    unavailable = {name for name in figures["unavailable"] if not name.startswith("handbook-")}
+    assert unavailable <= {"meteor", "meteor-nlgeval", "idk-lexical", "idk-rouge-l"}
 
 
 def test_graph_asks_every_store_alike(bench):

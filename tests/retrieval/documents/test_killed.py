@@ -24,6 +24,7 @@ from dialore.sources.documents import DocumentIndex
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.slow
 CHANGES = """
     import sys
     from pathlib import Path
