@@ -144,7 +144,7 @@ def test_every_snippet_of_python_runs_in_the_order_shown(world):
     assert listed == {path.stem for path in NOTEBOOKS}
 
 
-@pytest.mark.parametrize("page", ["experiments.md", "sources.md", "handbook.md"])
+@pytest.mark.parametrize("page", ["experiments.md", "sources.md", "handbook.md", "real.md"])
 def test_every_command_works_in_the_order_shown(page, world, capsys):
     if page == "experiments.md":
         run("dialore graph build data/conceptnet-assertions-5.7.0.csv.gz --language en --out data/conceptnet.en.graph")
