@@ -100,7 +100,7 @@ class Metric(Protocol):
         """The metric's description."""
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Measure one response; never raises for what a response or dialogue lacks: that is a Measure's `problem`."""
+        """Measure one response; never raises for what a response or dialogue lacks: that is a score's `problem`."""
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """One figure from the measures' values: a row a response, short ones filled with NaN."""
