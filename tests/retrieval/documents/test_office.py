@@ -396,6 +396,56 @@ def test_comments_charts_and_sheets_without_anything_are_read_as_they_are():
     assert not told
 
 
+def test_print_headers_and_threads_of_comments_are_read():
+    made = openpyxl.Workbook()
+    made.active.title = "Beds"
+    made.active.append(["One", "Two"])
+    made.active["A1"].comment = Comment("[Threaded comment] Comment: a cot, please", "Ann")
+    made.active.oddHeader.center.text = "Hut && Barn"
+    made.active.oddHeader.left.font = "Arial,Bold"
+    made.active.oddHeader.left.text = "Draft &P"
+    made.active.oddFooter.right.text = "Hut && Barn"
+    out = io.BytesIO()
+    made.save(out)
+    thread = (
+        f'<ThreadedComments xmlns="{OFFICE}/t"><threadedComment ref="A1"><text>a cot, please</text></threadedComment>'
+    )
+    thread += '<threadedComment ref="B1"><text>or two</text></threadedComment></ThreadedComments>'
+    rels = "xl/worksheets/_rels/sheet1.xml.rels"
+    whole = io.BytesIO()
+    with zipfile.ZipFile(out) as old, zipfile.ZipFile(whole, "w") as new:
+        for name in old.namelist():
+            data = old.read(name)
+            if name == rels:
+                end = b'<Relationship Id="t" Type="x/threadedComment" Target="/xl/t.xml"/></Relationships>'
+                data = data.replace(b"</Relationships>", end)
+            new.writestr(name, data)
+        new.writestr("xl/t.xml", thread)
+    sections, told = read(read_xlsx, whole.getvalue())
+    (section,) = sections
+    assert section[1][1:3] == ["Comment on A1: [Threaded comment] Comment: a cot, please", "Comment on B1: or two"]
+    assert section[1][3:] == ["Draft Hut & Barn", "Hut & Barn"]
+    assert not told
+
+
+@pytest.mark.parametrize(
+    ("chosen", "shown"),
+    [
+        ('<w:result w:val="1"/>', "no"),
+        ('<w:default w:val="2"/>', "perhaps"),
+        ("", "yes"),
+        ('<w:result w:val="7"/>', ""),
+    ],
+)
+def test_a_drop_down_list_of_a_form_says_what_it_shows(chosen, shown):
+    entries = "".join(f'<w:listEntry w:val="{word}"/>' for word in ("yes", "no", "perhaps"))
+    field = f'<w:fldChar w:fldCharType="begin"><w:ffData><w:ddList>{chosen}{entries}</w:ddList></w:ffData></w:fldChar>'
+    body = f"<w:p><w:r><w:t>Dogs: </w:t></w:r><w:r>{field}</w:r></w:p>"
+    sections, told = read(read_docx, word(body))
+    assert " ".join(sections[0][1]).split() == ["Dogs:", *shown.split()]
+    assert not told
+
+
 @pytest.mark.parametrize(
     ("value", "code", "expected"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 _LONGEST_NAME = 60
 """Letters that a column is called by; a longer text is no name."""
+_PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
+"""Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
 
 
 class _Cell(NamedTuple):
@@ -62,6 +65,7 @@ class _Workbook:
         if not self._package.has(part):
             self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
+        self._printed: dict[str, None] = {}
         yield from _table(self._rows(part))
         if self._unknown:
             self._package.notice(
@@ -69,19 +73,33 @@ class _Workbook:
             )
         if self._lost:
             self._package.notice(where, f"the texts of {self._lost:,} cells are missing in the file")
-        for _, root in self._package.roots(part, "comments"):
-            for comment in root.iter("{*}comment"):
-                text = " ".join(_string(comment.find("{*}text")).split())
-                yield f"Comment on {comment.get('ref')}: {text}"
+        yield from self._comments(part)
+        yield from self._printed
         for target, root in self._package.roots(part, "drawing"):
             yield from texts_of(root)
             for chart in root.iter("{*}chart", "{*}relIds"):
                 yield from self._package.drawn(target, chart)
 
+    def _comments(self, part: str) -> Iterator[str]:
+        """Yield the comments on cells; threads that newer versions do not keep as a comment, too."""
+        known = []
+        for _, root in self._package.roots(part, "comments"):
+            for comment in root.iter("{*}comment"):
+                known.append(" ".join(_string(comment.find("{*}text")).split()))
+                yield f"Comment on {comment.get('ref')}: {known[-1]}"
+        for _, root in self._package.roots(part, "threadedComment"):
+            for comment in root.iter("{*}threadedComment"):
+                text = " ".join((comment.findtext("{*}text") or "").split())
+                if text and not any(text in other for other in known):
+                    yield f"Comment on {comment.get('ref')}: {text}"
+
     def _rows(self, part: str) -> Iterator[dict[int, _Cell]]:
         """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
         for element in self._package.rows(part):
+            if local(element) == "headerFooter":
+                self._printed |= dict.fromkeys(filter(None, map(_printed, element)))
+                continue
             number = int(element.get("r") or last + 1)
             if number > last + 1:
                 yield {}
@@ -121,6 +139,12 @@ def _string(item: Element | None) -> str:
     if item is None:
         return ""
     return "".join(text.text or "" for text in item.iterfind(".//{*}t") if local(text.getparent()) != "rPh")
+
+
+def _printed(element: Element) -> str:
+    """Return the text of a print header or footer, without its codes."""
+    parts = (element.text or "").split("&&")
+    return " ".join("&".join(_PRINT_CODE.sub(" ", part) for part in parts).split())
 
 
 def _column(reference: str) -> int:

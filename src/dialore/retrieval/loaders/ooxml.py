@@ -56,11 +56,13 @@ class Package:
         return None
 
     def rows(self, part: str) -> Iterator[Element]:
-        """Yield the rows of a worksheet as far as it is whole, each gone when the next is asked for."""
+        """Yield a worksheet's rows, then its print header, as far as it is whole; each is gone when the next comes."""
         from lxml import etree
 
         with self._open(part) as file:
-            for _, element in etree.iterparse(file, tag="{*}row", **_OPTIONS) if file is not None else ():
+            for _, element in (
+                etree.iterparse(file, tag=("{*}row", "{*}headerFooter"), **_OPTIONS) if file is not None else ()
+            ):
                 yield element
                 element.clear()
                 while element.getprevious() is not None:

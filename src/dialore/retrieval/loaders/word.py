@@ -127,6 +127,8 @@ class _Word:
                 parts.append(_CHARACTERS[name])
             elif name == "t":
                 parts.append(child.text or "")
+            elif name == "ddList":
+                parts.append(_chosen(child))
             elif name in {"oMath", "oMathPara"}:
                 parts.append(inline(child))
             elif name == "rt":  # how a word of Chinese characters is spoken, which stands before it in the file
@@ -155,6 +157,16 @@ class _Word:
             return
         for _, paragraph in self._blocks(note):
             yield 0, Paragraph(f"Comment: {paragraph.text}") if kind == "comments" else paragraph
+
+
+def _chosen(element: Element) -> str:
+    """Return the entry that a drop-down list of a form shows: the chosen one, else its default, else the first."""
+    entries = [attribute(entry, "val") for entry in element.iterfind("{*}listEntry")]
+    chosen = next(
+        (found for name in ("result", "default") if (found := element.find(f"{{*}}{name}")) is not None), None
+    )
+    number = attribute(chosen, "val") if chosen is not None else "0"
+    return entries[int(number)] if number.isdigit() and int(number) < len(entries) else ""
 
 
 def _cells(element: Element) -> Iterator[Element]:
