@@ -1,4 +1,4 @@
-"""Answers that are none: the last turn said back, or a script gone on with, in which the model speaks for the user."""
+"""Answers that are none: the last turn or the instructions said back, or a script of both sides."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ if TYPE_CHECKING:
 
 ECHO = "the answer says the last turn back"
 SCRIPT = "the answer goes on with a script of both sides"
+INSTRUCTIONS = "the answer says the instructions back"
 _ALIKE = 0.92
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
+_LEAST_RUN, _LEAST_SHARE = 4, 0.6
+"""Words, or Chinese characters, of a run that stands in the instructions, and the share of an answer in such runs."""
 _USERS = ("Me", "User", "Human", "Customer", "我", "用户")
 _OTHERS = ("Friend", "Assistant", "AI", "Bot", "System", "朋友", "助手")
 _CODE = re.compile(r"^```.*?(?:^```|\Z)", re.DOTALL | re.MULTILINE)
 _WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
-def answer_fault(text: str, dialogue: Dialogue) -> str:
-    """Why a text is no answer to a dialogue; empty where nothing speaks against it."""
+def answer_fault(text: str, dialogue: Dialogue, instructions: str = "") -> str:
+    """Return why a text is no answer to a dialogue, asked by such instructions; empty where it may be one."""
+    if _says_instructions(_plain(text), _plain(instructions)):
+        return INSTRUCTIONS
     if _is_echo(_plain(text), _plain(dialogue.last.text)):
         return ECHO
     speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
@@ -43,6 +48,15 @@ def _is_echo(said: str, last: str) -> bool:
     # A letter or two that differ in a long sentence may be all of an answer ("eight", "nine"): words are compared.
     parts = (list(said), list(last)) if _WIDE.search(last) else (said.split(), last.split())
     return SequenceMatcher(None, *parts, autojunk=False).ratio() >= _ALIKE
+
+
+def _says_instructions(said: str, told: str) -> bool:
+    """Return whether most of an answer stands in the instructions, in runs that nobody writes by chance."""
+    parts, known = (list(text) if _WIDE.search(told) else text.split() for text in (said, told))
+    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * len(known):
+        return False
+    runs = SequenceMatcher(None, parts, known, autojunk=False).get_matching_blocks()
+    return sum(run.size for run in runs if run.size >= _LEAST_RUN) >= _LEAST_SHARE * len(parts)
 
 
 def _is_telling(text: str) -> bool:

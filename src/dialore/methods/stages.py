@@ -153,7 +153,7 @@ class LLMRunner:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
                 request = self._request(prompt, call, shown, step)
-                answered, completions = await _complete(model, call, request, step, on_token)
+                answered, completions = await _complete(model, call, request, step, on_token, prompt.instructions)
             except WindowError:
                 if len(turns) == 1:
                     raise
@@ -210,10 +210,15 @@ class LLMRunner:
 
 
 async def _complete(
-    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_token: OnToken | None
+    model: LanguageModel,
+    call: StageCall[T],
+    request: Request,
+    step: StageTrace,
+    on_token: OnToken | None,
+    instructions: str,
 ) -> tuple[T | None, list[Completion]]:
     if issubclass(call.output, Text):
-        text, completions = await _written(model, call, request, step, on_token)
+        text, completions = await _written(model, call, request, step, on_token, instructions)
         return call.output(text=text), completions
     structured = await complete_structured(model, request, call.output, reader=call.reader)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
@@ -224,7 +229,12 @@ async def _complete(
 
 
 async def _written(
-    model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_token: OnToken | None
+    model: LanguageModel,
+    call: StageCall[Any],
+    request: Request,
+    step: StageTrace,
+    on_token: OnToken | None,
+    instructions: str,
 ) -> tuple[str, list[Completion]]:
     """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
 
@@ -244,7 +254,7 @@ async def _written(
             stream.close()
         _record(step, completions)
         text = clean_response(completions[-1].text, labels, call.leads)
-        fault = answer_fault(text, call.dialogue) if is_checked else ""
+        fault = answer_fault(text, call.dialogue, instructions) if is_checked else ""
         if not fault:
             if held is not None:
                 held.close()

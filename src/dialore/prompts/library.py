@@ -157,6 +157,12 @@ class Prompt:
         return self._split[0]
 
     @cached_property
+    def instructions(self) -> str:
+        """Its own words, without what is filled in."""
+        tokens = (token for _, body in self._split[1] for token in _ENVIRONMENT.lex(body))
+        return " ".join(text for _, kind, text in tokens if kind == "data")
+
+    @cached_property
     def hash(self) -> str:
         """A hash of the whole file, kept in traces and runs."""
         return hashlib.blake2b(self.text.encode(), digest_size=6).hexdigest()
