@@ -244,7 +244,7 @@ def test_faults(bench):
     )
 
 
-async def test_a_run_is_compared_with_the_scores_that_are_kept_of_it(bench, tmp_path):
+async def test_a_run_is_compared_with_the_scores_that_are_kept_of_it(bench, tmp_path, capsys):
     config = {
         "name": "tried",
         "dataset": {"name": "everyday", "limit": 4},
@@ -258,10 +258,21 @@ async def test_a_run_is_compared_with_the_scores_that_are_kept_of_it(bench, tmp_
     app(["expected", str(tmp_path / "run"), "--folder", str(tmp_path), "--write"], standalone_mode=False)
     found = bench("expected", tmp_path / "run", "--folder", tmp_path)
     assert {row["verdict"] for row in found["scores"]} == {"as expected"}
+    assert {row["score"] for row in found["scores"]} >= {"f1", "rouge-l", "responses", "failed", "calls"}
     (path,) = tmp_path.glob("*.json")
     kept = json.loads(path.read_text("utf-8"))
     kept["vanilla"]["rouge-l"] = [0.9, 0.8, 1.0]
     kept["vanilla"]["f1"] = [-1.0, -2.0, -0.5]
     kept["vanilla"]["bleu"] = [1.0, 0.5, 2.0]
+    del kept["vanilla"]["failed"]
     path.write_text(json.dumps(kept), "utf-8")
-    assert app(["expected", str(tmp_path / "run"), "--folder", str(tmp_path), "--json"], standalone_mode=False) == 1
+    asked = ["expected", str(tmp_path / "run"), "--folder", str(tmp_path), "--json"]
+    capsys.readouterr()
+    assert app(asked, standalone_mode=False) == 1
+    verdicts = {row["score"]: row["verdict"] for row in json.loads(capsys.readouterr().out)["scores"]}
+    wanted = {"rouge-l": "worse", "f1": "better", "bleu": "missing", "failed": "new", "calls": "as expected"}
+    assert wanted.items() <= verdicts.items()
+    kept["vanilla"]["responses"] = [50, None, None]
+    path.write_text(json.dumps(kept), "utf-8")
+    with pytest.raises(InputError, match="has 4 responses here and 50 there"):
+        app(asked, standalone_mode=False)
