@@ -125,7 +125,7 @@ def test_the_data_set_has_the_needed_passages_and_what_is_labelled(dialogues):
 
 
 def test_a_half_is_to_be_named():
-    with pytest.raises(InputError, match=r"which half of handbook-en is not said .*a, b by"):
+    with pytest.raises(InputError, match=r"which file of handbook-en is not said .*one of a, b by"):
         data_file("handbook-en")
 
 

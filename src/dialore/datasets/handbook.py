@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
+from dialore.datasets.base import Answer, WholeDialogue
+from dialore.datasets.files import checked, json_entries
 from dialore.datasets.plain import Jsonl
 from dialore.text import Language
 
 if TYPE_CHECKING:
-    from dialore.datasets.base import Gold, Holding, WholeDialogue
+    from dialore.datasets.base import Gold, Holding
     from dialore.dialogue import Dialogue
 
 SMALL_TALK = "small-talk"
@@ -65,28 +67,28 @@ class Item(BaseModel):
 
 
 class Handbook(Jsonl):
-    """One language of the test; a file is a half of it.
+    """The dialogues of one language; a file has one half of them.
 
     `knowledge` of a dialogue is the passages that its answer needs, and of the file the whole handbook. Its `extra` has
-    the `answerability` of the last turn, and what metrics score by.
+    the `answerability` of the last turn, and the item that metrics score by, as `handbook`.
     """
 
     paper = "none: Dialore's own"
     licence = "Apache-2.0"
     where = "it comes with Dialore"
+    form = "JSONL of {`id`, `language`, `category`, `half`, `turns`, `gold`?, `answer`?, `wrong`?, ...}"
     has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Yield the dialogues of a half; nobody has answered their last turns."""
         passages = {passage.id: passage for passage in read_passages(self.languages[0])}
-        for dialogue in super().read(path):
-            item = item_of(dialogue)
-            if item is None:
-                yield dialogue
-                continue
+        for place, data in json_entries(path, self.published):
+            item = checked(data, Item, place)
             gold = tuple({"text": passages[name].text, "title": passages[name].title} for name in item.gold)
-            extra = {**dialogue.extra, "answerability": item.answerability}
-            yield dialogue.model_copy(update={"knowledge": gold, "extra": extra})
+            extra = {"answerability": item.answerability, "handbook": item.model_dump()}
+            answer = Answer(turn=len(item.turns), knowledge=gold)
+            given = {"id": item.id, "language": item.language, "turns": item.turns, "answers": [answer], "extra": extra}
+            yield WholeDialogue.model_validate(given)
 
     def knowledge(self, path: Path) -> Iterator[Gold]:
         """Yield the passages of the handbook, whichever half it is asked with."""
@@ -129,7 +131,5 @@ def read_passages(language: str) -> list[HandbookPassage]:
 
 def item_of(dialogue: Dialogue) -> Item | None:
     """Return the item of a dialogue of the test; None of any other."""
-    if "category" not in dialogue.extra or "half" not in dialogue.extra:
-        return None
-    turns = [turn.text for turn in dialogue.turns]
-    return Item.model_validate({**dialogue.extra, "id": dialogue.id, "language": dialogue.language, "turns": turns})
+    kept = dialogue.extra.get("handbook")
+    return Item.model_validate(kept) if isinstance(kept, dict) else None

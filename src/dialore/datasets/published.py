@@ -73,11 +73,10 @@ def data_file(name: str, split: str = "") -> Path:
         InputError: there is none, or there are several and `split` names none of them.
     """
     bundled = data_set(name).bundled
-    if bundled:
-        if split not in bundled and "" not in bundled:
-            raise InputError(f"which half of {name} is not said", hint=f"name one of {', '.join(bundled)} by --split")
-        return bundled.get(split) or bundled[""]
-    here = {path.name.partition(".")[0]: path for path in sorted(_folder(name).glob("*.*")) if path.suffix != ".part"}
+    if "" in bundled:
+        return bundled[""]
+    fetched = sorted(path for path in _folder(name).glob("*.*") if path.suffix != ".part")
+    here = dict(bundled) or {path.name.partition(".")[0]: path for path in fetched}
     if not split and len(here) == 1:
         return next(iter(here.values()))
     if split not in here:

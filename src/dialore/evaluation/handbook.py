@@ -40,7 +40,7 @@ def make(name: str, context: Context) -> Outcome | Cited:
 
 
 class Outcome(Proportion):
-    """How many of the turns of one kind are answered as they should be: right, refused, or by the draft itself."""
+    """The share of the turns of one kind that are answered as they should be: right, refused, or by the draft."""
 
     def __init__(self, name: str) -> None:
         self.about = about_of(name)

@@ -224,7 +224,7 @@ def _responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> di
 
 
 async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> SampleScore:
-    """One response's measure; raises as `measure_run`. One that failed has one where a metric `counts_failed`."""
+    """Measure one response; raise as `measure_run`. One that failed is measured where the metric `counts_failed`."""
     if response.status == "failed" and not metric.about.counts_failed:
         return SampleScore(problem="unavailable", reason="the response failed")
     measured = metric.measure(Sample(dialogue, response))
