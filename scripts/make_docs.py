@@ -224,12 +224,12 @@ def signatures() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _signature(value: object) -> str:
+def _signature(value: Any) -> str:  # noqa: ANN401 - whatever is public
     """Return a signature as text; of pydantic's models the fields, whose types each version writes in another way."""
     if fields := getattr(value, "model_fields", None):
         return f"({', '.join(fields)})"
     try:
-        return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))  # type: ignore[arg-type]
+        return re.sub(r" at 0x[0-9a-f]+", "", str(inspect.signature(value)))
     except (TypeError, ValueError):
         return ""
 

@@ -16,7 +16,6 @@ seed). Rows are rankings; a cell is the share of questions whose gold is among t
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import math
 import random
@@ -30,6 +29,9 @@ import numpy as np
 from dialore.datasets import data_set
 from dialore.datasets.handbook import read_items, read_passages
 from dialore.datasets.split import split_dialogues
+from dialore.evaluation.base import Mean
+from dialore.evaluation.statistics import bootstrap
+from dialore.files import read_text
 from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.retrieval.reranking import load_reranker
 
@@ -50,11 +52,8 @@ class Question:
 
 def opened(folder: Path, name: str) -> Any:  # noqa: ANN401 - decoded JSON
     """Return a JSON file, compressed or not; None where it is not there."""
-    path = folder / name
-    if path.exists():
-        return json.loads(path.read_text("utf-8"))
-    packed = path.with_name(f"{path.name}.gz")
-    return json.loads(gzip.decompress(packed.read_bytes())) if packed.exists() else None
+    path = next(folder.glob(f"{name}*"), None)
+    return None if path is None else json.loads(read_text(path))
 
 
 def locomo(folder: Path) -> Iterator[Question]:
@@ -81,10 +80,8 @@ def _session(date: str, turns: Sequence[dict[str, str]]) -> str:
 
 def mtrag(folder: Path, *, turns: int) -> Iterator[Question]:
     """Yield MTRAG's turns over all its passages, by their last turns."""
-    path = next((path for path in (folder / "mtrag").glob("human_evaluations.json*")), None)
-    if path is None:
-        return
-    whole = list(data_set("mtrag").read(path))
+    path = next(folder.glob("mtrag/human_evaluations.json*"), None)
+    whole = [] if path is None else list(data_set("mtrag").read(path))
     pool = {piece["document_id"]: piece for talk in whole for piece in talk.pool if isinstance(piece, dict)}
     texts = tuple(f"{piece['title']}\n{piece['text']}".strip() for piece in pool.values())
     places = {name: place for place, name in enumerate(pool)}
@@ -116,10 +113,9 @@ def ikat(folder: Path, year: int) -> Iterator[Question]:
 
 def kbp(folder: Path, split: str) -> Iterator[Question]:
     """Yield turns of KBP over all documents of the persona."""
-    path = next((path for path in (folder / "kbp").glob(f"{split}.json*")), None)
-    if path is None:
-        return
-    turns = [turn for turn in split_dialogues(data_set("kbp").read(path), cut="all") if turn.knowledge]
+    path = next(folder.glob(f"kbp/{split}.json*"), None)
+    whole = [] if path is None else data_set("kbp").read(path)
+    turns = [turn for turn in split_dialogues(whole, cut="all") if turn.knowledge]
     random.Random(0).shuffle(turns)  # noqa: S311 - a sample, not a secret
     for dialogue in turns[:TURNS]:
         texts = [document for documents in dialogue.extra["documents"].values() for document in documents]
@@ -154,18 +150,11 @@ class ReciprocalRanks:
         return scores
 
 
-def shown(values: Sequence[tuple[float, float]], groups: Sequence[str]) -> str:
-    """Return both figures in per cent with the interval of the second, resampled by conversation."""
-    table = np.array(values)
-    names = {name: number for number, name in enumerate(dict.fromkeys(groups))}
-    rows = [np.flatnonzero([names[group] == number for group in groups]) for number in range(len(names))]
-    draw = np.random.default_rng(0)
-    means = [
-        table[np.concatenate([rows[at] for at in draw.integers(0, len(rows), len(rows))]), 1].mean() for _ in range(500)
-    ]
-    low, high = np.percentile(means, [2.5, 97.5])
-    hit, gain = table.mean(axis=0)
-    return f"{100 * hit:.1f}, {100 * gain:.1f} [{100 * low:.1f}, {100 * high:.1f}]"
+def shown(values: Sequence[tuple[float, float]], conversations: Sequence[str]) -> str:
+    """Return both figures in per cent, nDCG with its interval over conversations."""
+    hits, gains = np.array(values).T
+    gain = bootstrap(Mean(), 100 * gains[:, None], dialogues=conversations)
+    return f"{100 * hits.mean():.1f}, {gain.value:.1f} [{gain.low:.1f}, {gain.high:.1f}]"
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note, say
-from dialore.errors import import_optional
+from dialore.errors import InputError, import_optional
 
 _Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "said")]
 
@@ -44,6 +44,8 @@ def serve(
 
     It answers this machine alone, unless --host says otherwise, which needs keys.
     """
+    if file and settings_file:
+        raise InputError("two files of settings are named", hint="name one, with or without --settings")
     import_optional("fastapi", "dialore serve", "serve")
     from dialore.server.app import serve as run
     from dialore.server.middleware import new_key as make
