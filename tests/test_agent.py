@@ -32,18 +32,18 @@ def agent_of(model, graph, method="dcrag", **options):
 
 async def test_a_response_carries_its_grounds_and_trace(model, small_graph):  # noqa: F811
     response = await agent_of(model, small_graph).respond(DIALOGUES[0])
-    assert (response.status, response.method, response.by) == ("ok", "dcrag", "scripted")
+    assert (response.status, response.method, response.model) == ("ok", "dcrag", "scripted")
     assert response.text == "Try honey for that sore throat!"
     assert [item.triple for item in response.knowledge if item.used] == ["(honey, UsedFor, sore throat)"]
     assert response.usage.calls == 6
     assert response.usage.prompt_tokens == 60
-    asked = [traced for traced in response.trace if traced.by == "scripted"]
+    asked = [traced for traced in response.trace if traced.model == "scripted"]
     assert len(asked) == 6
     assert all(traced.prompt and traced.messages and traced.completion for traced in asked)
     starts = [traced.started for traced in response.trace]
     assert starts == sorted(starts)
     ends = max(traced.started + traced.seconds for traced in response.trace)
-    assert response.waited + response.seconds >= ends - 1e-3
+    assert response.queued_s + response.seconds >= ends - 1e-3
 
 
 async def test_grounding_stops_before_the_response(model, small_graph):  # noqa: F811
@@ -121,7 +121,7 @@ async def test_whole_dialogues_run_at_once_up_to_the_limit(model, small_graph): 
 
 async def test_no_model_means_the_method_lexical(small_graph):  # noqa: F811
     response = await create_agent("qp-rag", graph=small_graph).respond(DIALOGUES[0])
-    assert (response.method, response.by) == ("lexical", "no model")
+    assert (response.method, response.model) == ("lexical", "no model")
     with pytest.raises(UnknownNameError, match="did you mean qp-rag"):
         create_agent("qp-ragg", graph=small_graph)
 
@@ -168,10 +168,10 @@ async def test_a_response_does_not_count_what_it_waited_for_its_turn(model, smal
     begun = time.perf_counter()
     response = await agent.respond(DIALOGUES[0])
     passed = time.perf_counter() - begun
-    assert response.waited >= 0.19
-    assert response.waited == min(traced.started for traced in response.trace)
+    assert response.queued_s >= 0.19
+    assert response.queued_s == min(traced.started for traced in response.trace)
     ends = max(traced.started + traced.seconds for traced in response.trace)
-    assert ends <= response.seconds + response.waited + 0.001 <= passed + 0.002
+    assert ends <= response.seconds + response.queued_s + 0.001 <= passed + 0.002
 
 
 LONG = Dialogue(id="long", turns=[f"Turn {number} is about tea and rain." for number in range(16)])

@@ -183,7 +183,9 @@ def test_the_rows_of_fcm_are_written_by_the_models_that_their_commands_train(wor
     assert told["missing"] == 0
     with RunStore.open(folder / "runs" / "trained") as store:
         by = {
-            system.title: {step.stage: step.by for step in store.response(Job(0, system.number)).trace if step.prompt}
+            system.title: {
+                step.stage: step.model for step in store.response(Job(0, system.number)).trace if step.prompt
+            }
             for system in store.systems()
         }
     written = {"response-generation": "models/fcm"}

@@ -237,7 +237,7 @@ async def test_python_has_the_model_of_the_environment(faulty_server, monkeypatc
     monkeypatch.setenv("DIALORE_MODEL", "theirs")
     monkeypatch.setenv("DIALORE_TEMPERATURE", "0.1")
     async with create_agent("vanilla") as made:
-        assert (await made.respond("Hi!")).by == "theirs"
+        assert (await made.respond("Hi!")).model == "theirs"
     async with create_agent("vanilla", model="mine", stage_models={"response-generation": "other"}) as made:
         assert made.stage_runner.name == "mine"
         assert made.stage_runner.stages["response-generation"].name == "other"

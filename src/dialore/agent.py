@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from dialore.dialogue import Dialogue, dialogue_of
 from dialore.errors import InputError, StageError, is_fatal
-from dialore.methods.base import Method, form_of
+from dialore.methods.base import Method, prompt_variant_of
 from dialore.methods.citations import mark_used
 from dialore.methods.stages import OnStage, StageContext, StageRunner
 from dialore.parallel import bounded_map, wait_for
@@ -39,7 +39,7 @@ class Agent:
         self.method = method
         self.stage_runner = stage_runner
         self.cite = cite or getattr(method, "cites", False)
-        self._form = form_of(method)
+        self._prompt_variant = prompt_variant_of(method)
         self.closing: list[object] = []
         """The things that `close` closes: models, sources, a session."""
 
@@ -71,7 +71,7 @@ class Agent:
             on_stage,
             on_draft=on_draft,
             cite=self.cite,
-            form=self._form,
+            prompt_variant=self._prompt_variant,
         )
         try:
             response = await self.method.respond(dialogue, stage)
@@ -99,7 +99,7 @@ class Agent:
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         dialogue = dialogue_of(dialogue)
-        stage = StageContext(self.stage_runner, self.method.name, dialogue, form=self._form)
+        stage = StageContext(self.stage_runner, self.method.name, dialogue, prompt_variant=self._prompt_variant)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
@@ -109,9 +109,9 @@ class Agent:
     def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
         """Return what a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
-        made = {"id": dialogue.id, "method": self.method.name, "by": self.stage_runner.name}
-        waited = trace[0].started if trace else 0.0
-        return {**made, "usage": stage.usage, "seconds": stage.seconds - waited, "waited": waited, "trace": trace}
+        made = {"id": dialogue.id, "method": self.method.name, "model": self.stage_runner.name}
+        queued_s = trace[0].started if trace else 0.0
+        return {**made, "usage": stage.usage, "seconds": stage.seconds - queued_s, "queued_s": queued_s, "trace": trace}
 
     async def stream(
         self,

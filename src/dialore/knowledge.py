@@ -183,6 +183,12 @@ class Knowledge(BaseModel):
         return self.detail if isinstance(self.detail, PassageDetail) else PassageDetail()
 
     @property
+    def searched(self) -> str:
+        """The text that it is found by: its passage's title with it."""
+        title = self.passage.title
+        return f"{title}\n{self.text}" if title else self.text
+
+    @property
     def page_key(self) -> tuple[str, ...]:
         """The mark that passages of one page share: their url, else their file and title; of neither, the id."""
         at = self.passage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
@@ -41,13 +41,15 @@ class Demands(BaseModel):
 
 Outcome = Literal["ok", "repaired", "unparsed", "failed"]
 
+# Runs that were made before November 2026 have `by`, `waited` and `differs`: they are read, and not written.
+
 
 class StageTrace(BaseModel):
     """The record of one stage.
 
     Attributes:
         stage: the stage's name, e.g. `query-production`.
-        by: who did it: a model's name, or `dialore` for retrieval and mending.
+        model: the name of the model that did it, or `dialore` for retrieval and repairs.
         outcome: `ok`; `repaired` after one repair turn; `unparsed`, the fallback was used; `failed`.
         started: seconds since the response was begun.
         seconds: how long it took.
@@ -58,13 +60,13 @@ class StageTrace(BaseModel):
         summary: its output in a line for readers, `Query: honey yield`; empty where it has nothing to show.
         usage: calls and tokens.
         notes: what was mended, dropped, or fell back, one sentence each.
-        differs: the prompt is not the one that the replayed recording was made with.
+        prompt_changed: the prompt is not the one that the replayed recording was made with.
         recorded_with: the version of the prompt file that was recorded, where the file has changed since.
         error: why it failed or was unparsed.
     """
 
     stage: str
-    by: str = "dialore"
+    model: str = Field(default="dialore", validation_alias=AliasChoices("model", "by"))
     outcome: Outcome = "ok"
     started: float = 0.0
     seconds: float = 0.0
@@ -75,7 +77,7 @@ class StageTrace(BaseModel):
     summary: str = ""
     usage: Usage = Field(default_factory=Usage)
     notes: list[str] = Field(default_factory=list)
-    differs: bool = False
+    prompt_changed: bool = Field(default=False, validation_alias=AliasChoices("prompt_changed", "differs"))
     recorded_with: str = ""
     error: str = ""
 
@@ -97,14 +99,14 @@ class Grounding(BaseModel):
         id: the dialogue's id.
         method: the method's name.
         status: `ok` or `failed`; a failed one keeps its partial trace and its error.
-        by: who did the stages: a model's name, or `no model`.
+        model: the name of the model that did the stages, or `no model`.
         demands: the queries and topics of the response, for methods that ask for them.
         plan: the sources to be used in order, for methods that plan; empty for NULL.
         kinds: the kind of each source that was planned over, by its name.
         knowledge: what was found, best first; in a response `used` marks what it draws on.
         usage: calls and tokens of all stages.
         seconds: wall-clock time from the start of the first stage.
-        waited: seconds before it, in which the response was begun and waited for its turn.
+        queued_s: seconds before it, in which the response waited for its turn.
         trace: every stage, in order of their start.
         error: what failed, and the mend.
     """
@@ -112,14 +114,14 @@ class Grounding(BaseModel):
     id: str = ""
     method: str = ""
     status: Literal["ok", "failed"] = "ok"
-    by: str = ""
+    model: str = Field(default="", validation_alias=AliasChoices("model", "by"))
     demands: Demands | None = None
     plan: list[str] | None = None
     kinds: dict[str, str] | None = None
     knowledge: list[Knowledge] = Field(default_factory=list)
     usage: Usage = Field(default_factory=Usage)
     seconds: float = 0.0
-    waited: float = 0.0
+    queued_s: float = Field(default=0.0, validation_alias=AliasChoices("queued_s", "waited"))
     trace: list[StageTrace] = Field(default_factory=list)
     error: str | None = None
 

@@ -141,10 +141,10 @@ def test_every_response_of_both_parts_is_replayed_offline_by_the_core_alone(bund
     for key, line in responses.items():
         assert line["status"] == "ok", key
         assert line["text"], key
-        assert line["by"] == "a capable instruction-tuned model"
+        assert line["model"] == "a capable instruction-tuned model"
         for stage in line["trace"]:
             # A prompt file may have changed since: then the trace says which version was recorded.
-            assert stage["recorded_with"] or not stage["differs"], (key, stage["stage"])
+            assert stage["recorded_with"] or not stage["prompt_changed"], (key, stage["stage"])
             assert stage["outcome"] == "ok", (key, stage["stage"], stage["error"])
 
 

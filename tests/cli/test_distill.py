@@ -128,7 +128,7 @@ def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path)
         *("--stage-model", "question-generation=hf:models/question", "--trace", "trace.jsonl"),
     )
     assert asked.code == 0, asked.err
-    assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["by"] == "models/question"
+    assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["model"] == "models/question"
     refused = call("train", "query", "kbp", "--data", tmp_path / "woi", *small, "models/none")
     assert refused.code == 2
 

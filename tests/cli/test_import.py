@@ -172,7 +172,7 @@ def test_ours_are_read_whole_and_set_beside_those_of_a_run(call, data):
         assert [system.title for system in store.systems()] == ["vanilla", "t-rag"]
         response = store.response(store.jobs(1)[0])
         assert response.status == "ok"
-        assert response.by == "rehearsal"
+        assert response.model == "rehearsal"
     assert set(scores(call, "runs/mine", "-x", "f1")) == {"vanilla", "t-rag"}
     again = call("run", "-M", "vanilla", "--data", data, "--dataset", "jsonl", "-m", "rehearsal", "--out", "runs/mine")
     assert "0 answered, 0 failed, 4 were there" in again.err

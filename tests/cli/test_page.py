@@ -42,7 +42,7 @@ def knowledge(head, tail, *, used=False, kind="foreseen"):
 
 
 def stage(name, started, seconds, **rest):
-    return StageTrace(stage=name, by="m", started=started, seconds=seconds, usage=Usage(calls=1), **rest)
+    return StageTrace(stage=name, model="m", started=started, seconds=seconds, usage=Usage(calls=1), **rest)
 
 
 def page(**changes):
@@ -50,14 +50,14 @@ def page(**changes):
     made = {
         "id": EVIL,
         "method": "dcrag",
-        "by": EVIL,
+        "model": EVIL,
         "text": f"The British Museum has mummies. {EVIL}",
         "demands": Demands(explicit=[EVIL], thoughts={"explicit": EVIL}),
         "knowledge": [knowledge("British Museum", EVIL, used=True), knowledge("rain", "drops", kind="unforeseen")],
         "seconds": 2.0,
         "trace": [
             stage(EVIL, 0.0, 1.0, messages=[{"role": "user", "content": EVIL}], completion=EVIL, notes=[EVIL]),
-            stage("second", 0.5, 1.0, outcome="unparsed", differs=True, output={"text": EVIL}),
+            stage("second", 0.5, 1.0, outcome="unparsed", prompt_changed=True, output={"text": EVIL}),
         ],
     }
     return render_page([Conversation(dialogue, [Response(**{**made, **changes})])], title=EVIL, made=EVIL)

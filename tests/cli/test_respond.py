@@ -119,7 +119,7 @@ def test_a_recording_replays_without_an_endpoint(call, talks, url, tmp_path):
 def test_a_method_that_needs_a_model_shows_what_was_found_without_one(call, talks):
     done = call("respond", talks, "-M", "qp-rag", "--json")
     assert done.code == 0
-    assert {(line["method"], line["by"]) for line in done.lines} == {("lexical", "no model")}
+    assert {(line["method"], line["model"]) for line in done.lines} == {("lexical", "no model")}
 
 
 def test_an_endpoint_that_refuses_is_one_line(call, talks, faulty_server, tmp_path):
@@ -203,7 +203,7 @@ def test_ground_stops_before_the_response(call, talks, url):
 def test_ground_without_an_endpoint(call, talks):
     done = call("ground", talks, "--json")
     assert done.code == 0
-    assert all(line["by"] == "no model" for line in done.lines)
+    assert all(line["model"] == "no model" for line in done.lines)
     assert all(line["knowledge"] for line in done.lines)
 
 

@@ -57,7 +57,7 @@ def response_of(number, method, *, text, facts=0, failed=False):
         )
         for n in range(facts)
     ]
-    stage = {"by": "m", "seconds": 0.5, "messages": [{"role": "user", "content": EVIL * 2}], "completion": EVIL}
+    stage = {"model": "m", "seconds": 0.5, "messages": [{"role": "user", "content": EVIL * 2}], "completion": EVIL}
     outcome = "unparsed" if number == 1 else "ok"
     return Response(
         id=f"d{number}",

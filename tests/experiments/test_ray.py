@@ -123,4 +123,4 @@ def test_the_commands_own_models_travel_to_the_workers(cluster, config_of, tmp_p
     ended = on_ray(config_of(4, models=models), tmp_path / "run", connect_model)
     assert (ended.ok, ended.failed) == (8, 0)
     with RunStore.open(tmp_path / "run") as store:
-        assert {response.by for _, _, response in store.responses()} == {"no model"}
+        assert {response.model for _, _, response in store.responses()} == {"no model"}

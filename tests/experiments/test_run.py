@@ -56,7 +56,7 @@ async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
     with RunStore.open(tmp_path / "run") as store:
         jobs = [job for job, _, _ in store.responses()]
         assert len(set(jobs)) == len(jobs) == 24
-        assert {response.by for _, _, response in store.responses()} == {"no model"}
+        assert {response.model for _, _, response in store.responses()} == {"no model"}
 
 
 async def test_what_failed_is_tried_again(config_of, tmp_path, monkeypatch):
@@ -95,7 +95,7 @@ async def test_a_system_may_be_added_to_a_run_of_several_models(config_of, tmp_p
     with RunStore.open(tmp_path / "run") as store:
         known = {system.number: (system.title, system.model) for system in store.systems()}
         assert len(set(known.values())) == 4
-        made = {(known[job.system], response.method, response.by) for job, _, response in store.responses()}
+        made = {(known[job.system], response.method, response.model) for job, _, response in store.responses()}
         assert made == {((title, model), title, model) for title, model in known.values()}
 
 

@@ -451,5 +451,5 @@ async def test_a_bart_as_published_is_trained_and_reads_in_use_what_it_read_in_t
     model = connect(f"hf:{tmp_path / 'bart'}")
     agent = create_agent("edit-questions", model=model, options={"trained": True, "questions": 0})
     response = await agent.respond(Dialogue(id="d", turns=["people talk about tea"]))
-    assert response.trace[0].by == str(tmp_path / "bart")
+    assert response.trace[0].model == str(tmp_path / "bart")
     await model.close()

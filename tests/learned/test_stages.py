@@ -103,7 +103,7 @@ async def test_dcrag_runs_with_a_trained_stage_and_a_model_that_does_the_rest(mo
     steps = StageContext(LLMRunner(capable, PromptLibrary(), {"fact-selection": trained}), "dcrag", dialogue)
     response = await Dcrag(small_graph).respond(dialogue, steps)
     assert response.text
-    done = {step.stage: (step.by, step.outcome) for step in steps.trace if step.messages}
+    done = {step.stage: (step.model, step.outcome) for step in steps.trace if step.messages}
     assert done["fact-selection-unforeseen"] == (trained.name, "ok")
     assert done["response-generation"] == done["query-production"] == (capable.name, "ok")
     steps = StageContext(LLMRunner(trained, PromptLibrary()), "dcrag", dialogue)

@@ -60,7 +60,7 @@ async def test_it_answers(model):
     assert completion.usage.prompt_tokens > 0
     assert completion.usage.completion_tokens > 0
     assert completion.finish_reason == "stop"
-    assert not completion.differs
+    assert not completion.prompt_changed
 
 
 async def test_streamed_pieces_join_to_the_text(model):

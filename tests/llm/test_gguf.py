@@ -162,6 +162,6 @@ async def test_real_weights_answer_by_every_method_streamed_and_not(part):
                     assert not isinstance(response, str)
                     assert response.status == "ok" or response.error
                     assert response.usage.prompt_tokens > 0
-                    assert response.by == Path(WEIGHTS).name
+                    assert response.model == Path(WEIGHTS).name
     finally:
         await model.close()

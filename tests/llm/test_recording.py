@@ -33,7 +33,7 @@ async def test_a_recording_is_one_line_a_call(path):
     assert line["text"] == "line one\nline two"
     replayed = await Replay(path).complete(ask("你好\u2028there", output_schema=schema))
     assert replayed.text == "line one\nline two"
-    assert (replayed.usage.prompt_tokens, replayed.usage.completion_tokens, replayed.differs) == (10, 5, False)
+    assert (replayed.usage.prompt_tokens, replayed.usage.completion_tokens, replayed.prompt_changed) == (10, 5, False)
     assert Replay(path).name == "scripted"
 
 
@@ -73,7 +73,7 @@ async def test_by_label_marks_what_differs(path):
     replay = Replay(path, match="label")
     same = await replay.complete(ask("a", label="x/1"))
     other = await replay.complete(ask("changed", label="x/1"))
-    assert (same.text, same.differs, other.text, other.differs) == ("1", False, "1", True)
+    assert (same.text, same.prompt_changed, other.text, other.prompt_changed) == ("1", False, "1", True)
     assert (await replay.complete(ask("a", label="x/1", sample=1))).text == "second sample"
     with pytest.raises(NotRecordedError, match=r"x/2 .*the nearest that is: x/1"):
         await replay.complete(ask("b", label="x/2"))
@@ -90,15 +90,15 @@ async def test_a_prompt_that_has_changed_since_is_answered_by_its_label_and_says
     assert json.loads(path.read_text())["made_with"] == V1
     replay = Replay(path)
     found = await replay.complete(ask("as now", label="x/1", prompt=V2))
-    assert (found.text, found.differs, found.recorded_with) == ("answer", True, "version 1")
+    assert (found.text, found.prompt_changed, found.recorded_with) == ("answer", True, "version 1")
     # The file has changed, but not what was made of it.
     same = await replay.complete(ask("as then", label="x/1", prompt=V2))
-    assert (same.differs, same.recorded_with) == (False, "")
+    assert (same.prompt_changed, same.recorded_with) == (False, "")
     # The prompt is the same: what differs is something else, such as the knowledge that was found.
     with pytest.raises(NotRecordedError, match="recorded with another prompt"):
         await replay.complete(ask("other knowledge", label="x/1", prompt=V1))
     other = await Replay(path, match="label").complete(ask("other knowledge", label="x/1", prompt=V1))
-    assert (other.differs, other.recorded_with) == (True, "")
+    assert (other.prompt_changed, other.recorded_with) == (True, "")
     with pytest.raises(NotRecordedError):
         await replay.complete(ask("as now", label="x/2", prompt=V2))
 

@@ -11,7 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Request, Usage
-from dialore.methods.base import form_of
+from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
@@ -120,7 +120,9 @@ def run(small_graph, dialogue, model):
 
     async def go(name: str, **options):
         method = create_method(name, {"graph": small_graph}, options)
-        stages = StageContext(LLMRunner(model, PromptLibrary()), name, dialogue, form=form_of(method))
+        stages = StageContext(
+            LLMRunner(model, PromptLibrary()), name, dialogue, prompt_variant=prompt_variant_of(method)
+        )
         return await method.respond(dialogue, stages), stages
 
     return go

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
-from dialore.methods.base import form_of
+from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
@@ -78,7 +78,9 @@ class Web:
 async def respond(name, model, dialogue, sources, *, cite=False, **options):
     """Run a method: its draft, and its stages."""
     method = create_method(name, sources, options)
-    stages = StageContext(LLMRunner(model, PromptLibrary()), name, dialogue, cite=cite, form=form_of(method))
+    stages = StageContext(
+        LLMRunner(model, PromptLibrary()), name, dialogue, cite=cite, prompt_variant=prompt_variant_of(method)
+    )
     return await method.respond(dialogue, stages), stages
 
 

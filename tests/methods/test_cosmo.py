@@ -72,7 +72,7 @@ async def test_a_local_sequence_to_sequence_model_answers_as_cosmo(tmp_path):
     torch.manual_seed(4)
     response, stages = await respond("cosmo", model, ENGLISH, {})
     assert traced(stages, RESPONSE).usage.prompt_tokens == len(tokenizer(COSMO_FORM)["input_ids"])
-    assert traced(stages, RESPONSE).by == str(tmp_path)
+    assert traced(stages, RESPONSE).model == str(tmp_path)
     assert response.text
     await model.close()
 

@@ -13,7 +13,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
-from dialore.methods.base import form_of
+from dialore.methods.base import prompt_variant_of
 from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner, StageContext
@@ -107,7 +107,9 @@ def edit(dialogue):
         model = model or Asked()
         options = {"shuffle_answers": False, **options}  # the paper's order, but where the order is what is tested
         method = create_method("edit", {"documents": base}, options)
-        stages = StageContext(LLMRunner(model, PromptLibrary()), "edit", dialogue, form=form_of(method))
+        stages = StageContext(
+            LLMRunner(model, PromptLibrary()), "edit", dialogue, prompt_variant=prompt_variant_of(method)
+        )
         response = await method.respond(dialogue, stages)
         return response, stages, model
 

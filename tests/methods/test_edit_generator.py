@@ -71,5 +71,5 @@ async def test_a_trained_generator_asks_the_questions_and_the_chat_model_does_th
         await local.close()
     assert [piece.detail.question for piece in response.knowledge] == QUESTIONS
     assert chat.calls == ["model-answer-1", "model-answer-2", "response-generation"]
-    assert stages.trace[0].by == str(generator)
+    assert stages.trace[0].model == str(generator)
     assert stages.trace[0].outcome == "ok"

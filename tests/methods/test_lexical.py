@@ -78,7 +78,7 @@ async def test_concepts_mentioned_are_the_demands_and_the_best_fact_is_quoted_an
     assert cited.start > 0  # it says that it quotes
     scores = [piece.score for piece in response.knowledge]
     assert scores == sorted(scores, reverse=True)
-    assert (response.by, response.usage.calls, response.status) == ("no model", 0, "ok")
+    assert (response.model, response.usage.calls, response.status) == ("no model", 0, "ok")
 
 
 async def test_a_fact_that_the_dialogue_says_itself_is_not_quoted(graph):
@@ -122,7 +122,7 @@ async def test_grounding_is_the_same_without_the_response(graph):
 @pytest.mark.parametrize("method", ["dcrag", "vanilla", "safari"])
 async def test_it_stands_in_for_every_method_where_there_is_no_model(graph, method):
     response = await create_agent(method, graph=graph, options={"nothing": 1}).respond(dialogue())
-    assert (response.method, response.by) == ("lexical", "no model")
+    assert (response.method, response.model) == ("lexical", "no model")
 
 
 async def test_a_stage_that_needs_a_model_says_how_to_add_one(graph):

@@ -57,9 +57,9 @@ def answers(model):
 def talk(base, model, answers):
     """Run a method over the scripted model: its draft and its stages."""
 
-    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_token=None, form="", **options):
+    async def go(name: str, dialogue: str | Dialogue = "pizza", *, samples=None, on_token=None, variant="", **options):
         asked = dialogue_of(dialogue) if isinstance(dialogue, str) else dialogue
-        stages = StageContext(LLMRunner(model, PromptLibrary()), name, asked, on_token, form=form)
+        stages = StageContext(LLMRunner(model, PromptLibrary()), name, asked, on_token, prompt_variant=variant)
         method = create_method(name, {"samples": samples or base}, options)
         return await method.respond(asked, stages), stages
 
@@ -388,7 +388,7 @@ async def test_dcrags_variant_prompts_both_stages_with_the_same_nearest_samples(
 async def test_as_dcrag_runs_it_the_prompts_are_msdps_own(talk, model, base):
     """DCRAG, Appendix A.1.1: "officially proposed prompts", samples and pattern alone (MSDP, Table 14)."""
     model.answers[KG] = "(pizza, IsA, food)"
-    await talk("msdp-dcrag", shots=2, form="paper", prompt_variant="paper")
+    await talk("msdp-dcrag", shots=2, variant="paper", prompt_variant="paper")
     knowledge, reply = model.asked
     await talk("msdp-dcrag", shots=2)
     for paper, ours in ((knowledge, model.asked[2]), (reply, model.asked[3])):
@@ -398,7 +398,7 @@ async def test_as_dcrag_runs_it_the_prompts_are_msdps_own(talk, model, base):
         assert [each.role for each in ours.messages] == ["system", "user"]
     assert reply.messages[0].content.endswith("We know that: (pizza, IsA, food) System replies:")
     model.asked.clear()
-    await talk("msdp-dcrag", "茶", shots=0, form="paper", prompt_variant="paper")
+    await talk("msdp-dcrag", "茶", shots=0, variant="paper", prompt_variant="paper")
     assert model.asked[0].messages[0].content == "( 我最喜欢喝茶。 ) =>"
     assert model.asked[1].messages[0].content.startswith("System: 你喜欢喝什么？ User: 我最喜欢喝茶。 We know that: ")
 

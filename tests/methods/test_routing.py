@@ -15,8 +15,8 @@ async def test_a_stage_goes_to_the_model_that_is_named_for_it(small_graph, dialo
     response = await agent.respond(dialogue)
     assert other.stages == ["topic-planning"]
     assert "topic-planning" not in main.stages
-    assert response.by == "scripted"
-    by = {traced.stage: traced.by for traced in response.trace}
+    assert response.model == "scripted"
+    by = {traced.stage: traced.model for traced in response.trace}
     assert by["topic-planning"] == "small"
     assert by["query-production"] == by["response-generation"] == "scripted"
 

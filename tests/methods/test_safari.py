@@ -10,7 +10,7 @@ from dialore.cli.render import as_line
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, UnknownNameError, WindowError
 from dialore.knowledge import Knowledge
-from dialore.methods.base import form_of
+from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
@@ -49,7 +49,9 @@ async def respond(dialogue=None, plan=BOTH, sources=None, **options):
         {"planning": plan, "response-generation": "Friend: Here.", "model-knowledge-memory": "Facts."}
     )
     method = create_method("safari", {"sources": sources}, options)
-    stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
+    stages = StageContext(
+        LLMRunner(model, PromptLibrary()), "safari", dialogue, prompt_variant=prompt_variant_of(method)
+    )
     response = await method.respond(dialogue, stages)
     return response, {traced.stage: traced for traced in stages.trace}, model
 
@@ -403,7 +405,9 @@ async def test_older_turns_go_where_the_window_is_small(prompt_variant):
     model = Narrow({"planning": BOTH if prompt_variant == "ours" else "NULL", "response-generation": "Here."})
     method = create_method("safari", {"sources": None}, {"prompt_variant": prompt_variant})
     dialogue = dialogue_of()
-    stages = StageContext(LLMRunner(model, PromptLibrary()), "safari", dialogue, form=form_of(method))
+    stages = StageContext(
+        LLMRunner(model, PromptLibrary()), "safari", dialogue, prompt_variant=prompt_variant_of(method)
+    )
     response = await method.respond(dialogue, stages)
     assert response.text == "Here."
     for traced in stages.trace:

@@ -256,7 +256,7 @@ async def test_cosmo_does_one_stage_and_the_chat_model_the_others(model, web):
     await create_method("scg-qp", {"web": web}).respond(ENGLISH, stages)
     assert cosmo.stages == [DIRECTIVE]
     assert DIRECTIVE not in model.stages
-    assert traced(stages, DIRECTIVE).by == "cosmo"
+    assert traced(stages, DIRECTIVE).model == "cosmo"
     assert "That film has great reviews." in asked(model, QUERY)
 
 

@@ -314,6 +314,6 @@ def _stage_text(stage: "StageTrace") -> str:
 
     prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
     notes = "\n".join(f"note: {each}" for each in stage.notes)
-    parts = [f"{stage.stage} · {stage.by} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
+    parts = [f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
     parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}", notes]
     return "\n\n".join(part for part in parts if part)

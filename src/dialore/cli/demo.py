@@ -137,7 +137,7 @@ async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list
                     responses = [await agent.respond(dialogue) for agent in agents]
                     for place, response in enumerate(responses):
                         if place >= len(part.methods):
-                            response.method = f"{response.method} by {response.by}"
+                            response.method = f"{response.method} by {response.model}"
                     conversations.append(Conversation(dialogue, responses, heading))
                     heading = None
     for model in models[1:]:

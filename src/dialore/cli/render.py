@@ -82,7 +82,7 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
     if result.status == "failed":  # which has been said on standard error
         return
     out.print(
-        Rule(f"[bold]{escape(result.id)}[/] · [cyan]{escape(result.method)}[/] · {escape(result.by)}", align="left")
+        Rule(f"[bold]{escape(result.id)}[/] · [cyan]{escape(result.method)}[/] · {escape(result.model)}", align="left")
     )
     if dialogue is not None:
         out.print(f"[dim]{escape(dialogue.last.speaker)}:[/] {escape(dialogue.last.text)}")
@@ -99,7 +99,7 @@ def is_without_model(result: Result) -> bool:
     """Return whether no language model wrote the response, so that what was found is the better part of it."""
     from dialore.methods.lexical import NullRunner
 
-    return result.by == NullRunner.name
+    return result.model == NullRunner.name
 
 
 def show_found(out: Console, result: Result, most: int | None = None) -> None:
@@ -178,12 +178,12 @@ def _label(item: Knowledge) -> str:
 
 def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     """Show every stage as a row: when it began, how long it took, what it cost, what was noted."""
-    rows = table("!stage", "by", ">began", ">took", ">tokens", "outcome and notes")
+    rows = table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
         said = [stage.outcome, *notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
-        rows.add_row(stage.stage, escape(stage.by), *times, f"{tokens:,}" if tokens else "", escape("; ".join(said)))
+        rows.add_row(stage.stage, escape(stage.model), *times, f"{tokens:,}" if tokens else "", escape("; ".join(said)))
     out.print(rows)
 
 
@@ -218,7 +218,7 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
         wide = out.width >= _COLUMN * len(conversation.responses)
         (_side_by_side if wide else _stacked)(out, conversation.responses)
     stages = [stage for each in conversations for response in each.responses for stage in response.trace]
-    if any(stage.differs for stage in stages):
+    if any(stage.prompt_changed for stage in stages):
         out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
     for prompt, version in dict.fromkeys((stage.prompt, stage.recorded_with) for stage in stages):
         if version:
@@ -241,8 +241,8 @@ def _turns(dialogue: Dialogue) -> Table:
 
 
 def _name(response: Response) -> str:
-    differs = any(stage.differs for stage in response.trace)
-    return response.method + (" [yellow]≈[/]" if differs else "")
+    changed = any(stage.prompt_changed for stage in response.trace)
+    return response.method + (" [yellow]≈[/]" if changed else "")
 
 
 def _drew(response: Response) -> str:

@@ -196,7 +196,7 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):
         made: dict[str, Any] = {"id": identifier, "method": agent.method.name, "error": str(dialogue)}
-        return (Grounding if ground else Response)(status="failed", by=agent.stage_runner.name, **made)
+        return (Grounding if ground else Response)(status="failed", model=agent.stage_runner.name, **made)
     return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
 
 

@@ -93,7 +93,7 @@ def rows_of(response: Grounding) -> Iterator[Row]:
         said = traced.output
         output = traced.completion.strip() if "text" in said else json.dumps(said, ensure_ascii=False)
         messages = [message["content"] for message in traced.messages]
-        yield Row.of(traced.prompt, messages, output, response.id, traced.by)
+        yield Row.of(traced.prompt, messages, output, response.id, traced.model)
 
 
 def _recorded(call: Recorded) -> Iterator[Row]:

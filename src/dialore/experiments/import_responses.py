@@ -77,7 +77,7 @@ def import_responses(
             about = "Responses that were made elsewhere."
             facts |= {"name": folder.name, "about": about, "config": {"dataset": config.model_dump(mode="json")}}
         placed = _placed(answers, dialogues, config)
-        models = {title: next(iter(mine.values())).by for title, mine in placed.items()}
+        models = {title: next(iter(mine.values())).model for title, mine in placed.items()}
         systems = [System(number, title, title, {}, model) for number, (title, model) in enumerate(models.items())]
         numbers = store.set_up(facts, systems, dialogues)
         for system in systems:
@@ -216,7 +216,7 @@ def _is_text(value: object) -> TypeGuard[str | None]:
 
 
 def _answer(place: Place, key: _Key, system: str, text: str | None, **fields: Any) -> _Answer:  # noqa: ANN401
-    return _Answer(place, key, system, Response(text=(text or "").strip(), **{"by": _ELSEWHERE, **fields}))
+    return _Answer(place, key, system, Response(text=(text or "").strip(), **{"model": _ELSEWHERE, **fields}))
 
 
 def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answer:
@@ -232,13 +232,13 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answe
     try:
         if {"method", "status"} <= entry.keys():
             whole = Response.model_validate(entry)
-            return _Answer(place, key, system, whole.model_copy(update={"by": whole.by or _ELSEWHERE}))
+            return _Answer(place, key, system, whole.model_copy(update={"model": whole.model or _ELSEWHERE}))
         pieces = [given_knowledge(item) for item in _GIVEN.validate_python(entry.get("knowledge"))]
     except ValidationError as error:
         raise place.error(describe(error)) from error
     except InputError as error:
         raise place.error(error.message, "knowledge") from error
-    return _answer(place, key, system, text, knowledge=pieces, by=str(entry.get("model") or _ELSEWHERE))
+    return _answer(place, key, system, text, knowledge=pieces, model=str(entry.get("model") or _ELSEWHERE))
 
 
 def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:

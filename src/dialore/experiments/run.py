@@ -29,7 +29,7 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Budget, Budgeted, SamplingOverride
-from dialore.methods.base import form_of
+from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
 from dialore.parallel import bounded_map
@@ -271,7 +271,7 @@ def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> 
     asked = [
         prompt
         for agent in agents
-        for prompts in method_prompts(type(agent.method), library, form_of(agent.method)).values()
+        for prompts in method_prompts(type(agent.method), library, prompt_variant_of(agent.method)).values()
         for prompt in prompts
     ]
     if cite and asked:

@@ -146,7 +146,7 @@ class Completion(BaseModel):
         usage: what the call cost; `estimated` tells whether the server left the token counts out.
         seconds: wall-clock time, waiting for a free slot excluded.
         finish_reason: the server's word for why the text ends, e.g. `stop` or `length`.
-        differs: the prompt was not the recorded one (only when replaying by label).
+        prompt_changed: the prompt was not the recorded one (only when replaying by label).
         recorded_with: the version of the prompt file that a replayed answer was recorded with, where the file has
             changed since: `version 3`.
     """
@@ -157,7 +157,7 @@ class Completion(BaseModel):
     seconds: float = 0.0
     finish_reason: str = "stop"
     estimated: bool = False
-    differs: bool = False
+    prompt_changed: bool = False
     recorded_with: str = ""
 
 

@@ -150,7 +150,7 @@ class Replay:
     recording, the call of the same label answers for it, and the completion says which version that was recorded with
     (`recorded_with`). Of several lines for one request the last counts, so that recording anew is appending. With
     `match="label"` it answers by the request's label also where the prompt differs for another reason, such as other
-    knowledge found; the completion is then marked (`differs`).
+    knowledge found; the completion is then marked (`prompt_changed`).
 
     Raises:
         InputError: there is no such file, or a line is malformed.
@@ -179,9 +179,9 @@ class Replay:
         line = labelled if labelled is not None and (labelled.prompt == prompt or exact is None) else exact
         if line is None:
             raise self._missing(request)
-        differs = line.prompt != prompt
-        version = line.version_before(request.prompt) if differs else ""
-        if differs and not version and not self._by_label:
+        changed = line.prompt != prompt
+        version = line.version_before(request.prompt) if changed else ""
+        if changed and not version and not self._by_label:
             raise self._missing(request)
         if on_token is not None:
             for piece in _PIECES.findall(line.text):
@@ -198,7 +198,7 @@ class Replay:
             usage=usage,
             finish_reason=line.finish_reason,
             estimated=line.usage is None,
-            differs=differs,
+            prompt_changed=changed,
             recorded_with=version,
         )
 

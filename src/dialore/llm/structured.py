@@ -67,20 +67,20 @@ async def complete_structured(
     model_type: type[T],
     *,
     repair: bool = True,
-    reader: Callable[[str], T | None] | None = None,
+    parser: Callable[[str], T | None] | None = None,
     on_token: OnToken | None = None,
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
     The schema of `model_type` is sent along unless the request names another. The repair turn is labelled
-    `<label>/repair`, and is not streamed. A `reader` reads an answer that need not be JSON; what it gives None for is
-    parsed. `unparsed` is an outcome, not an error; a failed call raises ModelError.
+    `<label>/repair`, and is not streamed. A `parser` reads an answer that need not be JSON; an answer
+    that it returns None for is read as JSON. `unparsed` is an outcome, not an error; a failed call raises ModelError.
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
     first = await model.complete(request, on_token)
     try:
-        value, clean = _read(first.text, model_type, reader)
+        value, clean = _read(first.text, model_type, parser)
     except UnparsedError as failure:
         error = failure.message
     else:
@@ -89,13 +89,13 @@ async def complete_structured(
         return Structured(None, "unparsed", [first], error)
     second = await model.complete(_repair_request(request, first, error))
     try:
-        return Structured(_read(second.text, model_type, reader)[0], "repaired_by_model", [first, second])
+        return Structured(_read(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
     except UnparsedError as failure:
         return Structured(None, "unparsed", [first, second], failure.message)
 
 
-def _read(text: str, model_type: type[T], reader: Callable[[str], T | None] | None) -> tuple[T, bool]:
-    value = reader(text) if reader is not None else None
+def _read(text: str, model_type: type[T], parser: Callable[[str], T | None] | None) -> tuple[T, bool]:
+    value = parser(text) if parser is not None else None
     return _parse(text, model_type) if value is None else (value, True)
 
 

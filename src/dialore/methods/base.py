@@ -63,15 +63,15 @@ def steps_of(method: Method) -> int:
     return int(said[1]) if said else 0
 
 
-def form_of(method: Method) -> str:
-    """Return the form of a method's prompts (`prompt_variant`); raise UnknownNameError where there is no such form."""
+def prompt_variant_of(method: Method) -> str:
+    """Return the variant of a method's prompts as prompt files have it; raise UnknownNameError where there is none."""
     variant = getattr(method, "prompt_variant", OURS)
     check_word("prompt_variant", variant, (PAPER, OURS, *getattr(method, "forms", ())))
-    return form_named(variant)
+    return prompt_variant_named(variant)
 
 
-def form_named(prompt_variant: str) -> str:
-    """Return the form of prompts that a value of `prompt_variant` means."""
+def prompt_variant_named(prompt_variant: str) -> str:
+    """Return the variant that prompt files have for a value of `prompt_variant`: "" for ours."""
     return "" if prompt_variant == OURS else prompt_variant
 
 

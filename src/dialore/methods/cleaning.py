@@ -7,7 +7,10 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from dialore.learned.dialogue_ranking import joined
+
 if TYPE_CHECKING:
+    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
@@ -123,6 +126,12 @@ def as_data(text: str, *marks: str) -> str:
         text = _tags(marks).sub(" ", text)
         text = _tags(marks).sub(lambda tag: f"‹{tag[0][1:]}", text)  # what was taken out may leave one around it
     return " ".join(text.split())
+
+
+def prompt_line(item: Knowledge) -> str:
+    """Return knowledge as one line of a prompt, with its title or speaker, unable to close the tags around it."""
+    title = item.passage.title or item.passage.said
+    return joined(as_data(f"({title}) {item.text}" if title else item.text, "knowledge"))
 
 
 @functools.lru_cache(maxsize=32)

@@ -149,7 +149,7 @@ class Dcrag(Method):
             "dcrag/cross-revision", shape, shape.of(demands), demands=demands.model_dump(), thoughts=self.thoughts
         )
         right = mended(revised.demands(), dialogue, stage, "revision-mending")
-        if stage.form == PAPER:
+        if stage.prompt_variant == PAPER:
             return right
         thoughts = {kind: said for kind, said in demands.thoughts.items() if said}
         return right.model_copy(update={"thoughts": right.thoughts | thoughts})

@@ -100,7 +100,7 @@ async def produce_queries(dialogue: Dialogue, stage: StageContext, *, thoughts: 
 
 def mended(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str) -> Demands:
     """Demands mended, as a stage of its own where there was something to mend; by the paper's prompts as they are."""
-    if stage.form == PAPER:
+    if stage.prompt_variant == PAPER:
         return demands
     right, notes = _mend_demands(demands, dialogue)
     if notes:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import DialoreError, StageError, WindowError
 from dialore.methods.base import Method, check_least
-from dialore.methods.cleaning import clean_response
-from dialore.methods.safari import titled_line
+from dialore.methods.cleaning import clean_response, prompt_line
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
@@ -192,6 +191,6 @@ def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
     """Return the knowledge as prompts have it: passages, numbered where they are cited, and the persona."""
     passages = [piece for piece in knowledge if piece.kind != "persona"]
     return {
-        "passages": [piece.model_copy(update={"text": titled_line(piece)}) for piece in passages],
-        "persona": [titled_line(piece) for piece in knowledge if piece.kind == "persona"],
+        "passages": [piece.model_copy(update={"text": prompt_line(piece)}) for piece in passages],
+        "persona": [prompt_line(piece) for piece in knowledge if piece.kind == "persona"],
     }

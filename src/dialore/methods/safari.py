@@ -19,7 +19,7 @@ from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, Method, check_least
-from dialore.methods.cleaning import as_data
+from dialore.methods.cleaning import prompt_line
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
@@ -151,7 +151,7 @@ class Safari(Method):
         shown = self._shown(dialogue.language)
         text = await stage.write(
             "safari/response-generation",
-            knowledge=[piece.model_copy(update={"text": titled_line(piece)}) for _, piece in given],
+            knowledge=[piece.model_copy(update={"text": prompt_line(piece)}) for _, piece in given],
             names={piece.id: name for name, piece in given},
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=shown,
@@ -213,7 +213,7 @@ class Safari(Method):
         }
         if self.prompt_variant != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
-        return await stage.ask("safari/planning", Plan, Plan(sources=[]), reader=read, **variables)
+        return await stage.ask("safari/planning", Plan, Plan(sources=[]), parser=read, **variables)
 
     async def retrieve(
         self, dialogue: Dialogue, plan: Sequence[str], stage: StageContext
@@ -268,7 +268,7 @@ class Safari(Method):
             "safari/model-knowledge",
             suffix=entry.name,
             query=query,
-            knowledge=[titled_line(piece) for piece in preceding],
+            knowledge=[prompt_line(piece) for piece in preceding],
         )
         text = " ".join(text.split())
         if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
@@ -320,13 +320,7 @@ def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
 
 def assembled(plan: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
     """Return plan and results as prompts show them, in training and use: names in capitals, a line a piece."""
-    return {"plan": [name.upper() for name in plan], "knowledge": [(name, titled_line(piece)) for name, piece in given]}
-
-
-def titled_line(piece: Knowledge) -> str:
-    """Return a piece of knowledge on one line, with title or speaker, which cannot close marks around it."""
-    title = piece.passage.title or piece.passage.said
-    return joined(as_data(f"({title}) {piece.text}" if title else piece.text, "knowledge"))
+    return {"plan": [name.upper() for name in plan], "knowledge": [(name, prompt_line(piece)) for name, piece in given]}
 
 
 # --- plans: read from what a model wrote, and mended where they break a dependency

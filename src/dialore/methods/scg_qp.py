@@ -128,7 +128,7 @@ def read_search(text: str) -> str | None:
 
 def _sendable(query: str, spare: str, stage: StageContext) -> str:
     """Return the query, or the spare one for a question to the other person, which the paper does send."""
-    if stage.form == PAPER or not _TO_THE_OTHER.match(query):
+    if stage.prompt_variant == PAPER or not _TO_THE_OTHER.match(query):
         return query
     with stage.step("query-mending") as step:
         step.output = {"dropped": query}
@@ -358,17 +358,11 @@ class WebGrounded(ABC):
 
     def _rerank(self, query: str, found: list[Knowledge], stage: StageContext) -> list[Knowledge]:
         with stage.step("reranking") as step:
-            order = load_reranker(self.reranker).rerank(query, [titled(piece) for piece in found], self.passages)
+            order = load_reranker(self.reranker).rerank(query, [passage.searched for passage in found], self.passages)
             kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
             chosen = [{"id": piece.id, "score": piece.score, "from": _page_of(piece)} for piece in kept]
             step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
         return kept
-
-
-def titled(piece: Knowledge) -> str:
-    """Return a passage with its page's title, as rerankers read it."""
-    title = piece.passage.title
-    return f"{title}\n{piece.text}" if title else piece.text
 
 
 def _page_of(piece: Knowledge) -> str:

@@ -69,8 +69,8 @@ class StageCall(Generic[T]):
         label: names the call in recordings: dialogue, method and stage.
         replies: whether it writes what may become the response, which is asked for in the user's language.
         leads: words before plain text that a model may repeat of its prompt; they are taken off.
-        form: the form of the prompt (see `Method`).
-        reader: reads an answer that need not be JSON; what it gives None for is parsed.
+        prompt_variant: "" or `paper` (see `Method`).
+        parser: reads an answer that need not be JSON; an answer that it returns None for is read as JSON.
         schema: the JSON schema that is sent, where it is narrower than that of the output's shape: made for the call.
     """
 
@@ -81,8 +81,8 @@ class StageCall(Generic[T]):
     label: str
     replies: bool = False
     leads: tuple[str, ...] = ()
-    form: str = ""
-    reader: Callable[[str], T | None] | None = None
+    prompt_variant: str = ""
+    parser: Callable[[str], T | None] | None = None
     schema: Mapping[str, Any] | None = None
 
 
@@ -147,8 +147,8 @@ class LLMRunner:
         """
         turns = call.dialogue.turns
         model = self.stages.get(call.prompt) or self.stages.get(call.prompt.rpartition("/")[2]) or self.model
-        step.by = model.name
-        prompt = self.prompts.get(call.prompt, call.dialogue.language, call.form)
+        step.model = model.name
+        prompt = self.prompts.get(call.prompt, call.dialogue.language, call.prompt_variant)
         while True:
             shown = call.dialogue.model_copy(update={"turns": turns})
             try:
@@ -195,7 +195,7 @@ class LLMRunner:
         if call.replies and self.sampling:
             request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
         if (
-            not call.form
+            not call.prompt_variant
             and issubclass(call.output, Text)
             and (marks := stops([message.content for message in request.messages]))
         ):
@@ -220,7 +220,7 @@ async def _complete(
     if issubclass(call.output, Text):
         text, completions = await _written(model, call, request, step, on_token, instructions)
         return call.output(text=text), completions
-    structured = await complete_structured(model, request, call.output, reader=call.reader)
+    structured = await complete_structured(model, request, call.output, parser=call.parser)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
     if structured.outcome == "repaired_locally":
         step.notes.append("the answer's JSON was repaired")
@@ -244,7 +244,7 @@ async def _written(
         AnswerError: the second is none either.
     """
     labels = friend_labels(call.dialogue.language)
-    is_checked = call.replies and not call.form
+    is_checked = call.replies and not call.prompt_variant
     completions: list[Completion] = []
     while True:
         held = EchoStream(on_token, call.dialogue.last.text if is_checked else "") if on_token is not None else None
@@ -272,7 +272,7 @@ def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
     last = completions[-1]
     step.completion = last.text
     step.usage = sum((completion.usage for completion in completions), Usage())
-    step.differs = any(completion.differs for completion in completions)
+    step.prompt_changed = any(completion.prompt_changed for completion in completions)
     step.recorded_with = next((completion.recorded_with for completion in completions if completion.recorded_with), "")
     if step.recorded_with:
         step.notes.append(f"recorded with {step.recorded_with} of the prompt")
@@ -313,7 +313,7 @@ class StageContext:
         on_stage: gets the name of each stage as it begins.
         on_draft: gets what is written before it is known whether it is the response.
         cite: have the response cite its knowledge by number (see `citations`).
-        form: the form of the prompts (see `Method`).
+        prompt_variant: that of the prompts, "" or `paper` (see `Method`).
         trace: what was done.
         given: the knowledge that the last text which may become the response was given.
     """
@@ -325,7 +325,7 @@ class StageContext:
     on_stage: OnStage | None = None
     on_draft: OnToken | None = field(default=None, kw_only=True)
     cite: bool = field(default=False, kw_only=True)
-    form: str = field(default="", kw_only=True)
+    prompt_variant: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
     given: list[Knowledge] = field(default_factory=list, init=False)
     _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
@@ -344,15 +344,15 @@ class StageContext:
         return sum((stage.usage for stage in self.trace), Usage())
 
     @contextmanager
-    def step(self, name: str, by: str = "dialore") -> Iterator[StageTrace]:
+    def step(self, name: str, model: str = "dialore") -> Iterator[StageTrace]:
         """Trace a stage: `with stage.step("reranking") as step: ...; step.output = {...}`.
 
         Raises:
             StageError: a DialoreError was raised inside; the trace has it.
         """
-        traced = StageTrace(stage=name, by=by, started=self.seconds)
+        traced = StageTrace(stage=name, model=model, started=self.seconds)
         self.trace.append(traced)
-        asks = by == self.stage_runner.name
+        asks = model == self.stage_runner.name
         if asks and not self._asked:
             self._steps += 1
         self._asked += asks
@@ -383,7 +383,7 @@ class StageContext:
         output: type[T],
         fallback: T,
         *,
-        reader: Callable[[str], T | None] | None = None,
+        parser: Callable[[str], T | None] | None = None,
         schema: Mapping[str, Any] | None = None,
         suffix: str = "",
         summary: str = "",
@@ -391,10 +391,10 @@ class StageContext:
     ) -> T:
         """Have a stage done with structured output of the shape `output`.
 
-        Each answer is read by `reader`, where that gives anything, else parsed; one that is neither gets one repair
-        turn, and after that the fallback is used. Servers that can are held to `schema`, where there is one.
+        Each answer is read by `parser`, and as JSON where that returns None. One that neither reads gets one repair
+        turn; after that the fallback is used. Servers that support JSON schemas are sent `schema`, where there is one.
         """
-        value, step = await self._answer(prompt, suffix, output, variables, reader=reader, schema=schema)
+        value, step = await self._answer(prompt, suffix, output, variables, parser=parser, schema=schema)
         if value is None:
             step.notes.append("the answer could not be parsed; the fallback is used")
             value = fallback
@@ -405,7 +405,7 @@ class StageContext:
     async def read(
         self,
         prompt: str,
-        reader: Callable[[str], Result | None],
+        parser: Callable[[str], Result | None],
         fallback: Result,
         *,
         suffix: str = "",
@@ -414,11 +414,10 @@ class StageContext:
     ) -> Result:
         """Have a stage done whose plain text is then read: what sequence-to-sequence models write is no JSON.
 
-        The reader makes a value of the text, or None where it cannot: such a stage counts as unparsed, and the fallback
-        is used.
+        Where the parser returns None, the stage counts as unparsed, and the fallback is used.
         """
         text, step = await self._text(prompt, suffix, variables, summary=summary)
-        value = reader(text)
+        value = parser(text)
         if value is not None:
             return value
         step.outcome, step.error = "unparsed", "the answer could not be read"
@@ -484,7 +483,7 @@ class StageContext:
         self._citations[text] = list(citations)
 
     def send(self, text: str) -> None:
-        """Give the reader a response that was not written by `write` and is now settled."""
+        """Send a response to `on_token` that was not written by `write`."""
         if self.on_token is not None:
             self.on_token(text)
 
@@ -545,7 +544,7 @@ class StageContext:
         variables: dict[str, object],
         on_token: OnToken | None = None,
         leads: tuple[str, ...] = (),
-        reader: Callable[[str], T | None] | None = None,
+        parser: Callable[[str], T | None] | None = None,
         *,
         schema: Mapping[str, Any] | None = None,
         replies: bool = False,
@@ -553,5 +552,7 @@ class StageContext:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.stage_runner.name) as step:
             label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(prompt, self.dialogue, output, variables, label, replies, leads, self.form, reader, schema)
+            call = StageCall(
+                prompt, self.dialogue, output, variables, label, replies, leads, self.prompt_variant, parser, schema
+            )
             return await self.stage_runner.answer(call, step, on_token), step

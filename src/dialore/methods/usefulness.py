@@ -245,8 +245,7 @@ def _word(part: int) -> NDArray[np.float32]:
 def _text_of(piece: Knowledge) -> str:
     if isinstance(piece.detail, Fact):
         return f"{piece.detail.head} {piece.detail.tail}"
-    title = piece.passage.title
-    return f"{title}\n{piece.text}" if title else piece.text
+    return piece.searched
 
 
 def _best_under(piece: Knowledge, asked: _Reading) -> float:

@@ -14,7 +14,7 @@ from dialore.errors import DialoreError, InputError, StageError, UnknownNameErro
 from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import joined
 from dialore.methods.base import Method, Switch, check_least
-from dialore.methods.safari import titled_line
+from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
 from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
@@ -288,7 +288,7 @@ class Weave(Method):
             {"name": entry.name, "description": entry.description[dialogue.language], "titles": own}
             for entry, own in zip(entries, titles, strict=True)
         ]
-        persona = [titled_line(piece) for piece in turn.own]
+        persona = [prompt_line(piece) for piece in turn.own]
         has_graph = any(entry.kind == "graph" for entry in entries)
         schema = needs_schema([entry.name for entry in entries], topics=has_graph)
         try:
@@ -339,7 +339,7 @@ class Weave(Method):
                 drafted=first is not None,
             )
             every = [*(one for each in found for one in each), *shown]
-            pieces = [one.traced(titled_line(one.piece)) for one in every]
+            pieces = [one.traced(prompt_line(one.piece)) for one in every]
             step.output = {"pieces": pieces, "not_found": selection.missing, "not_looked_up": plan.lost}
             step.notes += [f"not looked up, there is no such source: {each}" for each in plan.lost]
             step.summary = f"Kept {len(selection.kept)} of {len({one.piece.id for one in every})} pieces"
@@ -496,7 +496,7 @@ def _title(piece: Knowledge) -> str:
 
 
 def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
-    return [piece.model_copy(update={"text": titled_line(piece)}) for piece in pieces]
+    return [piece.model_copy(update={"text": prompt_line(piece)}) for piece in pieces]
 
 
 def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:

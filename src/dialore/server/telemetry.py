@@ -145,7 +145,11 @@ class Telemetry:
             name, kind = stage.stage, SpanKind.INTERNAL
             said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
             if stage.messages:
-                name, kind, said = f"chat {stage.by}", SpanKind.CLIENT, said | _used("chat", stage.by, stage.usage)
+                name, kind, said = (
+                    f"chat {stage.model}",
+                    SpanKind.CLIENT,
+                    said | _used("chat", stage.model, stage.usage),
+                )
             start = began + stage.started
             end = start + stage.seconds if stage.seconds else now
             add(name, kind, start, end, said, "stage_failed" if stage.outcome == "failed" else "")

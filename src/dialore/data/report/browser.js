@@ -68,7 +68,7 @@
   const stagePart = (stage, language) =>
     make("details", { class: `stage ${stage.outcome}` },
       make("summary", {}, make("span", { class: "name" }, stage.stage + (stage.outcome === "ok" ? "" : ` · ${stage.outcome}`)), make("span", { class: "time" }, time(stage.seconds))),
-      make("p", {}, `by ${stage.by} · after ${time(stage.started)}${tokens(stage.usage) ? ` · ${many(tokens(stage.usage), "token")}` : ""}${stage.prompt ? ` · ${stage.prompt}` : ""}`),
+      make("p", {}, `by ${stage.model} · after ${time(stage.started)}${tokens(stage.usage) ? ` · ${many(tokens(stage.usage), "token")}` : ""}${stage.prompt ? ` · ${stage.prompt}` : ""}`),
       stage.notes.map((text) => make("p", {}, text)),
       stage.messages.length ? fold("Prompt", stage.messages.map(({ role, content }) => [make("h5", {}, role), make("pre", { tabindex: 0, lang: language }, content)])) : "",
       stage.completion ? fold("Completion", make("pre", { tabindex: 0, lang: language }, stage.completion)) : "",

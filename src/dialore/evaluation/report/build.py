@@ -154,7 +154,7 @@ def _figures(
     return [figure for figure in found if figure is not None]
 
 
-_STAGE = {"stage", "by", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
+_STAGE = {"stage", "model", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
 
 
 class Browser:
@@ -270,7 +270,7 @@ def pack(data: object) -> str:
 def _detail(scored: ScoredResponse) -> dict[str, Any]:
     response = scored.response
     numbers = response.numbers
-    return response.model_dump(include={"by", "error", "seconds", "usage", "demands"}) | {
+    return response.model_dump(include={"model", "error", "seconds", "usage", "demands"}) | {
         "parts": response.parts,
         "steps": dataclasses.asdict(steps_of(response)),
         "knowledge": [

@@ -185,7 +185,7 @@ class Survey:
 
     Attributes:
         seconds: wall-clock time of each response that did not fail, from the start of its first stage.
-        waited: what each waited for that before.
+        queued_s: seconds that each waited for its turn before.
         given: how much knowledge each response was given, by dialogue id and repetition.
         stages: outcomes by stage, in the order in which stages were first seen.
         failures: why responses failed.
@@ -193,7 +193,7 @@ class Survey:
 
     system: SystemScores
     seconds: list[float] = field(default_factory=list)
-    waited: list[float] = field(default_factory=list)
+    queued_s: list[float] = field(default_factory=list)
     given: dict[tuple[str, int], int] = field(default_factory=dict)
     stages: dict[str, Counter[str]] = field(default_factory=dict)
     failures: Counter[str] = field(default_factory=Counter)
@@ -207,7 +207,7 @@ class Survey:
             self.failures[response.error or "no reason was recorded"] += 1
             return
         self.seconds.append(response.seconds)
-        self.waited.append(response.waited)
+        self.queued_s.append(response.queued_s)
         self.given[scored.dialogue.id, scored.repetition] = len(response.knowledge)
 
     @property
@@ -229,7 +229,7 @@ class Survey:
         means = {name: totals.get(name.replace(" ", "_"), 0.0) / count for name in names}
         times = np.quantile(self.seconds, [0.5, 0.95]) if self.seconds else ()
         p50, p95 = map(duration, times) if self.seconds else ("–", "–")
-        whole = duration(float(np.median(np.add(self.seconds, self.waited)))) if self.seconds else "–"
+        whole = duration(float(np.median(np.add(self.seconds, self.queued_s)))) if self.seconds else "–"
         return {
             "responses": f"{self.responses:,}",
             **{name: _mean(value) for name, value in means.items()},
