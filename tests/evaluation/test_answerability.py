@@ -10,7 +10,7 @@ import pytest
 from dialore.datasets import data_set, split_dialogues
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
-from dialore.evaluation.answerability import says_unknown
+from dialore.evaluation.answerability import asks_back, says_unknown
 from dialore.evaluation.base import Sample
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import default_metrics
@@ -136,3 +136,38 @@ async def test_what_cannot_be_told_has_no_figure():
 
 def test_no_report_has_them_unless_they_are_named():
     assert not [name for name in default_metrics(["judge"]) if name.startswith("idk")]
+
+
+@pytest.mark.parametrize(
+    ("text", "asks"),
+    [
+        ("Which model do you have, the Solo or the Duo?", True),
+        ("The lamps differ. Which drum is yours?", True),
+        ("您说的是小号还是中号？", True),
+        ("It holds a pint. Anything else?", True),  # short: a judge tells it apart
+        (f"{'It holds a pint of whatever you may pour into it, ' * 3}as a rule. Anything else?", False),
+        ("It holds a pint.", False),
+        ("", False),
+    ],
+)
+def test_what_only_asks(text, asks):
+    assert asks_back(text) == asks
+
+
+async def test_asking_back_counts_where_it_is_called_for_and_where_it_is_not():
+    question, answer = "Which one, the Tarn or the Beck?", ANSWER
+    assert (await value("clarifies-lexical", question, "UNDERSPECIFIED")).values == (1.0,)
+    assert (await value("clarifies-lexical", answer, "UNDERSPECIFIED")).values == (0.0,)
+    assert (await value("clarifies-wrongly-lexical", question)).values == (1.0,)
+    assert (await value("clarifies-wrongly-lexical", answer)).values == (0.0,)
+    for name, label in (("clarifies-lexical", "ANSWERABLE"), ("clarifies-wrongly-lexical", "UNDERSPECIFIED")):
+        assert "not labelled" in (await value(name, question, label)).reason
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(("verdict", "asked"), [("asks back", 1.0), ("answers", 0.0), ("neither", 0.0)])
+async def test_asking_back_by_a_judge(language, verdict, asked):
+    judge = Scripted(json.dumps({"verdict": verdict}))
+    metric = load_metric("clarifies", Context(judge=judge))
+    assert (await metric.measure(sample("...", "UNDERSPECIFIED", language))).values == (asked,)
+    assert "no judge was given" in (await value("clarifies", "...", "UNDERSPECIFIED")).reason

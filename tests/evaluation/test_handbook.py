@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialore.datasets import data_set
-from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, read_items, read_passages
+from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, UNCLEAR, read_items, read_passages
 from dialore.datasets.published import data_file
 from dialore.errors import InputError
 from dialore.evaluation.base import Proportion, Sample
@@ -124,8 +124,26 @@ def test_the_data_set_has_the_needed_passages_and_what_is_labelled(dialogues):
     assert len([*data_set("handbook-zh").knowledge(data_file("handbook-zh", "a"))]) == 100
 
 
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("half", HALVES)
+async def test_unclear_questions_have_what_they_may_mean(language, half):
+    items = read_items(half=half, language=language, unclear=True)
+    dialogues = list(load_dialogues(DatasetConfig(name=f"handbook-{language}", split=UNCLEAR[half])))
+    passages = {passage.id: passage.text.lower() for passage in read_passages(language)}
+    assert len(items) == len(dialogues) == 15
+    for item, dialogue in zip(items, dialogues, strict=True):
+        assert dialogue.extra["answerability"] == "UNDERSPECIFIED"
+        assert set(item.gold) <= passages.keys()
+        assert len(item.candidates) > 1
+        assert item.about
+        name, what = item.candidates[0][0], item.about[0]
+        metric = load_metric("clarifies-lexical", Context())
+        for text, value in ((f"{what}?", 1.0), ("And then?", 0.0), (f"{name}.", 0.0)):
+            assert (await metric.measure(Sample(dialogue, Response(text=text)))).values == (value,)
+
+
 def test_a_half_is_to_be_named():
-    with pytest.raises(InputError, match=r"which file of handbook-en is not said .*one of a, b by"):
+    with pytest.raises(InputError, match=r"which file of handbook-en is not said .*one of a, b, .* by"):
         data_file("handbook-en")
 
 

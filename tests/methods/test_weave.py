@@ -619,3 +619,46 @@ async def test_an_answer_that_is_citations_alone_is_asked_once_more_without_any(
     assert (response.text, heard.text, response.usage.calls) == (("They open at half past seven.",) * 2 + (2,))
     assert "- (Hours)" in model.prompt("draft-uncited")
     assert "citations alone" in stage_of(response, "draft").notes[0]
+
+
+UNCLEAR = {**ASKED, "needs": [{**ASKED["needs"][0], "unclear": True}]}
+WHICH = "Do you mean the Lantern Café or the lantern shop?"
+
+
+async def test_what_may_mean_several_things_is_asked_back_though_the_draft_would_stand(early):
+    model = Model({"needs": UNCLEAR, "write": WHICH})
+    response, _ = await answer(model)
+    assert (response.text, response.draft) == (WHICH, DRAFT)
+    assert "its opening hour. Ask which one is meant" in model.prompt("write")
+    for stage in ("draft", "needs", "write"):
+        assert ("unclear" if stage == "needs" else "ask which one, and name them") in model.prompt(stage)
+    fields = model.asked["needs"].output_schema.definition["properties"]["needs"]["items"]["properties"]
+    assert "unclear" in fields
+
+
+@pytest.mark.parametrize(
+    "options", [{"clarify": False}, {"plan": "none"}, {}], ids=["off", "small model", "asked just now"]
+)
+async def test_nothing_is_asked_back_where_it_is_off_and_never_twice_in_a_row(early, options):
+    asked_just_now = Dialogue(id="cafe", turns=["When does it open?", WHICH, "When does the Lantern Café open?"])
+    model = Model({"needs": UNCLEAR, "write": OPENS})
+    response, _ = await answer(model, dialogue=TALK if options else asked_just_now, **options)
+    assert response.text in (DRAFT, OPENS)
+    assert all("which one" not in model.prompt(stage) and "unclear" not in model.prompt(stage) for stage in model.asked)
+
+
+async def test_strictly_grounded_responses_say_what_the_sources_hold_and_nothing_from_memory(early):
+    lax, strict = Model({"needs": ASKED}), Model({"needs": ASKED})
+    await answer(lax)
+    await answer(strict, strict=True)
+    assert "common knowledge" in lax.prompt("draft")
+    assert "common knowledge" not in strict.prompt("draft")
+    assert "what it does say on the matter" in strict.prompt("draft")
+
+
+@pytest.mark.parametrize(("language", "words"), [("en", "do not answer from memory"), ("zh", "不要凭记忆回答")])
+async def test_strictly_nothing_found_is_no_licence_to_guess(language, words):
+    talk = TALK if language == "en" else Dialogue(id="cafe", language="zh", turns=["灯笼咖啡馆几点开门？"])
+    model = Model({"needs": NOTHING})
+    await answer(model, {"documents": Empty()}, talk, strict=True)
+    assert words in model.prompt("draft")

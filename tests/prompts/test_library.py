@@ -220,7 +220,18 @@ def test_what_writes_in_our_form_asks_by_messages_and_no_paper_does():
 @pytest.mark.parametrize("prompt", WRITING, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
 def test_instructions_are_few_and_name_no_roles(prompt):
     known = hostile_variables("") | dict.fromkeys(("draft", "last_turn", "topic"), "")
-    empty = ("own", "persona", "demonstrations", "facts", "passages", "knowledge", "unsupported", "missing", "topics")
+    empty = (
+        "own",
+        "persona",
+        "demonstrations",
+        "facts",
+        "passages",
+        "knowledge",
+        "unsupported",
+        "missing",
+        "topics",
+        "unclear",
+    )
     known |= {name: [] for name in (*empty, "extended", "about_you")} | {"proposal": "", "new_topic": ""}
     known["demands"] = Demands().model_dump()
     known["citing"] = PromptLibrary().get("shared/citing", prompt.language).render({}).messages[0].content

@@ -32,7 +32,7 @@ TEXTS = {
 }
 TEXTS |= {"separator", "topic"}
 LISTS = {"about_you", "answers", "candidates", "extended", "interests", "persona", "queries", "sentences", "statements"}
-LISTS |= {"instructions", "missing", "texts", "topics", "turns", "unsupported"}
+LISTS |= {"instructions", "missing", "texts", "topics", "turns", "unclear", "unsupported"}
 
 
 def hostile_variables(line_break: str) -> dict[str, object]:
@@ -54,7 +54,8 @@ def hostile_variables(line_break: str) -> dict[str, object]:
     known: dict[str, object] = dict.fromkeys(TEXTS, text) | {name: [text] * 2 for name in LISTS}
     known |= {name: [piece] for name in ("own", "pieces", "passages", "knowledge")}
     known |= dict.fromkeys(
-        ("has_topics", "cite", "thoughts", "dependency", "is_documented", "searched", "trained"), True
+        ("has_topics", "cite", "thoughts", "dependency", "is_documented", "searched", "trained", "may_ask", "strict"),
+        True,
     )
     shown = {"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}
     return known | {

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from dialore.retrieval.documents.indexing import build_documents
 from tests.server.conftest import DRAFT, Scripted, need
 
 openai = pytest.importorskip("openai")
@@ -287,3 +288,22 @@ def test_the_user_and_the_length_of_the_history(serving):
     assert (long.status_code, long.json()["error"]["code"]) == (400, "context_length_exceeded")
     many = running.say(messages=[*ASK, {"role": "assistant", "content": "No."}] * 2 + ASK)
     assert many.json()["error"]["code"] == "context_length_exceeded"
+
+
+@pytest.mark.parametrize(
+    ("sources", "agent", "strict"),
+    [
+        ({"documents": ["docs.index"]}, {}, True),
+        ({"documents": ["docs.index"]}, {"options": {"strict": False}}, False),
+        ({"documents": ["docs.index"]}, {"persona": ["I am a gardener."]}, False),
+        ({"documents": ["docs.index"], "graph": ["starter"]}, {}, False),
+    ],
+    ids=["documents alone", "switched off", "a persona", "a graph"],
+)
+def test_documents_alone_bind_responses_to_them(serving, tmp_path, monkeypatch, sources, agent, strict):
+    monkeypatch.chdir(tmp_path)
+    build_documents("docs.index", texts=["The ferry leaves at nine."])
+    running = serving(sources=sources, agents={"desk": {"method": "weave", **agent}})
+    reply = running.say("When does the ferry leave?", model="dialore/desk")
+    assert reply.status_code == 200, reply.text
+    assert ("common knowledge" not in running.model.prompt("draft")) == strict

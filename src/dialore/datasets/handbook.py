@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 SMALL_TALK = "small-talk"
+UNDERSPECIFIED = "underspecified"
 UNANSWERABLE = ("near-miss", "false-premise")
 HALVES = ("a", "b")
+UNCLEAR = {"a": "a-unclear", "b": "b-unclear"}
+"""The split of each half whose questions leave open what is meant."""
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 FOLDER = Path(str(resources.files("dialore") / "data" / "handbook"))
 
@@ -45,6 +48,8 @@ class Item(BaseModel):
         wrong: forms that show a wrong answer, each followed by words that excuse it where they stand in the same
             sentence (a value of the other model is no mistake where the other model is named).
         absent: what would be said where an unanswerable question could be answered; no passage has it.
+        candidates: what an underspecified question may mean, each in the forms that a question back may name it by.
+        about: forms of what such a question back asks for: "which model".
     """
 
     id: str
@@ -57,12 +62,16 @@ class Item(BaseModel):
     answer: list[list[str]] = []
     wrong: list[list[str]] = []
     absent: list[str] = []
+    candidates: list[list[str]] = []
+    about: list[str] = []
 
     @property
     def answerability(self) -> str:
         """The label of its last turn, as MTRAG's turns have it."""
         if self.category == SMALL_TALK:
             return "CONVERSATIONAL"
+        if self.category == UNDERSPECIFIED:
+            return "UNDERSPECIFIED"
         return "UNANSWERABLE" if self.category in UNANSWERABLE else "ANSWERABLE"
 
 
@@ -97,24 +106,25 @@ class Handbook(Jsonl):
 
 
 class HandbookEn(Handbook):
-    """A hundred English dialogues about Brindlehaven, in two halves."""
+    """A hundred English dialogues about Brindlehaven in two halves, and thirty with unclear questions in two more."""
 
     name = "handbook-en"
     languages = ("en",)
-    bundled: ClassVar = {half: FOLDER / f"en.{half}.jsonl" for half in HALVES}
+    bundled: ClassVar = {split: FOLDER / f"en.{split}.jsonl" for split in (*HALVES, *UNCLEAR.values())}
 
 
 class HandbookZh(Handbook):
-    """A hundred Chinese dialogues, in two halves."""
+    """A hundred Chinese dialogues in two halves, and thirty with unclear questions in two more."""
 
     name = "handbook-zh"
     languages = ("zh",)
-    bundled: ClassVar = {half: FOLDER / f"zh.{half}.jsonl" for half in HALVES}
+    bundled: ClassVar = {split: FOLDER / f"zh.{split}.jsonl" for split in (*HALVES, *UNCLEAR.values())}
 
 
-def read_items(*, half: str | None = None, language: str | None = None) -> list[Item]:
-    """Return the items of a half and a language; of both where None."""
-    files = [FOLDER / f"{own}.{part}.jsonl" for own in LANGUAGES for part in HALVES if own == (language or own)]
+def read_items(*, half: str | None = None, language: str | None = None, unclear: bool = False) -> list[Item]:
+    """Return the items of a half and a language, of both where None; or those whose question is unclear."""
+    splits = UNCLEAR.values() if unclear else HALVES
+    files = [FOLDER / f"{own}.{split}.jsonl" for own in LANGUAGES for split in splits if own == (language or own)]
     return [
         item
         for path in files

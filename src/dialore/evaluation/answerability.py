@@ -1,4 +1,4 @@
-"""Scores of saying "I do not know" where it should be said, and figures conditioned on it (MTRAG)."""
+"""Scores of saying "I do not know" and of asking back where that should be done, and figures conditioned on it."""
 
 from __future__ import annotations
 
@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import BaseModel
 
+from dialore.datasets.handbook import item_of
 from dialore.evaluation import overlap
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Proportion, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.judges import scoring
 from dialore.evaluation.judges.asking import JudgeClient, UnjudgedError, asker_of, spoken
-from dialore.text import HAN, split_lines
+from dialore.text import HAN, split_lines, split_sentences
 
 if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
 
-PROMPT = "idk"
+PROMPT, _CLARIFYING = "idk", "asking-back"
 _LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
 """Labels of a dialogue's last turn: true where a response is to say that it does not know."""
 _REST = 20
@@ -43,8 +44,11 @@ _UNKNOWN = re.compile(
 _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 
 
-def make(name: str, context: Context) -> IdkConditioned:
+def make(name: str, context: Context) -> IdkConditioned | Clarifies:
     """Return a metric of this file by name."""
+    if name.startswith("clarifies"):
+        judge = None if name.endswith("-lexical") else asker_of(context) or "no judge was given"
+        return Clarifies(name, judge)
     if name in {"idk-lexical", "idk-rouge-l"}:
         return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
     judge = asker_of(context)
@@ -63,6 +67,55 @@ def says_unknown(text: str) -> bool:
     first, *others = split_lines(text.replace("’", "'")) or [""]
     told = sum(len(_WORD.findall(each)) for each in others if not _UNKNOWN.search(each))
     return _UNKNOWN.search(first) is not None and told <= _REST
+
+
+def asks_back(text: str) -> bool:
+    """Return whether a response does no more than ask: it ends with a question, and what it says besides is short."""
+    *others, last = split_sentences(text.strip()) or [""]
+    told = sum(len(_WORD.findall(sentence)) for sentence in others if not sentence.endswith(("?", "？")))
+    return last.endswith(("?", "？")) and told <= _REST
+
+
+class Asking(BaseModel):
+    """A judge's verdict on whether a response asks back in place of an answer."""
+
+    verdict: Literal["asks back", "answers", "neither"]
+
+
+class Clarifies(Proportion):
+    """The share of underspecified turns that are asked back, or with `wrongly` of answerable ones.
+
+    Of the handbook test, a question by wording counts only where it names two of the things that may be meant, or says
+    what it asks for.
+    """
+
+    def __init__(self, name: str, judge: JudgeClient | str | None) -> None:
+        self.about, self._judge = about_of(name), judge
+        self._label = "ANSWERABLE" if "wrongly" in name else "UNDERSPECIFIED"
+        self.identity = judge.identity(_CLARIFYING) if isinstance(judge, JudgeClient) else ""
+
+    async def measure(self, sample: Sample) -> SampleScore:
+        """1 or 0."""
+        if sample.dialogue.extra.get("answerability") != self._label:
+            return unavailable(f"the dialogue is not labelled {self._label}")
+        if isinstance(self._judge, str):
+            return unavailable(self._judge)
+        if self._judge is None:
+            return SampleScore((float(asks_back(sample.response.text) and _names(sample)),))
+        try:
+            said = await self._judge.ask(_CLARIFYING, Asking, sample.dialogue, response=spoken(sample.response))
+        except UnjudgedError as error:
+            return error.measure
+        return SampleScore((float(said.verdict == "asks back"),))
+
+
+def _names(sample: Sample) -> bool:
+    """Return whether a question back says what it is about, as far as the dialogue tells what that is."""
+    item, text = item_of(sample.dialogue), sample.response.text.lower()
+    if item is None or not item.candidates:
+        return True
+    named = sum(any(form in text for form in forms) for forms in item.candidates)
+    return named > 1 or any(form in text for form in item.about)
 
 
 class Knowing(BaseModel):

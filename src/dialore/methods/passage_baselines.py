@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dialore.errors import DialoreError, StageError, WindowError
 from dialore.methods.base import Method, check_least
 from dialore.methods.cleaning import clean_response, prompt_line
+from dialore.methods.selection import has_asked_back
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
@@ -47,6 +48,8 @@ class Rag(Method):
         web: web search, likewise.
         top: how many passages the response is given.
         rewrite: have the model rewrite the last turn; off, it is the query as it stands.
+        clarify: ask back where a question may mean several things that were found and whose answers differ.
+        strict: answer from the sources alone, and say what they hold where they do not hold what is asked.
     """
 
     name: ClassVar[str] = "rag"
@@ -64,6 +67,8 @@ class Rag(Method):
     web: KnowledgeSource | None = None
     top: int = 5
     rewrite: bool = True
+    clarify: bool = False
+    strict: bool = False
 
     def __post_init__(self) -> None:
         """Check the option; raises InputError."""
@@ -85,7 +90,9 @@ class Rag(Method):
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then write."""
         grounding = await self.ground(dialogue, stage)
-        text = await stage.write("rag/response-generation", **_shown(grounding.knowledge))
+        may_ask = self.clarify and not has_asked_back(dialogue)
+        shown = _shown(grounding.knowledge)
+        text = await stage.write("rag/response-generation", **shown, may_ask=may_ask, strict=self.strict)
         return grounding.response(text)
 
     async def _query(self, dialogue: Dialogue, stage: StageContext) -> str:

@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, model_validator
 
+from dialore.text import asks
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
 
 MOST, QUERY = 3, 160
@@ -21,11 +24,20 @@ SAID = "the history has said it"
 
 
 class Need(BaseModel):
-    """Something that the response should know: where it may be found, by which query, and whether it is asked for."""
+    """Something that the response should know: where it may be found, by which query, and whether it is asked for.
+
+    Attributes:
+        source: the name of a source.
+        query: what it is looked up by.
+        asked: the last turn asks for it.
+        unclear: the last turn leaves open which of several things it asks for.
+        what: it in words.
+    """
 
     source: str = ""
     query: str = ""
     asked: bool = False
+    unclear: bool = False
     what: str = ""
 
     @model_validator(mode="after")
@@ -41,13 +53,21 @@ class Needs(BaseModel):
     topics: list[str] = Field(default_factory=list)
 
 
-def needs_schema(sources: Sequence[str], *, topics: bool) -> dict[str, Any]:
+def has_asked_back(dialogue: Dialogue) -> bool:
+    """Return whether the last turn answers a question with which its question before was answered."""
+    texts = dialogue.texts
+    return len(texts) > 2 and texts[-2].rstrip().endswith(("?", "？")) and asks(texts[-3])
+
+
+def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict[str, Any]:
     """Return the JSON schema of needs that these sources can be asked for: nothing in it is without a bound."""
     fields: dict[str, Any] = {
         "source": {"type": "string", "enum": [*sources]},
         "query": {"type": "string", "maxLength": QUERY},
         "asked": {"type": "boolean"},
     }
+    if unclear:
+        fields["unclear"] = {"type": "boolean"}
     need = {"type": "object", "properties": fields, "required": [*fields], "additionalProperties": False}
     lists: dict[str, Any] = {"needs": {"type": "array", "maxItems": MOST, "items": need}}
     if topics:

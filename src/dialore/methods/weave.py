@@ -15,7 +15,18 @@ from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import joined
 from dialore.methods.base import Method, Switch, check_least
 from dialore.methods.cleaning import prompt_line
-from dialore.methods.selection import MOST, SAID, Found, Need, Needs, Selection, needs_schema, select, show_first
+from dialore.methods.selection import (
+    MOST,
+    SAID,
+    Found,
+    Need,
+    Needs,
+    Selection,
+    has_asked_back,
+    needs_schema,
+    select,
+    show_first,
+)
 from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
@@ -65,6 +76,11 @@ class _Plan:
     names: list[str]
     lost: list[str] = field(default_factory=list)
 
+    @property
+    def unclear(self) -> list[str]:
+        """What is asked for and may be several things."""
+        return [need.what for need in self.needs.needs if need.unclear]
+
 
 @dataclass(slots=True)
 class _Reader:
@@ -106,6 +122,7 @@ class _Turn:
     own: list[Knowledge]
     entries: list[DeclaredSource]
     is_planned: bool = True
+    may_ask: bool = False
 
     @property
     def is_documented(self) -> bool:
@@ -146,6 +163,9 @@ class Weave(Method):
         plan: what is looked up. `needs`: what a call says is needed, while the draft is written. `none`: what documents
             and memory have by the words of the turns, four pieces; the draft is the response, one call.
             `auto`: `needs`, but `none` once a model has shown that it is slow, and for one that this process runs.
+        clarify: ask back where a question may mean several things that were found and whose answers differ; not with
+            `plan=none`, for small models answer all the same.
+        strict: answer from the sources alone: what none of them holds is not answered from general knowledge.
         check: have every citation tested: those that do not hold are taken out, and a sentence that rests on such a one
             alone has the response written once more. `trained:FOLDER`: tested by what `dialore train nli`
             made, without a call.
@@ -171,6 +191,8 @@ class Weave(Method):
     asked_limit: int = 6
     threshold: float = 0.25
     plan: str = "auto"
+    clarify: bool = True
+    strict: bool = False
     check: Switch = False
 
     def __post_init__(self) -> None:
@@ -208,10 +230,11 @@ class Weave(Method):
         try:
             plan, selection = await self._look_up(turn, first)
             shown = [one.piece for one in await first if not one.dropped]
-            if selection.settles and not self.check:
+            settles = selection.settles and not (turn.may_ask and plan.unclear)
+            if settles and not self.check:
                 reader.release()
             draft = await drafting
-            if selection.settles and draft:
+            if settles and draft:
                 alone = await self._check(draft, [*turn.own, *shown], stage, suffix="draft") if self.check else []
                 if not alone:
                     reader.release()
@@ -224,7 +247,7 @@ class Weave(Method):
         reader.drop()
         cited = {each.knowledge for each in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
-        text = await self._write(turn, draft, plan.needs.topics, selection, alone, reader)
+        text = await self._write(turn, draft, plan, selection, alone, reader)
         return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
 
     # --- what there is to ask
@@ -233,7 +256,7 @@ class Weave(Method):
         """Return the persona that every prompt shows, and the sources that are left to be asked."""
         is_slow = getattr(stage.stage_runner, "is_slow", False)
         is_planned = self.plan == "needs" or (self.plan == "auto" and not is_slow)
-        turn = _Turn(dialogue, stage, [], [], is_planned)
+        turn = _Turn(dialogue, stage, [], [], is_planned, self.clarify and is_planned and not has_asked_back(dialogue))
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
                 query = " ".join(dialogue.texts[-2:])
@@ -271,6 +294,8 @@ class Weave(Method):
                 on_token=None if reader.on_token is None else reader.feed,
                 own=given[: len(turn.own)],
                 knowledge=given[len(turn.own) :],
+                may_ask=turn.may_ask,
+                strict=self.strict,
             )
         except StageError as error:
             _go_on(error, "the response is written without a draft", turn.stage, begun=reader.has_begun)
@@ -290,7 +315,7 @@ class Weave(Method):
         ]
         persona = [prompt_line(piece) for piece in turn.own]
         has_graph = any(entry.kind == "graph" for entry in entries)
-        schema = needs_schema([entry.name for entry in entries], topics=has_graph)
+        schema = needs_schema([entry.name for entry in entries], topics=has_graph, unclear=turn.may_ask)
         try:
             needs = await turn.stage.ask(
                 "weave/needs",
@@ -300,6 +325,7 @@ class Weave(Method):
                 sources=listed,
                 persona=persona,
                 has_topics=has_graph,
+                may_ask=turn.may_ask,
             )
         except StageError as error:
             _go_on(error, "the last turn is looked up in every source", turn.stage)
@@ -390,7 +416,7 @@ class Weave(Method):
         self,
         turn: _Turn,
         draft: str,
-        topics: Sequence[str],
+        plan: _Plan,
         selection: Selection,
         unsupported: Sequence[str],
         reader: _Reader,
@@ -408,8 +434,11 @@ class Weave(Method):
                 own=given[: len(own)],
                 knowledge=given[len(own) :],
                 draft=draft,
-                topics=topics,
+                topics=plan.needs.topics,
                 missing=selection.missing,
+                may_ask=turn.may_ask,
+                unclear=plan.unclear if turn.may_ask else [],
+                strict=self.strict,
                 is_documented=turn.is_documented,
                 unsupported=list(unsupported),
             )
