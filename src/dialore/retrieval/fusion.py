@@ -57,10 +57,10 @@ def rank_quantised(
     top = min(top, len(quantised.scales))
     if top <= 0:
         return best(np.zeros(0, np.float32), top)
-    import simsimd
+    import numkong
 
     coarse = quantise(query[None])
-    products = np.asarray(simsimd.cdist(coarse.vectors, quantised.vectors, "dot", out_dtype="float32"))[0]
+    products = np.asarray(numkong.cdist(coarse.vectors, quantised.vectors, "dot", out_dtype="float32"))[0]
     near = products * (quantised.scales * coarse.scales[0])
     # Cauchy-Schwarz: the query's rounding by a row, a unit vector that is off by half its scale at most in each place.
     lost = float(np.linalg.norm(query - coarse.vectors[0] * coarse.scales[0]))

@@ -19,6 +19,7 @@ import pytest
 import dialore
 from dialore.errors import InputError
 from dialore.retrieval.documents.indexing import add_documents, build_documents
+from dialore.retrieval.documents.opening import open_store
 from dialore.sources.documents import DocumentIndex
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ pytestmark = pytest.mark.slow
 CHANGES = """
     import sys
     from pathlib import Path
+    from dialore.retrieval.documents import sqlite
     from dialore.retrieval.documents.indexing import add_documents, delete_documents, build_documents
+    sqlite.APPROXIMATE_FROM = int(sys.argv[3])
     path, first = Path(sys.argv[1]), int(sys.argv[2])
     build_documents(path.with_name("warm"), texts=["What is imported once is there before the first change."])
     add_documents(path.with_name("warm"), texts=["So is what only a change imports."])
@@ -60,10 +63,10 @@ def check(path: Path) -> int:
 
 
 @contextmanager
-def writing(path: Path, first: int) -> Iterator[subprocess.Popen[bytes]]:
+def writing(path: Path, first: int, approximate_from: int = 200_000) -> Iterator[subprocess.Popen[bytes]]:
     """Another process that changes the index from change `first` on, until it is killed at the end."""
     environment = {**os.environ, "PYTHONPATH": str(Path(dialore.__file__).parents[1])}
-    command = [sys.executable, "-c", textwrap.dedent(CHANGES), str(path), str(first)]
+    command = [sys.executable, "-c", textwrap.dedent(CHANGES), str(path), str(first), str(approximate_from)]
     with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
         writer.stdout.readline()
@@ -88,7 +91,8 @@ def test_a_reader_goes_on_while_another_process_writes(tmp_path):
 
 
 @pytest.mark.skipif(os.name == "nt", reason="processes are killed otherwise there")
-def test_kills_at_random_moments(tmp_path):
+@pytest.mark.parametrize("approximate_from", [200_000, 40], ids=["exact", "approximate"])
+def test_kills_at_random_moments(tmp_path, approximate_from):
     path = tmp_path / "index"
     build_documents(path, texts=[f"change 0 passage {m} kept" for m in range(30)], texts_name="n0")
     draw, latest, started = random.Random(7), 1, time.monotonic()
@@ -96,14 +100,18 @@ def test_kills_at_random_moments(tmp_path):
     change = time.monotonic() - started  # seconds that one takes on this machine now
     reached = []
     for _ in range(20):
-        with writing(path, latest + 1):
+        with writing(path, latest + 1, approximate_from):
             time.sleep(draw.uniform(0.2, 4) * change)
         latest = check(path)
         reached.append(latest)
     assert reached[-1] > 1, "no change was ever finished: the kills show nothing"
     add_documents(path, texts=[f"change {latest + 1} passage {m} kept" for m in range(30)], texts_name="last")
     assert check(path) == latest + 1
-    assert [each.name for each in tmp_path.glob("index*")] == ["index"]  # nothing is left of the killed
+    with closing(open_store(path)) as store, store.read() as transaction:
+        valid = transaction.settings().approximate
+    assert (valid is not None) == (approximate_from == 40)
+    left = {file.name for file in tmp_path.iterdir() if "index" in file.name}
+    assert left == {"index", *([valid.file] if valid else [])}  # nothing is left of the killed
 
 
 @pytest.mark.parametrize("moment", ["insert", "finish"])

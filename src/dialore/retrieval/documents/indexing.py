@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import BaseModel, Field, computed_field
 
-from dialore.errors import InputError
+from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.documents.opening import embedder_of, open_store, shown
@@ -155,6 +155,13 @@ class _Change:
         self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
         self.report.added += len(passages)
 
+    def approximate(self) -> None:
+        """Bring the approximate index of a large index up to date, where its library is installed."""
+        try:
+            self._transaction.update_approximate(lambda done, total: self._step("indexing vectors", done, total))
+        except MissingExtraError as error:
+            self.report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
+
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
         self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
@@ -198,6 +205,7 @@ def _changing(
             change.flush()
             if fresh is not None and not report.added:
                 raise change.nothing()
+            change.approximate()
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
     report.seconds = round(time.monotonic() - started, 3)

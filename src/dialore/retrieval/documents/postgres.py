@@ -27,7 +27,7 @@ try:
 except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from dialore.retrieval.documents.store import NewPassage, Settings
 
@@ -175,6 +175,9 @@ class PostgresTransaction(Transaction):
         vector = _vector(query)
         found = ((number, round(float(score), DECIMALS)) for number, score in self.ask(sql, vector, vector, top))
         return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+
+    def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
+        """See `Transaction`: the server keeps its own, made when the index was built."""
 
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None

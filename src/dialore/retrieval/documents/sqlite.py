@@ -11,16 +11,26 @@ import os
 import sqlite3
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from dialore.errors import InputError
+from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
-from dialore.retrieval.documents.store import AGAIN, BUILD, NewPassage, Settings, State, Transaction, selective
+from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, ApproximateIndex, extend, sweep
+from dialore.retrieval.documents.store import (
+    AGAIN,
+    BUILD,
+    Approximate,
+    NewPassage,
+    Settings,
+    State,
+    Transaction,
+    selective,
+)
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
 
 if TYPE_CHECKING:
@@ -46,9 +56,13 @@ CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
 
 
 class _Column(NamedTuple):
-    """A column of an index in one state, by the passages' numbers: their vectors, or their lengths in terms."""
+    """A column of an index in one state, by the passages' numbers: their vectors, or their lengths in terms.
+
+    It holds the passages whose numbers are above `after`.
+    """
 
     state: State
+    after: int
     numbers: NDArray[np.int64]
     values: tuple[NDArray[Any], ...]
 
@@ -62,6 +76,7 @@ class SqliteStore:
         self._inode = 0
         self._lock = threading.Lock()
         self._columns: dict[str, _Column] = {}
+        self._approximate: ApproximateIndex | None = None
         if path.is_dir():
             old = (path / "index.json").is_file()
             said = "is a document index of an older version" if old else "is not a document index but a folder"
@@ -181,6 +196,8 @@ class SqliteStore:
         # Without patience: who still reads the former state keeps a part of the log for a while, and nobody waiting.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        approximate = transaction.settings().approximate
+        sweep(self.path, approximate.file if approximate else "")
 
     @contextmanager
     def _explained(self) -> Iterator[None]:
@@ -204,16 +221,30 @@ class SqliteStore:
             return InputError(f"cannot open or write {self.path}: {said}", hint="check its permissions and the disk")
         return InputError(f"{self.path} is damaged: {said}", hint=f"delete it and {AGAIN}")
 
-    def column(self, name: str, transaction: SqliteTransaction) -> _Column:
+    def approximate(self, settings: Settings) -> ApproximateIndex | None:
+        """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
+        valid = settings.approximate
+        with self._lock:
+            if valid is None or self._approximate is None or self._approximate.name != valid.file:
+                self._approximate = None
+                if valid is not None:
+                    with suppress(OSError, MissingExtraError):
+                        self._approximate = ApproximateIndex(self.path.with_name(valid.file), settings.dimension)
+            return self._approximate
+
+    def column(self, name: str, transaction: SqliteTransaction, after: int = 0) -> _Column:
         """Return a column as a transaction sees it: kept from question to question, read anew where it changed."""
         state = transaction.state()
         with self._lock:
             known = self._columns.get(name)
-            if known is None or known.state != state:
+            if known is None or known.after != after or known.state != state:
                 grown = (
-                    known is not None and known.state.removals == state.removals and known.state.version < state.version
+                    known is not None
+                    and known.after == after
+                    and known.state.removals == state.removals
+                    and known.state.version < state.version
                 )
-                known = self._columns[name] = transaction.column(name, known if grown else None)
+                known = self._columns[name] = transaction.column(name, known if grown else None, after)
         return known
 
 
@@ -270,30 +301,66 @@ class SqliteTransaction(Transaction):
         return np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
-        """See `Transaction`: an exact scan."""
-        column = self._store.column("vector", self)
-        rows, scores = rank_quantised(query, Quantised(*column.values), top)
-        found = zip(column.numbers[rows].tolist(), scores.astype(float).round(DECIMALS).tolist(), strict=True)
-        return [pair for pair in found if pair[1] > 0]
+        """See `Transaction`: an exact scan, of a large index only of what its approximate index proposes or lacks."""
+        settings = self.settings()
+        index = self._store.approximate(settings)
+        if index is None or settings.approximate is None:
+            return _nearest(query, self._store.column("vector", self), top)
+        column = self._store.column("vector", self, settings.approximate.last)
+        condition, value = self.among("number", index.candidates(query, 2 * top))
+        rows = self.ask(f"SELECT number, vector FROM vectors WHERE {condition} ORDER BY number", value).fetchall()
+        proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
+        nearest = _nearest(query, proposed, top) + _nearest(query, column, top)
+        return sorted(nearest, key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def column(self, name: str, known: _Column | None) -> _Column:
-        """Return all of a column; what is known is not read again."""
+    def column(self, name: str, known: _Column | None, after: int) -> _Column:
+        """Return a column of the passages whose numbers are above `after`; what is known is not read again."""
         state = self.state()
-        after = int(known.numbers[-1]) if known is not None and len(known.numbers) else 0
+        last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        rows = self.ask(f"SELECT number, {name} FROM {table} WHERE number > ? ORDER BY number", after).fetchall()
-        numbers = np.array([number for number, _ in rows], np.int64)
+        rows = self.ask(f"SELECT number, {name} FROM {table} WHERE number > ? ORDER BY number", last).fetchall()
+        numbers: NDArray[np.int64]
         values: tuple[NDArray[Any], ...]
         if name == "vector":
-            kind = np.dtype([("vector", "i1", (self.settings().dimension,)), ("scale", "<f4")])
-            read = np.frombuffer(b"".join(value for _, value in rows), kind)
-            values = np.ascontiguousarray(read["vector"]), np.ascontiguousarray(read["scale"])
+            numbers, values = _vectors(rows, self.settings().dimension)
         else:
+            numbers = np.array([number for number, _ in rows], np.int64)
             values = (np.array([value for _, value in rows], np.int64),)
         if known is not None:
             numbers = np.concatenate([known.numbers, numbers])
             values = tuple(map(np.concatenate, zip(known.values, values, strict=True)))
-        return _Column(state, numbers, values)
+        return _Column(state, after, numbers, values)
+
+    def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
+        """See `Transaction`."""
+        settings, state = self.settings(), self.state()
+        if not settings.dimension or state.passages < APPROXIMATE_FROM:
+            return
+        former = settings.approximate
+        if former is not None:
+            held = self.ask("SELECT COUNT(*) FROM vectors WHERE number <= ?", former.last).fetchone()[0]
+            if former.passages - held > GROWN * former.passages or not self._store.path.with_name(former.file).exists():
+                former = None  # what was deleted cannot be taken out of the graph
+            elif state.passages - held <= GROWN * state.passages:
+                return
+        after, size = (former.last, former.passages) if former else (0, 0)
+        lacking = self.ask("SELECT COUNT(*) FROM vectors WHERE number > ?", after).fetchone()[0]
+
+        def batches() -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+            cursor = self.ask("SELECT number, vector FROM vectors WHERE number > ? ORDER BY number", after)
+            while rows := cursor.fetchmany(BATCH):
+                numbers, (vectors, scales) = _vectors(rows, settings.dimension)
+                yield numbers, vectors.astype(np.float32) * scales[:, None]
+
+        name = extend(
+            self._store.path,
+            former.file if former else "",
+            settings.dimension,
+            batches(),
+            lambda added: on_added(added, lacking),
+        )
+        settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
+        self.ask("UPDATE state SET settings = ?", settings.model_dump_json())
 
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
@@ -312,3 +379,18 @@ class SqliteTransaction(Transaction):
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
+
+
+def _vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:
+    """Return the numbers of rows of the table of vectors, and their vectors (n, dimension) with their scales (n,)."""
+    kind = np.dtype([("vector", "i1", (dimension,)), ("scale", "<f4")])
+    read = np.frombuffer(b"".join(vector for _, vector in rows), kind)
+    numbers = np.array([number for number, _ in rows], np.int64)
+    return numbers, (np.ascontiguousarray(read["vector"]), np.ascontiguousarray(read["scale"]))
+
+
+def _nearest(query: NDArray[np.float32], column: _Column, top: int) -> list[tuple[int, float]]:
+    """Return the numbers and scores of the `top` vectors of a column that are nearest to a query, exactly."""
+    rows, scores = rank_quantised(query, Quantised(*column.values), top)
+    pairs = zip(column.numbers[rows].tolist(), scores.astype(float).round(DECIMALS).tolist(), strict=True)
+    return [pair for pair in pairs if pair[1] > 0]

@@ -6,7 +6,7 @@ import json
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -82,6 +82,20 @@ class Document(BaseModel):
     modified: int = 0
 
 
+class Approximate(BaseModel):
+    """The approximate index of an index's vectors: its file, and the passages that are in it.
+
+    Attributes:
+        file: its name, beside the index.
+        last: the highest number of a passage in it.
+        passages: how many it has, those included that were deleted since.
+    """
+
+    file: str
+    last: int
+    passages: int
+
+
 class Settings(BaseModel):
     """The settings of an index: its embedder (none where empty), and how texts become passages."""
 
@@ -92,6 +106,7 @@ class Settings(BaseModel):
     dimension: int = 0
     tokeniser: dict[str, Any] = TERMS
     chunking: dict[str, Any] = Field(default_factory=dict)
+    approximate: Approximate | None = None
 
 
 class State(NamedTuple):
@@ -171,6 +186,17 @@ class Transaction(ABC):
     @abstractmethod
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """Return the numbers and scores of the passages nearest by cosine, ties by number."""
+
+    @abstractmethod
+    def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
+        """Bring the approximate index of the vectors up to date, where there are enough of them.
+
+        Args:
+            on_added: told how many vectors were added, and how many will be.
+
+        Raises:
+            MissingExtraError: the library that makes it is not installed.
+        """
 
     @abstractmethod
     def _insert(
