@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from unittest.mock import patch
 
 import typer
 
@@ -150,14 +151,10 @@ def _exact(index: "DocumentIndex", given: list[str]) -> tuple[dict[str, float], 
     from dialore.retrieval.documents.sqlite import SqliteStore
 
     approximate = [Counter(passage.score for passage in index.find(query, _TOP)) for query in given]
-    valid = SqliteStore.approximate
-    SqliteStore.approximate = lambda _store, _settings: None  # type: ignore[method-assign]
-    try:
+    with patch.object(SqliteStore, "approximate", return_value=None):
         index.find(given[0], _TOP)  # reads the vectors
         times = timed(partial(index.find, top=_TOP), given)
         exact = [Counter(passage.score for passage in index.find(query, _TOP)) for query in given]
-    finally:
-        SqliteStore.approximate = valid  # type: ignore[method-assign]
     shared = sum((every & proposed).total() for every, proposed in zip(exact, approximate, strict=True))
     return spread(times), round(shared / sum(every.total() for every in exact), 4)
 
