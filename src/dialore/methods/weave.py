@@ -78,7 +78,7 @@ class _Plan:
 
     @property
     def unclear(self) -> list[str]:
-        """What is asked for and may be several things."""
+        """The needs that leave open which of several things is asked for, in words."""
         return [need.what for need in self.needs.needs if need.unclear]
 
 

@@ -1,0 +1,64 @@
+"""`dialore check`: a gate for a scored run, for machines that build and test."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dialore.cli.options import Json
+from dialore.cli.output import console, print_json, table
+from dialore.errors import InputError
+
+
+def check(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a scored run.")],
+    least: Annotated[
+        list[str] | None, typer.Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least that is allowed.")
+    ] = None,
+    most: Annotated[
+        list[str] | None, typer.Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most that is allowed.")
+    ] = None,
+    against: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Another scored run: no score may be significantly worse.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check a scored run against limits or another run; exits 1 where a figure does not hold.
+
+    A figure is a metric of the run, failed (the share of responses that
+    failed), or seconds, calls, prompt_tokens or completion_tokens, each
+    with .mean, .p50 or .p95. A figure that the run lacks does not hold.
+
+    [bold]Examples[/bold]
+    dialore check runs/try --min handbook-right=0.9 --max seconds.p95=3
+    dialore check runs/try --max failed=0 --against runs/before
+    dialore check runs/try --min weave:handbook-right=0.9 --json
+    """
+    import dataclasses
+    from contextlib import ExitStack
+
+    from dialore.experiments.gate import Limit, check_against, check_limits
+    from dialore.experiments.store import RunStore
+
+    limits = [Limit.parse(text, is_least=True) for text in least or ()]
+    limits += [Limit.parse(text, is_least=False) for text in most or ()]
+    if not limits and against is None:
+        raise InputError("nothing to check", hint="name --min, --max or --against")
+    with ExitStack() as stores:
+        store = stores.enter_context(RunStore.open(run))
+        verdicts = check_limits(store, limits)
+        if against is not None:
+            verdicts += check_against(store, stores.enter_context(RunStore.open(against)))
+    failed = [verdict for verdict in verdicts if not verdict.holds]
+    if json:
+        print_json([dataclasses.asdict(verdict) for verdict in verdicts])
+    else:
+        rows = table("!system", "!figure", ">found", "wanted", "holds")
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
+            found = "-" if verdict.value is None else f"{verdict.value:.4g}"
+            holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"
+            rows.add_row(verdict.system, verdict.figure, found, verdict.wanted, holds)
+        console().print(rows)
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,139 @@
+"""The gate: a scored run's figures within limits, and none significantly worse than those of another run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.errors import InputError, UnknownNameError
+from dialore.evaluation.report.tables import compare
+from dialore.experiments.results import RunResults
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from dialore.evaluation.report.data import SystemScores
+    from dialore.experiments.store import RunStore
+
+COSTS = ("seconds", "calls", "prompt_tokens", "completion_tokens")
+"""Figures of each response beside its scores; `failed` is the share of the responses that failed."""
+_STATISTICS = ("mean", "p50", "p95")
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A bound on a figure.
+
+    Attributes:
+        figure: a metric, `failed`, or one of `COSTS` with `.mean`, `.p50` or `.p95`.
+        value: the least value that is allowed, or the greatest.
+        is_least: whether it is the least.
+        system: the system that it holds for; all where empty.
+    """
+
+    figure: str
+    value: float
+    is_least: bool
+    system: str = ""
+
+    @classmethod
+    def parse(cls, text: str, *, is_least: bool) -> Limit:
+        """Read `FIGURE=VALUE` or `SYSTEM:FIGURE=VALUE`; raises InputError."""
+        name, _, value = text.rpartition("=")
+        system, _, figure = name.rpartition(":")
+        try:
+            return cls(figure.strip(), float(value), is_least, system.strip())
+        except ValueError as error:
+            raise InputError(
+                f"{text!r} is no limit", hint="write right=0.9, seconds.p95=3 or weave:right=0.9"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A figure beside what is asked of it."""
+
+    system: str
+    figure: str
+    value: float | None
+    wanted: str
+    holds: bool
+
+
+def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
+    """Hold the figures of a scored run against limits; a figure that is missing does not hold.
+
+    Raises:
+        UnknownNameError: the run has no such figure or system.
+    """
+    results = RunResults([store])
+    systems = results.systems()
+    known = [about.name for about in results.metrics()]
+    figures = [*known, "failed", *(f"{cost}.{name}" for cost in COSTS for name in _STATISTICS)]
+    verdicts = []
+    for limit in limits:
+        figure = f"{limit.figure}.mean" if limit.figure in COSTS else limit.figure
+        if figure not in figures:
+            raise UnknownNameError("figure of the run", limit.figure, figures)
+        if limit.system and limit.system not in {name for system in systems for name in (system.name, system.method)}:
+            raise UnknownNameError("system of the run", limit.system, [system.name for system in systems])
+        for system in systems:
+            if limit.system in ("", system.name, system.method):
+                value = _figure(results, system, figure)
+                holds = value is not None and (value >= limit.value if limit.is_least else value <= limit.value)
+                wanted = f"{'at least' if limit.is_least else 'at most'} {limit.value:g}"
+                verdicts.append(Verdict(system.name, figure, value, wanted, holds))
+    return verdicts
+
+
+def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
+    """Hold each system's scores against those of its namesake in another run, on the dialogues that both answered.
+
+    A score does not hold where the 95% interval of the paired difference lies on the worse side of none.
+
+    Raises:
+        InputError: the runs have no system of one name, or no metric in common.
+    """
+    results = RunResults([store, base])
+    own, theirs = RunResults([store]).systems(), {system.name for system in RunResults([base]).systems()}
+    count = len(own)
+    before = {system.name: system for system in results.systems()[count:]}
+    pairs = [(system, before[system.name]) for system in results.systems()[:count] if system.name in theirs]
+    if not pairs:
+        names = ", ".join(sorted(theirs))
+        raise InputError(f"{base.folder} has no system of {store.folder}", hint=f"it has {names}: name one alike")
+    verdicts = []
+    for system, former in pairs:
+        for comparison in compare(results, [former, system], former, results.metrics()):
+            worse = comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
+            wanted = f"not worse than {former.scores[comparison.metric].value:.4g} (n {comparison.pairs})"
+            verdicts.append(
+                Verdict(system.name, comparison.metric, system.scores[comparison.metric].value, wanted, not worse)
+            )
+    if not verdicts:
+        raise InputError(f"{store.folder} and {base.folder} have no metric in common", hint="score both")
+    return verdicts
+
+
+def _figure(results: RunResults, system: SystemScores, figure: str) -> float | None:
+    """Return a figure of a system; None where it could not be computed."""
+    if figure in system.scores:
+        return system.scores[figure].value
+    answered = sum(system.counts.get(outcome, 0) for outcome in ("ok", "failed"))
+    if figure == "failed":
+        return system.counts.get("failed", 0) / answered if answered else None
+    cost, _, statistic = figure.partition(".")
+    values = [*_costs(results, system, cost)]
+    if not values:
+        return None
+    return float(np.mean(values) if statistic == "mean" else np.quantile(values, int(statistic[1:]) / 100))
+
+
+def _costs(results: RunResults, system: SystemScores, cost: str) -> Iterator[float]:
+    """Yield a cost of each response that did not fail."""
+    for scored in results.responses(system):
+        response = scored.response
+        if response.status == "ok":
+            yield response.seconds if cost == "seconds" else float(getattr(response.usage, cost))
