@@ -83,7 +83,7 @@ class Endpoint:
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
         self._refused_in_a_row = 0
-        self._path = {"chat": "/chat/completions", "completions": "/completions"}[api]
+        self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
@@ -127,6 +127,15 @@ class Endpoint:
         # Pieces that were passed on are never taken back.
         return await self.retry.run(attempt, is_over=lambda: pieces > 0)
 
+    def body(self, request: Request, *, stream: bool = False) -> dict[str, Any]:
+        """Return what is sent for a request, in the form that the server is known to take."""
+        return self.capabilities.body(self.name, request, stream=stream) | self._extra_body
+
+    def adapts(self, error: ModelError, body: dict[str, Any]) -> bool:
+        """Learn from a failure; says whether the call is worth sending again in another form."""
+        spent = isinstance(error, ThoughtsError)
+        return self.capabilities.learn(error, body) or (spent and self.capabilities.saw_thoughts(spent=True))
+
     async def close(self) -> None:
         """Close the connections."""
         await self.http.close()
@@ -145,23 +154,18 @@ class Endpoint:
         """One call, or a few where the server refuses its form."""
         for _ in range(_ADAPTATIONS):
             streamed = on_token is not None or self.capabilities.should_stream(self.http.timeout)
-            body = (
-                self.capabilities.body(self.name, request, stream=streamed and self.capabilities.streams)
-                | self._extra_body
-            )
+            body = self.body(request, stream=streamed and self.capabilities.streams)
             try:
                 completion = await self._call(body, request, on_token)
             except ModelError as error:
-                if self.capabilities.learn(error, body):
-                    continue
-                if isinstance(error, ThoughtsError) and self.capabilities.saw_thoughts(spent=True):
+                if self.adapts(error, body):
                     continue
                 if self.capabilities.may_refuse_format(error, body, failures):
                     return await self._ask_otherwise(error, body, request, on_token)
                 raise (await self._not_found(error) if error.status == 404 else error) from None
             self.capabilities.is_format_taken |= "response_format" in body
             return completion
-        raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self._path}?")
+        raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
     async def _ask_otherwise(
         self, refusal: ModelError, body: dict[str, Any], request: Request, on_token: OnToken | None
@@ -180,7 +184,7 @@ class Endpoint:
         raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
 
     async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
-        async with self.http.open(self._path, body, flows=True) as response:
+        async with self.http.open(self.path, body, flows=True) as response:
             begun = await self.http.begin(response)
             if response.status != 200:
                 raise self.http.status_error(response, await self.http.read(response, begun))

@@ -457,6 +457,8 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
             kind = "methods" if all(each.endswith(".py") for each in changed) else "prompts"
             said = "; ".join(" and ".join(references) for references in changed.values())
             found.append(f"The responses of the run {name} were made with several versions of its {kind}: {said}.")
+        if count := kept.get("batches"):
+            found.append(f"Responses of the run {name} were had by {count} batches: their seconds are no latency.")
         for model, places in (kept.get("addresses") or {}).items():
             if len(places) > 1:
                 found.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")
