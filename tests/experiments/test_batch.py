@@ -52,7 +52,7 @@ class FaultyBatches(BatchServer):
                 if answer == "cut":
                     request.transport.close()
                     return web.Response()
-                return answer
+                return answer if isinstance(answer, web.Response) else refusal(*answer)
         return await (self.hold(request, handler) if self.hold else handler(request))
 
     async def chat(self, request):
@@ -144,15 +144,13 @@ async def test_a_repair_is_a_further_batch(provider, go):
     assert len(provider.batches) == 3
 
 
-async def test_a_run_is_split_by_the_limits_of_the_provider(provider, go, monkeypatch):
-    monkeypatch.setattr(batches, "MOST_REQUESTS", 3)
+@pytest.mark.parametrize(("limit", "value", "sizes"), [("MOST_REQUESTS", 3, [2, 3, 3]), ("MOST_BYTES", 1_500, [2] * 4)])
+async def test_a_run_is_split_by_the_limits_of_the_provider(provider, go, monkeypatch, limit, value, sizes):
+    monkeypatch.setattr(batches, limit, value)
     assert (await go(9)).ok == 9
-    assert sorted(provider.sizes) == [2, 3, 3]
-    monkeypatch.setattr(batches, "MOST_REQUESTS", 50_000)
-    monkeypatch.setattr(batches, "MOST_BYTES", 3_000)
-    provider.sizes.clear()
-    assert (await go(9, "other")).ok == 9
-    assert len(provider.sizes) > 2
+    assert sorted(provider.sizes) == sizes
+    if limit == "MOST_BYTES":
+        assert all(len(provider.files[batch["input_file_id"]]) <= value for batch in provider.batches.values())
 
 
 # --- the twelve faults
@@ -260,7 +258,7 @@ async def test_more_than_the_account_may_have_under_way_goes_in_smaller_batches_
 
 async def test_polls_that_fail_are_borne(provider, go):
     """Fault 8."""
-    errors = [refusal(status, "trouble") for status in (429, 500, 503, 404)]
+    errors = [(status, "trouble") for status in (429, 500, 503, 404)]
     provider.refuse["GET", "/v1/batches/"] = [*errors, "cut"]
     assert (await go(6)).ok == 6
     assert len(provider.batches) == 1
@@ -268,14 +266,14 @@ async def test_polls_that_fail_are_borne(provider, go):
 
 
 async def test_a_batch_that_the_server_no_longer_knows_is_sent_again(provider, go):
-    provider.refuse["GET", "/v1/batches/"] = [refusal(404, "no such batch")] * 3
+    provider.refuse["GET", "/v1/batches/"] = [(404, "no such batch")] * 3
     assert (await go(6)).ok == 6
     assert len(provider.batches) == 2
 
 
 async def test_an_upload_that_is_cut_off_is_repeated_and_one_that_is_too_big_is_split(provider, go):
     """Fault 9."""
-    provider.refuse["POST", "/v1/files"] = ["cut", "cut", refusal(413, "Request Entity Too Large")]
+    provider.refuse["POST", "/v1/files"] = ["cut", "cut", (413, "Request Entity Too Large")]
     assert (await go(6)).ok == 6
     assert sorted(provider.sizes) == [2, 3]
     assert set(provider.paid.values()) == {1}
@@ -321,13 +319,13 @@ async def test_a_file_that_is_read_whole_the_second_time_is_not_paid_for_again(p
 
 async def test_a_file_of_answers_that_is_gone_is_asked_for_again(provider, go):
     """Fault 11."""
-    provider.refuse["GET", "/v1/files/"] = [refusal(404, "No such File object")]
+    provider.refuse["GET", "/v1/files/"] = [(404, "No such File object")]
     assert (await go(6)).ok == 6
     assert len(provider.batches) == 2
 
 
 async def test_answers_that_cannot_be_fetched_stop_the_run_and_are_not_paid_for_again(provider, go):
-    provider.refuse["GET", "/v1/files/"] = [refusal(500, "trouble")] * 5
+    provider.refuse["GET", "/v1/files/"] = [(500, "trouble")] * 5
     with pytest.raises(ModelError, match="the same command again finds its batches"):
         await go(6)
     assert (await go(6)).ok == 5
@@ -391,14 +389,14 @@ async def test_a_run_that_is_killed_finds_its_batches_again(provider, tmp_path, 
 
 @pytest.mark.parametrize("status", [404, 405])
 async def test_an_endpoint_without_batches_is_told_in_one_line(provider, go, status):
-    provider.refuse["POST", "/v1/files"] = [refusal(status, "Not Found")] * 9
-    with pytest.raises(ModelError, match=r"no batch API.*leave out --batch") as raised:
+    provider.refuse["POST", "/v1/files"] = [(status, "Not Found")] * 9
+    with pytest.raises(ModelError, match=r"no batch API.*leave out batch=True") as raised:
         await go(6)
     assert raised.value.configuration
 
 
 async def test_a_key_that_is_refused_stops_the_run_before_anything_is_sent(provider, go):
-    provider.refuse["POST", "/v1/chat"] = [refusal(401, "wrong key")]
+    provider.refuse["POST", "/v1/chat"] = [(401, "wrong key")]
     with pytest.raises(ModelError, match="wrong key"):
         await go(6)
     assert not provider.files
@@ -429,8 +427,8 @@ async def test_the_price_is_half_and_the_report_tells_of_batches(provider, go, t
 
 
 async def test_a_run_with_batches_under_way_alone_is_kept(provider, go, tmp_path):
-    provider.refuse["GET", "/v1/files/"] = [refusal(500, "trouble")] * 5
-    provider.refuse["POST", "/v1/chat"] = [refusal(400, "not this one")]
+    provider.refuse["GET", "/v1/files/"] = [(500, "trouble")] * 5
+    provider.refuse["POST", "/v1/chat"] = [(400, "not this one")]
     with pytest.raises(ModelError):
         await go(3)
     with RunStore.open(tmp_path / "run") as store:
