@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -33,6 +33,9 @@ _REFUSED_THROUGHOUT = 4
 _REASONING = ("reasoning_content", "reasoning")
 _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
+
+
+Call = Callable[[dict[str, Any], Request, OnToken | None], Awaitable[Completion]]
 
 
 class ThoughtsError(ModelError):
@@ -84,6 +87,8 @@ class Endpoint:
         self.retry = Retry(retries)
         self._refused_in_a_row = 0
         self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
+        self.call: Call = self._call
+        """Has a body answered; another may take its place, as `BatchQueue` does."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
@@ -127,15 +132,6 @@ class Endpoint:
         # Pieces that were passed on are never taken back.
         return await self.retry.run(attempt, is_over=lambda: pieces > 0)
 
-    def body(self, request: Request, *, stream: bool = False) -> dict[str, Any]:
-        """Return what is sent for a request, in the form that the server is known to take."""
-        return self.capabilities.body(self.name, request, stream=stream) | self._extra_body
-
-    def adapts(self, error: ModelError, body: dict[str, Any]) -> bool:
-        """Learn from a failure; says whether the call is worth sending again in another form."""
-        spent = isinstance(error, ThoughtsError)
-        return self.capabilities.learn(error, body) or (spent and self.capabilities.saw_thoughts(spent=True))
-
     async def close(self) -> None:
         """Close the connections."""
         await self.http.close()
@@ -154,11 +150,16 @@ class Endpoint:
         """One call, or a few where the server refuses its form."""
         for _ in range(_ADAPTATIONS):
             streamed = on_token is not None or self.capabilities.should_stream(self.http.timeout)
-            body = self.body(request, stream=streamed and self.capabilities.streams)
+            body = (
+                self.capabilities.body(self.name, request, stream=streamed and self.capabilities.streams)
+                | self._extra_body
+            )
             try:
-                completion = await self._call(body, request, on_token)
+                completion = await self.call(body, request, on_token)
             except ModelError as error:
-                if self.adapts(error, body):
+                if self.capabilities.learn(error, body):
+                    continue
+                if isinstance(error, ThoughtsError) and self.capabilities.saw_thoughts(spent=True):
                     continue
                 if self.capabilities.may_refuse_format(error, body, failures):
                     return await self._ask_otherwise(error, body, request, on_token)
@@ -177,7 +178,7 @@ class Endpoint:
             if form == "json_object":
                 del other["response_format"]
             with suppress(ModelError):
-                completion = await self._call(other, request, on_token)
+                completion = await self.call(other, request, on_token)
                 for refused in forms[: forms.index(form) + 1]:
                     self.capabilities.step_down(refused)
                 return completion
