@@ -263,7 +263,7 @@ async def test_polls_that_fail_are_borne(provider, go):
     provider.refuse["GET", "/v1/batches/"] = [*errors, "cut"]
     assert (await go(6)).ok == 6
     assert len(provider.batches) == 1
-    assert any(words.startswith(", 1 batches, 0 of 5 requests") for words in go.said)
+    assert any("batches under way: 1 (0 of 5 requests)" in words for words in go.said)
 
 
 async def test_a_batch_that_the_server_no_longer_knows_is_sent_again(provider, go):

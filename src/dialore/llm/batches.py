@@ -17,9 +17,9 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, ValidationError
+from pydantic import BaseModel, ValidationError
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.cache import Cached
@@ -29,10 +29,7 @@ from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapp
 from dialore.llm.pacing import AdaptiveLimiter, tell
 
 T = TypeVar("T")
-Settings = TypeVar("Settings")
-Connect: TypeAlias = Callable[[Settings, str | None], LanguageModel | None]
-Kept: TypeAlias = tuple[str, str, Sequence[str]]
-"""A batch as it is kept: its input file, its id (empty: perhaps never begun), its keys by line."""
+Connect: TypeAlias = Callable[[T, str | None], LanguageModel | None]
 
 MOST_REQUESTS, MOST_BYTES = 50_000, 200_000_000
 """The most that one batch holds at OpenAI."""
@@ -41,6 +38,8 @@ POLL, QUIET = 2.0, 0.5
 _LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
 _RETRIES, _NOT_THERE = 20, 2
 """How often a failed call of the batch API is repeated, and one that finds nothing there (404)."""
+_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
+"""Has an item for each call of the dialogue that waits."""
 
 
 class _Answer(BaseModel):
@@ -52,8 +51,21 @@ class _Row(BaseModel):
     """A line of what comes back."""
 
     custom_id: str = ""
-    response: Annotated[_Answer, BeforeValidator(lambda given: given or {})] = _Answer()
+    response: _Answer | None = None
     error: dict[str, Any] | None = None
+
+
+class _State(BaseModel):
+    """An answer of the API, whatever it was asked."""
+
+    id: str = ""
+    status: str = "gone"
+    input_file_id: str = ""
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    request_counts: dict[str, Any] | None = None
+    errors: dict[str, Any] | None = None
+    data: list[_State] = []
 
 
 @dataclass(slots=True, eq=False)
@@ -70,47 +82,36 @@ class _Batch:
     ended: asyncio.Task[None] | None = None
 
 
-_Queued: TypeAlias = "tuple[str, bytes, asyncio.Future[_Batch]]"
-"""A request's key and line, and its batch once it is sent."""
-
-
-class _Dialogue:
-    """A dialogue under way, and how many of its calls wait."""
-
-    waiting = 0
-
-
-_DIALOGUE: ContextVar[_Dialogue] = ContextVar("_DIALOGUE")
-
-
 class BatchQueue:
     """Sends the calls of many dialogues in batches, once all of them wait.
 
     Args:
-        kept: the batches so far, the oldest first; each is asked for when a request of it is made.
-        keep: keeps a batch, or the id of one that is kept; it is on disk when this returns.
+        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; one is asked for when it is
+            needed.
+        keep: keeps such a batch, or its id; it is on disk when this returns.
         active: the most dialogues that do something else than wait.
     """
 
-    def __init__(self, kept: Iterable[Kept], keep: Callable[[str, str, Sequence[str]], None], active: int) -> None:
+    def __init__(
+        self, kept: Iterable[tuple[str, str, list[str]]], keep: Callable[[str, str, Sequence[str]], None], active: int
+    ) -> None:
         self.on_change: Callable[[str], object] = lambda _words: None
-        self.keep, self.turns, self.direct = keep, asyncio.Semaphore(active), 0
+        self.keep, self.direct = keep, 0
         self.known = {key: batch for batch in (_Batch(*row) for row in kept) for key in batch.keys}
-        self.queued: dict[_Sender, list[_Queued]] = {}
-        self._dialogues: set[_Dialogue] = set()
-        self._open: list[_Batch] = []
+        self.queued: dict[_Sender, list[tuple[str, bytes, asyncio.Future[_Batch]]]] = {}
+        self._busy, self._turns = 0, asyncio.Semaphore(active)
+        self._followed: list[_Batch] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._began = time.monotonic()
 
-    def connecting(self, connect: Connect[Settings]) -> Connect[Settings]:
+    def connecting(self, connect: Connect[T]) -> Connect[T]:
         """Return a maker of models whose endpoints are asked by batches; stages' models may be others.
 
         It raises InputError for a main model that is none of an endpoint with a cache before it.
         """
 
-        def connected(settings: Settings, name: str | None) -> LanguageModel | None:
-            model = connect(settings, name)
-            layer: Any = model
+        def connected(settings: T, name: str | None) -> LanguageModel | None:
+            layer: Any = (model := connect(settings, name))
             while isinstance(layer, Wrapper) and not isinstance(layer, Cached):
                 layer = layer._model  # noqa: SLF001 - what wrappers stand around is nobody else's business
             if isinstance(layer, Cached) and isinstance(layer._model, Endpoint):  # noqa: SLF001
@@ -136,41 +137,42 @@ class BatchQueue:
     @asynccontextmanager
     async def dialogue(self) -> AsyncIterator[None]:
         """Count a dialogue as under way: nothing is sent before it waits, too."""
-        self._dialogues.add(dialogue := _Dialogue())
-        _DIALOGUE.set(dialogue)
+        _CALLS.set([])
+        self._busy += 1
         try:
-            async with self.turns:
+            async with self._turns:
                 yield
         finally:
-            self._dialogues.remove(dialogue)
+            self._busy -= 1
 
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
         """Count this dialogue as waiting, and give its turn away meanwhile."""
-        dialogue = _DIALOGUE.get()
-        dialogue.waiting += 1
-        if dialogue.waiting == 1:
-            self.turns.release()
+        if not (calls := _CALLS.get()):
+            self._busy -= 1
+            self._turns.release()
+        calls.append(None)
         try:
             yield
         finally:
-            dialogue.waiting -= 1
-            if not dialogue.waiting:
-                await self.turns.acquire()
+            calls.pop()
+            if not calls:
+                self._busy += 1
+                await self._turns.acquire()
 
     def follow(self, sender: _Sender, batch: _Batch) -> asyncio.Task[None]:
         """Return the task that awaits a batch's end."""
         if batch.ended is None:
             batch.ended = self._spawn(sender.bring(batch))
-            self._open.append(batch)
-            batch.ended.add_done_callback(lambda _task: self._open.remove(batch))
+            self._followed.append(batch)
         return batch.ended
 
     def show(self) -> None:
-        """Tell how the batches stand."""
-        requests, answered = sum(len(b.keys) for b in self._open), sum(b.answered for b in self._open)
+        """Tell how the batches under way stand."""
+        some = [batch for batch in self._followed if batch.ended and not batch.ended.done()]
+        answered, requests = sum(batch.answered for batch in some), sum(len(batch.keys) for batch in some)
         minutes = (time.monotonic() - self._began) / 60
-        self.on_change(f", {len(self._open)} batches, {answered:,} of {requests:,} requests, {minutes:.0f} min")
+        self.on_change(f", batches under way: {len(some)} ({answered:,} of {requests:,} requests), {minutes:.0f} min")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._tasks.add(task := asyncio.create_task(work))
@@ -184,8 +186,7 @@ class BatchQueue:
             count = sum(map(len, self.queued.values()))
             still, before = (still + QUIET if count == before else 0.0), count
             # Dialogues that share a call wait for it without our knowing.
-            needed = QUIET if all(dialogue.waiting for dialogue in self._dialogues) else _STUCK
-            if count and not self.direct and still >= needed:
+            if count and not self.direct and still >= (_STUCK if self._busy else QUIET):
                 due, self.queued = self.queued, {}
                 for sender, queued in due.items():
                     self._spawn(sender.send(queued))
@@ -207,7 +208,7 @@ class _Sender:
 
     async def call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
         """Answer a call, in whole; raise as the endpoint itself does."""
-        key, is_known = self._cached.key(request).hex(), False
+        key = self._cached.key(request).hex()
         batch = self._queue.known.pop(key, None)
         if batch is None and self._first.setdefault(request.output_schema is None, request) is request:
             self._queue.direct += 1
@@ -215,34 +216,32 @@ class _Sender:
                 return await self._direct(body, request, on_token)
             finally:
                 self._queue.direct -= 1
+        line = {"custom_id": key, "method": "POST", "url": self._path}
+        sent = as_json(line | {"body": {name: value for name, value in body.items() if "stream" not in name}})
         async with self._queue.waiting():
             while True:
                 is_known = batch is not None  # what failed before this process began has not failed for good
-                batch = batch or await self._sent(key, {name: body[name] for name in body if "stream" not in name})
+                if batch is None:
+                    sending: asyncio.Future[_Batch] = asyncio.Future()
+                    self._queue.queued.setdefault(self, []).append((key, sent, sending))
+                    batch = await sending
                 await asyncio.shield(self._queue.follow(self, batch))
                 row = batch.rows.pop(key, batch.lacking)
+                answer = row.response or _Answer()
                 is_too_much = "token_limit" in str(row.error) and len(batch.keys) > 1
                 if is_too_much:  # for what the account may have under way
                     self._most, self._is_alone = min(self._most, (len(batch.keys) + 1) // 2), True
-                if row.response.status_code == 200 or not (is_known or is_too_much):
+                if answer.status_code == 200 or not (is_known or is_too_much):
                     break
                 batch = None
-        answer = row.response
-        if answer.status_code != 200:
-            line = f"{self._http.where} in the batch {batch.id}"
+        if row.error or answer.status_code != 200:
             said = {"error": row.error} if row.error else answer.body
-            raise said_error(line, said, status=answer.status_code, key=self._http.key)
+            raise said_error(f"the batch {batch.id}", said, status=answer.status_code, key=self._http.key)
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
         reader.take(answer.body, "message")
         return reader.completion()
 
-    async def _sent(self, key: str, body: dict[str, Any]) -> _Batch:
-        line = as_json({"custom_id": key, "method": "POST", "url": self._path, "body": body})
-        sending: asyncio.Future[_Batch] = asyncio.get_running_loop().create_future()
-        self._queue.queued.setdefault(self, []).append((key, line, sending))
-        return await sending
-
-    async def send(self, queued: list[_Queued]) -> None:
+    async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
         """Send requests in as many batches as they want; those that nobody awaits any more are left out."""
         async with self._turn:
             while queued := [entry for entry in queued if not entry[2].done()]:
@@ -250,22 +249,62 @@ class _Sender:
                 chunk = queued[: max(1, sum(size <= MOST_BYTES for size in sizes))]
                 keys, lines, waiting = zip(*chunk, strict=True)
                 try:
-                    file = await self._upload(lines)
+                    file = await self._patiently(partial(self._upload, lines))
                     self._queue.keep(file, "", keys)
                 except Exception as error:  # noqa: BLE001 - whoever waits is told
                     if isinstance(error, ModelError) and error.status == 413 and len(chunk) > 1:
                         self._most = (len(chunk) + 1) // 2
                         continue
                     for sending in waiting:
-                        sending.set_exception(copy.copy(error))
+                        sending.done() or sending.set_exception(copy.copy(error))
                     continue
                 following = self._queue.follow(self, batch := _Batch(file, "", keys, is_new=True))
                 for sending in waiting:
-                    sending.set_result(batch)
+                    sending.done() or sending.set_result(batch)
                 if self._is_alone:
                     await asyncio.wait([following])
 
-    async def _upload(self, lines: Sequence[bytes]) -> str:
+    async def bring(self, batch: _Batch) -> None:
+        """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""
+        try:
+            state = await self._ended(batch)
+            for file in filter(None, (state.output_file_id, state.error_file_id)):
+                for row in await self._patiently(partial(self._rows, file)):
+                    batch.rows.setdefault(row.custom_id, row)
+        except ModelError as error:
+            if error.status not in {400, 404} or (batch.is_new and not batch.id):
+                error.status = None  # it is none of the call's
+                raise
+            state = _State()
+        batch.lacking = _Row(error={"message": f"no answer to the request ({state.status}); run it again"})
+        numbered = dict(enumerate(batch.keys, start=1))
+        for reason in (state.errors or {}).get("data") or ():
+            if key := numbered.get(reason.get("line")):
+                batch.rows[key] = _Row(error=reason, response=_Answer(status_code=400))
+            elif not batch.rows:
+                batch.lacking = _Row(error=reason)
+        if count := len(set(batch.keys) - batch.rows.keys()):
+            why = error_detail(batch.lacking.error)[0]
+            tell(f"{count:,} of {len(batch.keys):,} requests of the batch {batch.id} are sent again: {why}")
+
+    async def _ended(self, batch: _Batch) -> _State:
+        if not batch.id:
+            batch.id = await self._patiently(partial(self._begin, batch))
+            self._queue.keep(batch.file, batch.id, batch.keys)
+        pause = POLL
+        while True:
+            self._queue.show()
+            state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
+            if state.status in {"completed", "failed", "expired", "cancelled"}:
+                return state
+            counts = state.request_counts or {}
+            batch.answered = (counts.get("completed") or 0) + (counts.get("failed") or 0)
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_POLL, pause * _GROWTH)
+
+    # --- single calls of the API, told how often they have failed
+
+    async def _upload(self, lines: Sequence[bytes], _failures: int) -> str:
         import aiohttp
 
         def form() -> aiohttp.Payload:
@@ -273,80 +312,21 @@ class _Sender:
             made.add_field("file", io.BytesIO(b"\n".join(lines)), filename="requests.jsonl")
             return made()
 
-        return str((await self._patiently(lambda _: self._json("/files", form)))["id"])
-
-    async def _json(self, path: str, body: object = None, wanted: str = "id", **query: str) -> dict[str, Any]:
-        answer = await self._http.json(path, body, query=query or None, flows=True)
-        if not isinstance(answer, dict) or wanted not in answer:
-            raise ModelError(f"{self._http.where}{path} answered without {wanted}", retryable=True)
-        return answer
-
-    async def _patiently(self, ask: Callable[[int], Awaitable[T]]) -> T:
-        left = iter(range(_NOT_THERE))
-
-        async def attempt(failures: int) -> T:
-            try:
-                return await ask(failures)
-            except ModelError as error:
-                error.retryable |= error.status == 404 and next(left, None) is not None
-                raise
-
-        retry = replace(self._endpoint.retry, retries=_RETRIES, cap=_LONGEST_POLL, longest_wait=3600.0)
-        try:
-            return await retry.run(attempt)
-        except ModelError as error:
-            if error.status in {404, 405, 501}:
-                error.message, error.hint = f"no batch API: {error.message}", "leave out --batch"
-            elif not error.configuration:
-                error.hint = "the same command again finds its batches"
-            error.retryable, error.configuration = False, error.status != 413
-            raise
-
-    async def bring(self, batch: _Batch) -> None:
-        """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""
-        try:
-            state = await self._ended(batch)
-            for kind in ("output", "error"):
-                if file := state.get(f"{kind}_file_id"):
-                    for row in await self._patiently(partial(self._rows, file)):
-                        batch.rows.setdefault(row.custom_id, row)
-        except ModelError as error:
-            if error.status not in {400, 404} or (batch.is_new and not batch.id):
-                error.status = None  # it is none of the call's
-                raise
-            state = {"status": "gone"}
-        batch.lacking = _Row(error={"message": f"no answer to the request ({state['status']}; run it again)"})
-        for reason in (state.get("errors") or {}).get("data") or ():
-            if line := reason.get("line"):
-                batch.rows[batch.keys[line - 1]] = _Row(error=reason, response=_Answer(status_code=400))
-            elif not batch.rows:
-                batch.lacking = _Row(error=reason)
-        if count := len(set(batch.keys) - batch.rows.keys()):
-            why = error_detail(batch.lacking.error)[0]
-            tell(f"{count:,} of {len(batch.keys):,} requests of the batch {batch.id} are sent again: {why}")
+        return (await self._state("/files", form)).id
 
     async def _begin(self, batch: _Batch, failures: int) -> str:
         # A call whose answer did not come may have begun it all the same: begun twice it is paid for twice.
-        is_known = bool(failures) or not batch.is_new
-        listed = (await self._json("/batches", wanted="data", limit="100"))["data"] if is_known else []
-        begun = [state["id"] for state in listed if state.get("input_file_id") == batch.file]
+        listed = await self._state("/batches", limit="100") if failures or not batch.is_new else _State()
+        begun = [state.id for state in listed.data if state.input_file_id == batch.file]
         body = {"input_file_id": batch.file, "endpoint": self._path, "completion_window": "24h"}
-        return str(begun[0] if begun else (await self._json("/batches", body))["id"])
+        return begun[0] if begun else (await self._state("/batches", body)).id
 
-    async def _ended(self, batch: _Batch) -> dict[str, Any]:
-        if not batch.id:
-            batch.id = await self._patiently(partial(self._begin, batch))
-            self._queue.keep(batch.file, batch.id, batch.keys)
-        pause = POLL
-        while True:
-            state = await self._patiently(lambda _: self._json(f"/batches/{batch.id}", wanted="status"))
-            if state["status"] in {"completed", "failed", "expired", "cancelled"}:
+    async def _state(self, path: str, body: object = None, **query: str) -> _State:
+        answer = await self._http.json(path, body, query=query or None, flows=True)
+        with suppress(ValidationError):
+            if (state := _State.model_validate(answer)).id or query:
                 return state
-            counts = state.get("request_counts") or {}
-            batch.answered = sum(counts.values()) - counts.get("total", 0)
-            self._queue.show()
-            await asyncio.sleep(pause)
-            pause = min(_LONGEST_POLL, pause * _GROWTH)
+        raise ModelError(f"{self._http.where}{path} does not answer as a batch API does", retryable=True)
 
     async def _rows(self, file: str, failures: int) -> list[_Row]:
         """Return the lines of a file that can be read; where some cannot, it is read a second time."""
@@ -361,3 +341,25 @@ class _Sender:
         if len(rows) < len(lines) and not failures:
             raise ModelError(f"{self._http.where} sent lines that cannot be read", retryable=True)
         return rows
+
+    async def _patiently(self, ask: Callable[[int], Awaitable[T]]) -> T:
+        """Return what a call gives in the end; what it raises stops the run, as the next reads what is paid for."""
+        passing = iter(range(_NOT_THERE))
+
+        async def attempt(failures: int) -> T:
+            try:
+                return await ask(failures)
+            except ModelError as error:
+                error.retryable |= error.status == 404 and next(passing, None) is not None
+                raise
+
+        try:
+            retry = replace(self._endpoint.retry, retries=_RETRIES, cap=_LONGEST_POLL, longest_wait=3600.0)
+            return await retry.run(attempt)
+        except ModelError as error:
+            if error.status in {404, 405, 501}:
+                error.message, error.hint = f"no batch API: {error.message}", "leave out --batch"
+            elif not error.configuration:
+                error.hint = "the same command again finds its batches"
+            error.retryable, error.configuration = False, error.status != 413
+            raise
