@@ -14,6 +14,7 @@ from aiohttp import web
 from benchmarks.batches import BatchServer, refusal
 from benchmarks.endpoint import completion
 
+from dialore.cli import main
 from dialore.errors import InputError, ModelError
 from dialore.evaluation.report.tables import _remarks
 from dialore.experiments.run import run_experiment
@@ -386,6 +387,24 @@ async def test_a_run_that_is_killed_finds_its_batches_again(provider, tmp_path, 
 
 
 # --- what it says
+
+
+@pytest.mark.parametrize(("status", "code", "said"), [(404, 2, "no batch API"), (None, 0, "4 answered, 0 failed")])
+async def test_the_command_tells_in_one_line_how_it_ends(provider, tmp_path, monkeypatch, capsys, status, code, said):
+    provider.refuse["POST", "/v1/files"] = [(status, "Not Found")] * 3 if status else []
+    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    data = write_dialogues(tmp_path / "dialogues.jsonl", 4)
+    run = f"run -M vanilla --dataset jsonl --data {data} --out {tmp_path / 'run'} -u {provider.url} -m m --batch"
+
+    def command():
+        with pytest.raises(SystemExit) as left:
+            main(run.split())
+        return left.value.code
+
+    assert await asyncio.to_thread(command) == code
+    lines = [line for line in capsys.readouterr().err.splitlines() if said in line]
+    assert len(lines) == 1
+    assert ("leave out --batch" in lines[0]) == bool(code)
 
 
 @pytest.mark.parametrize("status", [404, 405])
