@@ -126,6 +126,18 @@ async def test_a_method_takes_as_many_batches_as_it_has_steps_in_a_row(provider,
     assert set(provider.paid.values()) == {1}
 
 
+async def test_more_dialogues_than_may_work_at_once_wait_together(provider, go):
+    assert (await go(20, systems=["dcrag"], concurrency=3)).ok == 20
+    assert len(provider.batches) == 4
+
+
+async def test_dialogues_that_share_a_call_hold_nothing_up_for_ever(provider, go, monkeypatch):
+    monkeypatch.setattr(batches, "_STUCK", 0.5)
+    alone = {"name": "alone", "method": "dcrag", "options": {"cross_revision": False}}
+    assert (await go(4, systems=["dcrag", alone])).ok == 8
+    assert set(provider.paid.values()) == {1}
+
+
 async def test_what_the_server_refuses_is_found_out_by_one_call_of_each_form(provider, go):
     progress = await go(8, systems=["dcrag"])
     assert [("response_format" in body) for body in provider.direct] == [True, False]
@@ -443,7 +455,7 @@ async def test_the_price_is_half_and_the_report_tells_of_batches(provider, go, t
     with RunStore.open(tmp_path / "run") as store:
         assert store.facts()["batches"] == 1
         (told,) = _remarks({"run": store.facts()})
-    assert "1 batches" in told
+    assert "by batches" in told
 
 
 async def test_a_run_with_batches_under_way_alone_is_kept(provider, go, tmp_path):

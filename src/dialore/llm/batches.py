@@ -42,16 +42,11 @@ _CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
 """Has an item for each call of the dialogue that waits."""
 
 
-class _Answer(BaseModel):
-    status_code: int = 0
-    body: Any = None
-
-
 class _Row(BaseModel):
     """A line of what comes back."""
 
     custom_id: str = ""
-    response: _Answer | None = None
+    response: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
 
@@ -148,7 +143,7 @@ class BatchQueue:
     @asynccontextmanager
     async def waiting(self) -> AsyncIterator[None]:
         """Count this dialogue as waiting, and give its turn away meanwhile."""
-        if not (calls := _CALLS.get()):
+        if not (calls := _CALLS.get([])):
             self._busy -= 1
             self._turns.release()
         calls.append(None)
@@ -227,18 +222,18 @@ class _Sender:
                     batch = await sending
                 await asyncio.shield(self._queue.follow(self, batch))
                 row = batch.rows.pop(key, batch.lacking)
-                answer = row.response or _Answer()
+                answer = row.response or {}
                 is_too_much = "token_limit" in str(row.error) and len(batch.keys) > 1
                 if is_too_much:  # for what the account may have under way
                     self._most, self._is_alone = min(self._most, (len(batch.keys) + 1) // 2), True
-                if answer.status_code == 200 or not (is_known or is_too_much):
+                if answer.get("status_code") == 200 or not (is_known or is_too_much):
                     break
                 batch = None
-        if row.error or answer.status_code != 200:
-            said = {"error": row.error} if row.error else answer.body
-            raise said_error(f"the batch {batch.id}", said, status=answer.status_code, key=self._http.key)
+        if row.error or answer.get("status_code") != 200:
+            said = {"error": row.error} if row.error else answer.get("body")
+            raise said_error(f"the batch {batch.id}", said, status=answer.get("status_code") or 0, key=self._http.key)
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
-        reader.take(answer.body, "message")
+        reader.take(answer.get("body"), "message")
         return reader.completion()
 
     async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
@@ -280,7 +275,7 @@ class _Sender:
         numbered = dict(enumerate(batch.keys, start=1))
         for reason in (state.errors or {}).get("data") or ():
             if key := numbered.get(reason.get("line")):
-                batch.rows[key] = _Row(error=reason, response=_Answer(status_code=400))
+                batch.rows[key] = _Row(error=reason, response={"status_code": 400})
             elif not batch.rows:
                 batch.lacking = _Row(error=reason)
         if count := len(set(batch.keys) - batch.rows.keys()):
