@@ -84,7 +84,7 @@ class BatchServer:
         batch["looks"] += 1
         lines, problems = self.validated(self.files[batch["input_file_id"]], batch["endpoint"])
         batch["request_counts"] = {"total": len(lines), "completed": 0, "failed": 0}
-        if problems:
+        if problems and batch["status"] == "validating":
             batch |= {"status": "failed", "errors": {"object": "list", "data": problems}}
         elif batch["looks"] <= self.polls:
             batch["status"] = "in_progress"

@@ -270,6 +270,20 @@ async def test_more_than_the_account_may_have_under_way_goes_in_smaller_batches_
     assert set(provider.paid.values()) == {1}
 
 
+async def test_what_is_too_much_beside_other_batches_waits_for_their_end(provider, go, monkeypatch):
+    def problems(lines):
+        others = [batch for batch in provider.batches.values() if batch["status"] == "in_progress"]
+        under_way = sum(batch["request_counts"]["total"] for batch in others)
+        code = {"code": "token_limit_exceeded", "message": "Enqueued token limit reached for m", "line": None}
+        return [code] if under_way and under_way + len(lines) > 4 else []
+
+    monkeypatch.setattr(batches, "MOST_REQUESTS", 3)
+    provider.always, provider.problems, provider.polls = True, problems, 20
+    assert (await go(9)).ok == 9
+    assert sorted(provider.sizes) == [2, 3, 3]
+    assert set(provider.paid.values()) == {1}
+
+
 async def test_polls_that_fail_are_borne(provider, go):
     """Fault 8."""
     errors = [(status, "trouble") for status in (429, 500, 503, 404)]

@@ -71,10 +71,10 @@ class _Batch:
     id: str
     keys: Sequence[str]
     is_new: bool = False
+    is_alone: bool = False
     answered: int = 0
     rows: dict[str, _Row] = field(default_factory=dict)
     lacking: _Row = field(default_factory=_Row)
-    ended: asyncio.Task[None] | None = None
 
 
 class BatchQueue:
@@ -95,7 +95,7 @@ class BatchQueue:
         self.known = {key: batch for batch in (_Batch(*row) for row in kept) for key in batch.keys}
         self.queued: dict[_Sender, list[tuple[str, bytes, asyncio.Future[_Batch]]]] = {}
         self._busy, self._turns = 0, asyncio.Semaphore(active)
-        self._followed: list[_Batch] = []
+        self._followed: dict[_Batch, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._began = time.monotonic()
 
@@ -157,16 +157,19 @@ class BatchQueue:
 
     def follow(self, sender: _Sender, batch: _Batch) -> asyncio.Task[None]:
         """Return the task that awaits a batch's end."""
-        if batch.ended is None:
-            batch.ended = self._spawn(sender.bring(batch))
-            self._followed.append(batch)
-        return batch.ended
+        if batch not in self._followed:
+            self._followed[batch] = self._spawn(sender.bring(batch))
+        return self._followed[batch]
+
+    @property
+    def under_way(self) -> dict[_Batch, asyncio.Task[None]]:
+        """The batches that have not ended, with what awaits their end."""
+        return {batch: task for batch, task in self._followed.items() if not task.done()}
 
     def show(self) -> None:
         """Tell how the batches under way stand."""
-        some = [batch for batch in self._followed if batch.ended and not batch.ended.done()]
+        some, minutes = self.under_way, (time.monotonic() - self._began) / 60
         answered, requests = sum(batch.answered for batch in some), sum(len(batch.keys) for batch in some)
-        minutes = (time.monotonic() - self._began) / 60
         self.on_change(f", batches under way: {len(some)} ({answered:,} of {requests:,} requests), {minutes:.0f} min")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -223,9 +226,11 @@ class _Sender:
                 await asyncio.shield(self._queue.follow(self, batch))
                 row = batch.rows.pop(key, batch.lacking)
                 answer = row.response or {}
-                is_too_much = "token_limit" in str(row.error) and len(batch.keys) > 1
-                if is_too_much:  # for what the account may have under way
-                    self._most, self._is_alone = min(self._most, (len(batch.keys) + 1) // 2), True
+                # Of what the account may have under way: then batches go one by one, and if need be smaller.
+                is_too_much = "token_limit" in str(row.error) and (len(batch.keys) > 1 or not batch.is_alone)
+                self._is_alone |= is_too_much
+                if is_too_much and batch.is_alone:
+                    self._most = min(self._most, (len(batch.keys) + 1) // 2)
                 if answer.get("status_code") == 200 or not (is_known or is_too_much):
                     break
                 batch = None
@@ -240,6 +245,8 @@ class _Sender:
         """Send requests in as many batches as they want; those that nobody awaits any more are left out."""
         async with self._turn:
             while queued := [entry for entry in queued if not entry[2].done()]:
+                if self._is_alone and (others := self._queue.under_way):
+                    await asyncio.wait(others.values())
                 sizes = itertools.accumulate(len(line) + 1 for _, line, _ in queued[: self._most])
                 chunk = queued[: max(1, sum(size <= MOST_BYTES for size in sizes))]
                 keys, lines, waiting = zip(*chunk, strict=True)
@@ -253,11 +260,9 @@ class _Sender:
                     for sending in waiting:
                         sending.done() or sending.set_exception(copy.copy(error))
                     continue
-                following = self._queue.follow(self, batch := _Batch(file, "", keys, is_new=True))
+                self._queue.follow(self, batch := _Batch(file, "", keys, True, self._is_alone))
                 for sending in waiting:
                     sending.done() or sending.set_result(batch)
-                if self._is_alone:
-                    await asyncio.wait([following])
 
     async def bring(self, batch: _Batch) -> None:
         """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""
