@@ -375,7 +375,7 @@ asyncio.run(run_experiment(read_config(Path(experiment)), folder, lambda c, n: c
 """
 
 
-@pytest.mark.parametrize("moment", ["before it is begun", "begun without our knowing", "under way", "ended"])
+@pytest.mark.parametrize("moment", ["being uploaded", "before it is begun", "begun without our knowing", "under way", "ended"])
 async def test_a_run_that_is_killed_finds_its_batches_again(provider, tmp_path, moment):
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     said = f"name: small\ndataset: {{name: jsonl, path: {data}}}\nsystems: [dcrag]\nbatch: true\n"
@@ -383,7 +383,7 @@ async def test_a_run_that_is_killed_finds_its_batches_again(provider, tmp_path, 
     command = ["-c", _CHILD, *(str(tmp_path / name) for name in ("experiment.yaml", "run", "cache")), provider.url]
     reached, goes_on = asyncio.Event(), asyncio.Event()
     stopped = {"under way": "GET", "ended": "GET"}.get(moment, "POST")
-    path = "/v1/files/" if moment == "ended" else "/v1/batches"
+    path = {"ended": "/v1/files/", "being uploaded": "/v1/files"}.get(moment, "/v1/batches")
     begin = provider.begin
 
     async def waits(request, handler):

@@ -143,7 +143,7 @@ class RunConfig(Strict):
         default=False, description="Have models cite their knowledge by number."
     )
     batch: Annotated[bool, Flag(("--batch",))] = Field(
-        default=False, description="Call by the provider's batch API: half the price, within a day; see the docs."
+        default=False, description="Call by the provider's batch API: half the price, within a day."
     )
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
     log_to: Annotated[Literal["mlflow", "wandb"] | None, Flag(("--log-to",), "mlflow|wandb")] = Field(
