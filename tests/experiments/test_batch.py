@@ -320,6 +320,16 @@ async def test_a_batch_whose_beginning_was_not_answered_is_not_begun_twice(provi
     assert len(provider.batches) == 1
 
 
+async def test_a_file_that_was_sent_before_and_is_gone_since_is_sent_again(provider, go):
+    provider.refuse["POST", "/v1/batches"] = [(500, "trouble")] * 7
+    with pytest.raises(ModelError, match="the same command again"):
+        await go(6)
+    assert (len(provider.files), len(provider.batches)) == (1, 0)
+    provider.files.clear()
+    assert (await go(6)).ok == 5 + 1
+    assert len(provider.batches) == 1
+
+
 @pytest.mark.parametrize("spoil", [lambda content: content[:-40], lambda content: b"not JSON\n" + content])
 async def test_a_file_of_answers_that_is_cut_short_is_used_as_far_as_it_goes(provider, go, spoil):
     """Fault 10."""
@@ -375,7 +385,9 @@ asyncio.run(run_experiment(read_config(Path(experiment)), folder, lambda c, n: c
 """
 
 
-@pytest.mark.parametrize("moment", ["being uploaded", "before it is begun", "begun without our knowing", "under way", "ended"])
+@pytest.mark.parametrize(
+    "moment", ["being uploaded", "before it is begun", "begun without our knowing", "under way", "ended"]
+)
 async def test_a_run_that_is_killed_finds_its_batches_again(provider, tmp_path, moment):
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     said = f"name: small\ndataset: {{name: jsonl, path: {data}}}\nsystems: [dcrag]\nbatch: true\n"
@@ -457,6 +469,16 @@ async def test_a_model_without_an_endpoint_or_a_cache_is_refused(config_of, tmp_
     with pytest.raises(InputError, match="ray"):
         await run_experiment(config, tmp_path / "run", engine=lambda *_: None)
     assert not (tmp_path / "run").exists()
+
+
+async def test_a_stage_may_be_done_by_a_model_that_is_run_here(provider, config_of, tmp_path):
+    def connected(_settings, name):
+        return FakeModel() if name else connect("m", provider.url, cache=tmp_path / "cache.sqlite")
+
+    models = [{"model": "m", "stages": {"query-production": "hf:here"}}]
+    config = config_of(4, batch=True, systems=["dcrag"], models=models)
+    assert (await run_experiment(config, tmp_path / "run", connected)).ok == 4
+    assert len(provider.batches) == 4
 
 
 async def test_the_price_is_half_and_the_report_tells_of_batches(provider, go, tmp_path, config_of):
