@@ -159,6 +159,7 @@ class BatchQueue:
         """Return the task that awaits a batch's end."""
         if batch not in self._followed:
             self._followed[batch] = self._spawn(sender.bring(batch))
+            self._followed[batch].add_done_callback(lambda _task: self.show())
         return self._followed[batch]
 
     @property
@@ -170,7 +171,8 @@ class BatchQueue:
         """Tell how the batches under way stand."""
         some, minutes = self.under_way, (time.monotonic() - self._began) / 60
         answered, requests = sum(batch.answered for batch in some), sum(len(batch.keys) for batch in some)
-        self.on_change(f", batches under way: {len(some)} ({answered:,} of {requests:,} requests), {minutes:.0f} min")
+        words = f", batches under way: {len(some)} ({answered:,} of {requests:,} requests), {minutes:.0f} min"
+        self.on_change(words if some else "")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._tasks.add(task := asyncio.create_task(work))
