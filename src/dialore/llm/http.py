@@ -17,7 +17,7 @@ import math
 import re
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -304,7 +304,7 @@ class HttpClient:
         import aiohttp
 
         url = join_url(self.base_url, path)
-        method, data = ("GET", None) if body is None else ("POST", body if callable(body) else as_json(body))
+        method, data = ("GET", None) if body is None else ("POST", None if callable(body) else as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
         silence = aiohttp.ClientTimeout(
             total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
@@ -312,11 +312,10 @@ class HttpClient:
         session = self._open_session()
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
 
-        async def ask() -> ClientResponse:
-            if not callable(data):
-                return await session.request(method, url, data=data, **options)
-            form = data()  # anew for each try: sending reads it to its end
-            return await session.request(method, url, data=form, headers={"Content-Type": form.content_type}, **options)
+        def ask() -> Awaitable[ClientResponse]:
+            form = body() if callable(body) else None  # anew for each try: sending reads it to its end
+            headers = form and {"Content-Type": form.content_type}
+            return session.request(method, url, data=form or data, headers=headers, **options)
 
         try:
             async with asyncio.timeout(None if flows else seconds):
