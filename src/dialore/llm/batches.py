@@ -81,8 +81,7 @@ class BatchQueue:
     """Sends the calls of many dialogues in batches, once all of them wait.
 
     Args:
-        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; one is asked for when it is
-            needed.
+        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; asked for when they are needed.
         keep: keeps such a batch, or its id; it is on disk when this returns.
         active: the most dialogues that do something else than wait.
     """
@@ -158,8 +157,8 @@ class BatchQueue:
     def follow(self, sender: _Sender, batch: _Batch) -> asyncio.Task[None]:
         """Return the task that awaits a batch's end."""
         if batch not in self._followed:
-            self._followed[batch] = self._spawn(sender.bring(batch))
-            self._followed[batch].add_done_callback(lambda _task: self.show())
+            self._followed[batch] = task = self._spawn(sender.bring(batch))
+            task.add_done_callback(lambda _task: self.show())
         return self._followed[batch]
 
     @property
@@ -169,10 +168,10 @@ class BatchQueue:
 
     def show(self) -> None:
         """Tell how the batches under way stand."""
-        some, minutes = self.under_way, (time.monotonic() - self._began) / 60
-        answered, requests = sum(batch.answered for batch in some), sum(len(batch.keys) for batch in some)
-        words = f", batches under way: {len(some)} ({answered:,} of {requests:,} requests), {minutes:.0f} min"
-        self.on_change(words if some else "")
+        batches, minutes = self.under_way, (time.monotonic() - self._began) / 60
+        answered, requests = sum(batch.answered for batch in batches), sum(len(batch.keys) for batch in batches)
+        words = f", batches under way: {len(batches)} ({answered:,} of {requests:,} requests), {minutes:.0f} min"
+        self.on_change(words if batches else "")
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         self._tasks.add(task := asyncio.create_task(work))
@@ -237,8 +236,10 @@ class _Sender:
                     break
                 batch = None
         if row.error or answer.get("status_code") != 200:
-            said = {"error": row.error} if row.error else answer.get("body")
-            raise said_error(f"the batch {batch.id}", said, status=answer.get("status_code") or 0, key=self._http.key)
+            payload = {"error": row.error} if row.error else answer.get("body")
+            raise said_error(
+                f"the batch {batch.id}", payload, status=answer.get("status_code") or 0, key=self._http.key
+            )
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
         reader.take(answer.get("body"), "message")
         return reader.completion()
@@ -346,13 +347,13 @@ class _Sender:
 
     async def _patiently(self, ask: Callable[[int], Awaitable[T]]) -> T:
         """Return what a call gives in the end; what it raises stops the run, as the next reads what is paid for."""
-        passing = iter(range(_NOT_THERE))
+        tolerated = iter(range(_NOT_THERE))
 
         async def attempt(failures: int) -> T:
             try:
                 return await ask(failures)
             except ModelError as error:
-                error.retryable |= error.status == 404 and next(passing, None) is not None
+                error.retryable |= error.status == 404 and next(tolerated, None) is not None
                 raise
 
         try:
