@@ -226,22 +226,20 @@ class _Sender:
                     batch = await sending
                 await asyncio.shield(self._queue.follow(self, batch))
                 row = batch.rows.pop(key, batch.lacking)
-                answer = row.response or {}
+                answer = {"status_code": 0, "body": None, **(row.response or {})}
                 # Of what the account may have under way: then batches go one by one, and if need be smaller.
                 is_too_much = "token_limit" in str(row.error) and (len(batch.keys) > 1 or not batch.is_alone)
                 self._is_alone |= is_too_much
                 if is_too_much and batch.is_alone:
                     self._most = min(self._most, (len(batch.keys) + 1) // 2)
-                if answer.get("status_code") == 200 or not (is_known or is_too_much):
+                if answer["status_code"] == 200 or not (is_known or is_too_much):
                     break
                 batch = None
-        if row.error or answer.get("status_code") != 200:
-            payload = {"error": row.error} if row.error else answer.get("body")
-            raise said_error(
-                f"the batch {batch.id}", payload, status=answer.get("status_code") or 0, key=self._http.key
-            )
+        if row.error or answer["status_code"] != 200:
+            payload = {"error": row.error} if row.error else answer["body"]
+            raise said_error(f"the batch {batch.id}", payload, status=answer["status_code"], key=self._http.key)
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
-        reader.take(answer.get("body"), "message")
+        reader.take(answer["body"], "message")
         return reader.completion()
 
     async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
