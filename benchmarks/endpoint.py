@@ -3,8 +3,8 @@
 It answers each stage plausibly from the wanted JSON schema alone, so that every part of a method has work to do. The
 model's name sets the latency: `wait-50` answers after 50 milliseconds, `lognormal-200-0.6-7` after times whose median
 is 200 milliseconds and whose logarithms spread by 0.6, sampled with the seed 7; `pace-50` streams a word each 50
-milliseconds. `GET /v1/waited` reports by model how
-many calls there were, how many seconds they were made to wait in all, and the CPU seconds spent since the first.
+milliseconds. `GET /v1/waited` reports by model how many calls there were, how many seconds they were made to wait in
+all, and the CPU seconds spent since the first. It has a batch API, too (`benchmarks.batches`).
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from benchmarks.batches import BatchServer
 from benchmarks.measure import ROOT
 from dialore.errors import InputError
 from dialore.llm.connection import connect
@@ -77,6 +78,17 @@ def answer(body: dict[str, Any]) -> str:
     return plausible_answer(asked, wanted.get("schema"), "\n".join(instructions))
 
 
+def completion(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the chat completion of a body."""
+    text = answer(body)
+    usage = {
+        "prompt_tokens": sum(len(m["content"]) for m in body["messages"]) // 4,
+        "completion_tokens": len(text) // 4,
+    }
+    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
+    return {"object": "chat.completion", "model": body["model"], "choices": [choice], "usage": usage}
+
+
 class Waits:
     """Latencies by model: sampled in the order of the calls, the same for the same name, and added up."""
 
@@ -118,15 +130,11 @@ async def _complete(request: web.Request) -> web.StreamResponse:
     body = json.loads(await request.read())
     if seconds := _waits.next(str(body.get("model", ""))):
         await asyncio.sleep(seconds)
-    text = answer(body)
-    usage = {
-        "prompt_tokens": sum(len(m["content"]) for m in body["messages"]) // 4,
-        "completion_tokens": len(text) // 4,
-    }
+    made = completion(body)
     if body.get("stream"):
-        return await _stream(request, str(body.get("model", "")), text, usage)
-    choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}}
-    return web.json_response({"object": "chat.completion", "model": body["model"], "choices": [choice], "usage": usage})
+        text = made["choices"][0]["message"]["content"]
+        return await _stream(request, str(body.get("model", "")), text, made["usage"])
+    return web.json_response(made)
 
 
 async def _stream(request: web.Request, model: str, text: str, usage: dict[str, int]) -> web.StreamResponse:
@@ -160,6 +168,7 @@ async def begin(port: int = 0) -> web.AppRunner:
     app.router.add_post("/v1/chat/completions", _complete)
     app.router.add_get("/v1/models", _models)
     app.router.add_get("/v1/waited", _waited)
+    BatchServer(completion).add_routes(app)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.05)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", port, backlog=1024).start()

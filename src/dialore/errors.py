@@ -26,7 +26,7 @@ _ARGUMENTS = {
     **dict.fromkeys(("documents", "memory", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
     "search": 'sources={{"web": ...}}',
     "stage-model": "stage_models=...",
-    **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "cite"), "{}=True"),
+    **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "batch", "cite"), "{}=True"),
 }
 """The Python form of options that are no argument of their name."""
 

@@ -169,7 +169,7 @@ def carried_out(
     with progress("answering") as step:
 
         def on_progress(now: "Progress") -> None:
-            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens"
+            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{now.batches}"
             step(words, now.before + now.done, now.total)
 
         running = run_experiment(

@@ -142,6 +142,9 @@ class RunConfig(Strict):
     cite: Annotated[bool, Flag(("--cite",))] = Field(
         default=False, description="Have models cite their knowledge by number."
     )
+    batch: Annotated[bool, Flag(("--batch",))] = Field(
+        default=False, description="Call by the provider's batch API: half the price, within a day."
+    )
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
     log_to: Annotated[Literal["mlflow", "wandb"] | None, Flag(("--log-to",), "mlflow|wandb")] = Field(
         default=None, description="Tell MLflow or Weights & Biases of the run, and of its scores."
@@ -149,6 +152,10 @@ class RunConfig(Strict):
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
+
+    def price(self, model: ModelSettings) -> tuple[float, float] | None:
+        """Return a model's price in this run: in batches it is half."""
+        return (model.price[0] / 2, model.price[1] / 2) if model.price and self.batch else model.price
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

@@ -27,6 +27,7 @@ from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, a
 from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
 from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
+from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Budget, Budgeted, SamplingOverride
 from dialore.methods.base import prompt_variant_of
@@ -96,8 +97,12 @@ async def run_experiment(
     config = config if isinstance(config, RunConfig) else any_config(config, changes)
     config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
+    if config.batch and engine is not None:
+        raise InputError("--batch and --engine ray do not go together", hint="take one of them")
     with RunStore.resumed(folder) as store:
-        async with open_systems(config, connect) as opened:
+        queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
+        asked = connect if queue is None else queue.connecting(connect)
+        async with open_systems(config, asked) as opened, nullcontext() if queue is None else queue.sending():
             accepted = {
                 "accept_changed_prompts": accept_changed_prompts,
                 "accept_changed_server": accept_changed_server,
@@ -106,7 +111,17 @@ async def run_experiment(
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
 
             async def here(job: Job, dialogue: Dialogue) -> Response:
-                return await placed[job.system, job.repetition].respond(dialogue)
+                async with nullcontext() if queue is None else queue.dialogue():
+                    return await placed[job.system, job.repetition].respond(dialogue)
+
+            def tell_batches(words: str) -> None:
+                progress.batches = words
+                if on_progress is not None:
+                    on_progress(progress)
+
+            limit = config.concurrency
+            if queue is not None:
+                queue.on_change, limit = tell_batches, max(1, min(len(missing), MOST_REQUESTS))
 
             elsewhere = engine(config, connect, numbers, len(missing)) if engine is not None and missing else None
             with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
@@ -118,7 +133,7 @@ async def run_experiment(
                     if now.done % max(1, len(missing) // _TOLD) == 0:
                         tracked.log(now.figures, now.before + now.done)
 
-                await _answer(store, missing, respond, progress, config.concurrency, tell)
+                await _answer(store, missing, respond, progress, limit, tell)
                 tracked.log(progress.figures, progress.before + progress.done)
             return progress
 
@@ -220,7 +235,7 @@ async def open_systems(
                 opened.lexical.append(chosen)
             for system in config.systems:
                 models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
-                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=chosen.price))
+                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(chosen)))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
                     sampled = models.wrapped(partial(SamplingOverride, sample=repetition)) if repetition else models
@@ -325,6 +340,7 @@ class Progress:
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
         logged: where a tracker has the run, if one is told.
+        batches: how the batches under way stand, in words.
     """
 
     total: int
@@ -338,6 +354,7 @@ class Progress:
     stopped: str = ""
     failures: list[str] = field(default_factory=list)
     logged: str = ""
+    batches: str = ""
 
     @property
     def figures(self) -> dict[str, float]:
@@ -441,7 +458,7 @@ async def _estimate(
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
     async with open_systems(unlimited, rehearsal, {"web": Unsearched()}) as opened:
-        prices = [model.price for model in config.models for _ in config.systems]
+        prices = [config.price(model) for model in config.models for _ in config.systems]
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
             share = missing[numbers[system.number]] / max(1, len(answered))

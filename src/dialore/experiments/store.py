@@ -39,6 +39,7 @@ create table if not exists responses (system integer not null, position integer 
 create table if not exists measures (metric text not null, system integer not null, position integer not null,
     repetition integer not null, vals text not null, problem text, reason text not null, detail text not null,
     primary key (metric, system, position, repetition)) without rowid;
+create table if not exists batches (file text primary key, batch text not null, keys text not null);
 create index if not exists measures_of_one on measures (system, position, repetition);
 create table if not exists metrics (place integer primary key, metric text not null unique, about text not null);
 create table if not exists preferences (judge text not null, judged text not null, first text not null,
@@ -138,8 +139,9 @@ class RunStore:
                 raise
 
     def discard(self) -> None:
-        """Close the run and take its files away, unless it has a response."""
-        if self._database.execute("select 1 from responses limit 1").fetchone() is not None:
+        """Close the run and take its files away, unless it has a response, or a batch that may bring some."""
+        kept = "select 1 from responses union all select 1 from batches limit 1"
+        if self._database.execute(kept).fetchone() is not None:
             return
         self.close()
         for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
@@ -312,6 +314,18 @@ class RunStore:
         with self._database as database:
             database.execute("insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             database.execute("delete from measures where system = ? and position = ? and repetition = ?", place)
+
+    def batches(self) -> list[tuple[str, str, list[str]]]:
+        """Return every batch of calls: its input file, its id (empty: perhaps never begun), the calls' keys by line."""
+        rows = self._database.execute("select file, batch, keys from batches order by rowid")
+        return [(file, batch, json.loads(keys)) for file, batch, keys in rows]
+
+    def keep_batch(self, file: str, batch: str, keys: Sequence[str]) -> None:
+        """Keep a batch, or the id of one that is there; it is on disk when this returns."""
+        sql = "insert into batches values (?, ?, ?) on conflict do update set batch = excluded.batch"
+        with self._database as database:
+            database.execute(sql, (file, batch, json.dumps(keys)))
+            database.execute("insert or replace into facts select 'batches', count(*) from batches")
 
     # What is there
 

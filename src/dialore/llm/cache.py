@@ -48,7 +48,7 @@ class Cached(Wrapper):
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the file is not a cache, or is damaged."""
-        key = cache_key([self._address, self.name], request)
+        key = self.key(request)
         while (shared := self._under_way.get(key)) is not None:
             try:
                 completion = await asyncio.shield(shared)
@@ -72,6 +72,10 @@ class Cached(Wrapper):
             del self._under_way[key]
             mine.cancel()
         return _hit(completion, on_token) if found else completion
+
+    def key(self, request: Request) -> bytes:
+        """Return what the completion of a request is kept under."""
+        return cache_key([self._address, self.name], request)
 
     def open(self) -> None:
         """Open the file, or make it, now and not at the first call; raises InputError as that does."""

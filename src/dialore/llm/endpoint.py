@@ -6,7 +6,7 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
@@ -33,6 +33,9 @@ _REFUSED_THROUGHOUT = 4
 _REASONING = ("reasoning_content", "reasoning")
 _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
+
+
+Call = Callable[[dict[str, Any], Request, OnToken | None], Awaitable[Completion]]
 
 
 class ThoughtsError(ModelError):
@@ -83,7 +86,9 @@ class Endpoint:
         self.limiter = AdaptiveLimiter(concurrency)
         self.retry = Retry(retries)
         self._refused_in_a_row = 0
-        self._path = {"chat": "/chat/completions", "completions": "/completions"}[api]
+        self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
+        self.call: Call = self._call
+        """Has a body answered; another may take its place, as `BatchQueue` does."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
@@ -150,7 +155,7 @@ class Endpoint:
                 | self._extra_body
             )
             try:
-                completion = await self._call(body, request, on_token)
+                completion = await self.call(body, request, on_token)
             except ModelError as error:
                 if self.capabilities.learn(error, body):
                     continue
@@ -161,7 +166,7 @@ class Endpoint:
                 raise (await self._not_found(error) if error.status == 404 else error) from None
             self.capabilities.is_format_taken |= "response_format" in body
             return completion
-        raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self._path}?")
+        raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
     async def _ask_otherwise(
         self, refusal: ModelError, body: dict[str, Any], request: Request, on_token: OnToken | None
@@ -173,14 +178,14 @@ class Endpoint:
             if form == "json_object":
                 del other["response_format"]
             with suppress(ModelError):
-                completion = await self._call(other, request, on_token)
+                completion = await self.call(other, request, on_token)
                 for refused in forms[: forms.index(form) + 1]:
                     self.capabilities.step_down(refused)
                 return completion
         raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
 
     async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
-        async with self.http.open(self._path, body, flows=True) as response:
+        async with self.http.open(self.path, body, flows=True) as response:
             begun = await self.http.begin(response)
             if response.status != 200:
                 raise self.http.status_error(response, await self.http.read(response, begun))

@@ -11,14 +11,13 @@ from __future__ import annotations
 import asyncio
 import copy
 import email.utils
-import functools
 import json
 import logging
 import math
 import re
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -276,14 +275,15 @@ class HttpClient:
         *,
         query: Mapping[str, str] | None = None,
         timeout: float | None = None,  # noqa: ASYNC109 - `open` bounds the body of its context as well
+        flows: bool = False,
     ) -> Any:  # noqa: ANN401 - decoded JSON has any type
         """Return the decoded answer of a path below the address (`/embeddings`): by POST with a body, else by GET.
 
         The time-out holds where it is shorter than the client's. Raises ModelError where there is no answer (`FAULTS`).
         """
-        async with self.open(path, body, query=query, timeout=timeout) as response:
+        async with self.open(path, body, query=query, timeout=timeout, flows=flows) as response:
             answer = await self.read(response)
-            if response.status != 200:
+            if response.status not in {200, 201}:
                 raise self.status_error(response, answer)
             return self.decode(response, answer)
 
@@ -297,22 +297,26 @@ class HttpClient:
         timeout: float | None = None,  # noqa: ASYNC109
         flows: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """Yield the response of a path, as for `json`, open to be read.
+        """Yield the response of a path, as for `json`, open to be read; a body may be what makes a form of aiohttp's.
 
         The deadline holds until the context ends; of an answer that `flows`, for each silence anew.
         """
         import aiohttp
 
         url = join_url(self.base_url, path)
-        method, data = ("GET", None) if body is None else ("POST", _as_json(body))
+        method, data = ("GET", None) if body is None else ("POST", None if callable(body) else as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
         silence = aiohttp.ClientTimeout(
             total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
         )
         session = self._open_session()
-        ask = functools.partial(
-            session.request, method, url, data=data, params=query, allow_redirects=False, timeout=silence
-        )
+        options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
+
+        def ask() -> Awaitable[ClientResponse]:
+            form = body() if callable(body) else None  # anew for each try: sending reads it to its end
+            headers = form and {"Content-Type": form.content_type}
+            return session.request(method, url, data=form or data, headers=headers, **options)
+
         try:
             async with asyncio.timeout(None if flows else seconds):
                 try:
@@ -450,7 +454,8 @@ def _data(line: bytes) -> str:
     return line[5:].strip().decode("utf-8", "replace") if line.startswith(b"data:") else ""
 
 
-def _as_json(body: object) -> bytes:
+def as_json(body: object) -> bytes:
+    """Return a body as JSON in UTF-8."""
     try:
         return to_json(body)
     except PydanticSerializationError:

@@ -451,12 +451,12 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
     """Return which runs went on after their prompts or files of methods had changed, or at another server."""
     found = []
-    for run, kept in ((run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
-        name = kept.get("name") or run
+    for name, kept in ((kept.get("name") or run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
         if changed := kept.get("changed_prompts"):
             kind = "methods" if all(each.endswith(".py") for each in changed) else "prompts"
             said = "; ".join(" and ".join(references) for references in changed.values())
             found.append(f"The responses of the run {name} were made with several versions of its {kind}: {said}.")
+        found += [f"The run {name} was made by batches: its seconds are no latency."] * bool(kept.get("batches"))
         for model, places in (kept.get("addresses") or {}).items():
             if len(places) > 1:
                 found.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")

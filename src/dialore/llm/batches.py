@@ -1,0 +1,366 @@
+"""Calls by a provider's batch API (OpenAI's files and batches): half the price, within a day, resumed at any moment.
+
+Calls are queued until every dialogue under way waits; then they are sent as a file of requests, each under the key of
+its completion in the cache. Which are in which file is kept before a batch of it is begun: a process that is killed
+finds its batches again, and nothing that is in one is sent a second time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import io
+import itertools
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import asynccontextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, TypeAlias, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from dialore.errors import InputError, ModelError
+from dialore.llm.cache import Cached
+from dialore.llm.endpoint import Endpoint, Reader
+from dialore.llm.http import as_json, error_detail, said_error
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.llm.pacing import AdaptiveLimiter, tell
+
+T = TypeVar("T")
+Connect: TypeAlias = Callable[[T, str | None], LanguageModel | None]
+
+MOST_REQUESTS, MOST_BYTES = 50_000, 200_000_000
+"""The most that one batch holds at OpenAI."""
+POLL, QUIET = 2.0, 0.5
+"""Seconds until a batch is looked at, more each time; and of a queue that does not grow before it is sent."""
+_LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
+_RETRIES, _NOT_THERE = 20, 2
+"""How often a failed call of the batch API is repeated, and one that finds nothing there (404)."""
+_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
+"""Has an item for each call of the dialogue that waits."""
+
+
+class _Row(BaseModel):
+    """A line of what comes back."""
+
+    custom_id: str = ""
+    response: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+
+
+class _State(BaseModel):
+    """An answer of the API, whatever it was asked."""
+
+    id: str = ""
+    status: str = "gone"
+    input_file_id: str = ""
+    output_file_id: str | None = None
+    error_file_id: str | None = None
+    request_counts: dict[str, Any] | None = None
+    errors: dict[str, Any] | None = None
+    data: list[_State] = []
+
+
+@dataclass(slots=True, eq=False)
+class _Batch:
+    """A batch; once it has ended, its lines by key, and what stands for one that is lacking."""
+
+    file: str
+    id: str
+    keys: Sequence[str]
+    is_new: bool = False
+    is_alone: bool = False
+    answered: int = 0
+    rows: dict[str, _Row] = field(default_factory=dict)
+    lacking: _Row = field(default_factory=_Row)
+
+
+class BatchQueue:
+    """Sends the calls of many dialogues in batches, once all of them wait.
+
+    Args:
+        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; asked for when they are needed.
+        keep: keeps such a batch, or its id; it is on disk when this returns.
+        active: the most dialogues that do something else than wait.
+    """
+
+    def __init__(
+        self, kept: Iterable[tuple[str, str, list[str]]], keep: Callable[[str, str, Sequence[str]], None], active: int
+    ) -> None:
+        self.on_change: Callable[[str], object] = lambda _words: None
+        self.keep, self.direct = keep, 0
+        self.known = {key: batch for batch in (_Batch(*row) for row in kept) for key in batch.keys}
+        self.queued: dict[_Sender, list[tuple[str, bytes, asyncio.Future[_Batch]]]] = {}
+        self._busy, self._turns = 0, asyncio.Semaphore(active)
+        self._followed: dict[_Batch, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._began = time.monotonic()
+
+    def connecting(self, connect: Connect[T]) -> Connect[T]:
+        """Return a maker of models whose endpoints are asked by batches; stages' models may be others.
+
+        It raises InputError for a main model that is none of an endpoint with a cache before it.
+        """
+
+        def connected(settings: T, name: str | None) -> LanguageModel | None:
+            layer: Any = (model := connect(settings, name))
+            while isinstance(layer, Wrapper) and not isinstance(layer, Cached):
+                layer = layer._model  # noqa: SLF001 - what wrappers stand around is nobody else's business
+            if isinstance(layer, Cached) and isinstance(layer._model, Endpoint):  # noqa: SLF001
+                _Sender(layer._model, layer, self)  # noqa: SLF001
+            elif name is None:
+                hint = "set --base-url and --model, and leave out --no-cache"
+                raise InputError("--batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
+            return model
+
+        return connected
+
+    @asynccontextmanager
+    async def sending(self) -> AsyncIterator[None]:
+        """Send what is queued while the context lasts; batches under way go on where they are."""
+        self._spawn(self._watch())
+        try:
+            yield
+        finally:
+            for task in (tasks := list(self._tasks)):
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    @asynccontextmanager
+    async def dialogue(self) -> AsyncIterator[None]:
+        """Count a dialogue as under way: nothing is sent before it waits, too."""
+        _CALLS.set([])
+        self._busy += 1
+        try:
+            async with self._turns:
+                yield
+        finally:
+            self._busy -= 1
+
+    @asynccontextmanager
+    async def waiting(self) -> AsyncIterator[None]:
+        """Count this dialogue as waiting, and give its turn away meanwhile."""
+        if not (calls := _CALLS.get([])):
+            self._busy -= 1
+            self._turns.release()
+        calls.append(None)
+        try:
+            yield
+        finally:
+            calls.pop()
+            if not calls:
+                self._busy += 1
+                await self._turns.acquire()
+
+    def follow(self, sender: _Sender, batch: _Batch) -> asyncio.Task[None]:
+        """Return the task that awaits a batch's end."""
+        if batch not in self._followed:
+            self._followed[batch] = task = self._spawn(sender.bring(batch))
+            task.add_done_callback(lambda _task: self.show())
+        return self._followed[batch]
+
+    @property
+    def under_way(self) -> dict[_Batch, asyncio.Task[None]]:
+        """The batches that have not ended, with what awaits their end."""
+        return {batch: task for batch, task in self._followed.items() if not task.done()}
+
+    def show(self) -> None:
+        """Tell how the batches under way stand."""
+        batches, minutes = self.under_way, (time.monotonic() - self._began) / 60
+        answered, requests = sum(batch.answered for batch in batches), sum(len(batch.keys) for batch in batches)
+        words = f", batches under way: {len(batches)} ({answered:,} of {requests:,} requests), {minutes:.0f} min"
+        self.on_change(words if batches else "")
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        self._tasks.add(task := asyncio.create_task(work))
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _watch(self) -> None:
+        before, still = 0, 0.0
+        while True:
+            await asyncio.sleep(QUIET)
+            count = sum(map(len, self.queued.values()))
+            still, before = (still + QUIET if count == before else 0.0), count
+            # Dialogues that share a call wait for it without our knowing.
+            if count and not self.direct and still >= (_STUCK if self._busy else QUIET):
+                due, self.queued = self.queued, {}
+                for sender, queued in due.items():
+                    self._spawn(sender.send(queued))
+
+
+class _Sender:
+    """Has an endpoint's calls made by batches; a batch API that fails for good stops the run.
+
+    The first call of each form is made directly, so that it is known what the server refuses.
+    """
+
+    def __init__(self, endpoint: Endpoint, cached: Cached, queue: BatchQueue) -> None:
+        self._endpoint, self._http, self._cached, self._queue = endpoint, endpoint.http, cached, queue
+        self._direct, endpoint.call = endpoint.call, self.call
+        self._http.max_bytes, endpoint.limiter = 10**9, AdaptiveLimiter(10**9)
+        self._path, self._most = f"/v1{endpoint.path}", MOST_REQUESTS
+        self._first: dict[bool, Request] = {}
+        self._is_alone, self._turn = False, asyncio.Lock()
+
+    async def call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
+        """Answer a call, in whole; raise as the endpoint itself does."""
+        key = self._cached.key(request).hex()
+        batch = self._queue.known.pop(key, None)
+        if batch is None and self._first.setdefault(request.output_schema is None, request) is request:
+            self._queue.direct += 1
+            try:
+                return await self._direct(body, request, on_token)
+            finally:
+                self._queue.direct -= 1
+        line = {"custom_id": key, "method": "POST", "url": self._path}
+        sent = as_json(line | {"body": {name: value for name, value in body.items() if "stream" not in name}})
+        async with self._queue.waiting():
+            while True:
+                is_known = batch is not None  # what failed before this process began has not failed for good
+                if batch is None:
+                    sending: asyncio.Future[_Batch] = asyncio.Future()
+                    self._queue.queued.setdefault(self, []).append((key, sent, sending))
+                    batch = await sending
+                await asyncio.shield(self._queue.follow(self, batch))
+                row = batch.rows.pop(key, batch.lacking)
+                answer = {"status_code": 0, "body": None, **(row.response or {})}
+                # Of what the account may have under way: then batches go one by one, and if need be smaller.
+                is_too_much = "token_limit" in str(row.error) and (len(batch.keys) > 1 or not batch.is_alone)
+                self._is_alone |= is_too_much
+                if is_too_much and batch.is_alone:
+                    self._most = min(self._most, (len(batch.keys) + 1) // 2)
+                if answer["status_code"] == 200 or not (is_known or is_too_much):
+                    break
+                batch = None
+        if row.error or answer["status_code"] != 200:
+            payload = {"error": row.error} if row.error else answer["body"]
+            raise said_error(f"the batch {batch.id}", payload, status=answer["status_code"], key=self._http.key)
+        reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
+        reader.take(answer["body"], "message")
+        return reader.completion()
+
+    async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
+        """Send requests in as many batches as they want; those that nobody awaits any more are left out."""
+        async with self._turn:
+            while queued := [entry for entry in queued if not entry[2].done()]:
+                if self._is_alone and (others := self._queue.under_way):
+                    await asyncio.wait(others.values())
+                sizes = itertools.accumulate(len(line) + 1 for _, line, _ in queued[: self._most])
+                chunk = queued[: max(1, sum(size <= MOST_BYTES for size in sizes))]
+                keys, lines, waiting = zip(*chunk, strict=True)
+                try:
+                    file = await self._patiently(partial(self._upload, lines))
+                    self._queue.keep(file, "", keys)
+                except Exception as error:  # noqa: BLE001 - whoever waits is told
+                    if isinstance(error, ModelError) and error.status == 413 and len(chunk) > 1:
+                        self._most = (len(chunk) + 1) // 2
+                        continue
+                    for sending in waiting:
+                        sending.done() or sending.set_exception(copy.copy(error))
+                    continue
+                self._queue.follow(self, batch := _Batch(file, "", keys, True, self._is_alone))
+                for sending in waiting:
+                    sending.done() or sending.set_result(batch)
+
+    async def bring(self, batch: _Batch) -> None:
+        """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""
+        try:
+            state = await self._ended(batch)
+            for file in filter(None, (state.output_file_id, state.error_file_id)):
+                for row in await self._patiently(partial(self._rows, file)):
+                    batch.rows.setdefault(row.custom_id, row)
+        except ModelError as error:
+            if error.status not in {400, 404} or (batch.is_new and not batch.id):
+                error.status = None  # it is none of the call's
+                raise
+            state = _State()
+        batch.lacking = _Row(error={"message": f"no answer to the request ({state.status}); run it again"})
+        numbered = dict(enumerate(batch.keys, start=1))
+        for reason in (state.errors or {}).get("data") or ():
+            if key := numbered.get(reason.get("line")):
+                batch.rows[key] = _Row(error=reason, response={"status_code": 400})
+            elif not batch.rows:
+                batch.lacking = _Row(error=reason)
+        if count := len(set(batch.keys) - batch.rows.keys()):
+            why = error_detail(batch.lacking.error)[0]
+            tell(f"{count:,} of {len(batch.keys):,} requests of the batch {batch.id} are sent again: {why}")
+
+    async def _ended(self, batch: _Batch) -> _State:
+        if not batch.id:
+            batch.id = await self._patiently(partial(self._begin, batch))
+            self._queue.keep(batch.file, batch.id, batch.keys)
+        pause = POLL
+        while True:
+            self._queue.show()
+            state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
+            if state.status in {"completed", "failed", "expired", "cancelled"}:
+                return state
+            counts = state.request_counts or {}
+            batch.answered = (counts.get("completed") or 0) + (counts.get("failed") or 0)
+            await asyncio.sleep(pause)
+            pause = min(_LONGEST_POLL, pause * _GROWTH)
+
+    # --- single calls of the API, told how often they have failed
+
+    async def _upload(self, lines: Sequence[bytes], _failures: int) -> str:
+        import aiohttp
+
+        def form() -> aiohttp.Payload:
+            made = aiohttp.FormData({"purpose": "batch"})
+            made.add_field("file", io.BytesIO(b"\n".join(lines)), filename="requests.jsonl")
+            return made()
+
+        return (await self._state("/files", form)).id
+
+    async def _begin(self, batch: _Batch, failures: int) -> str:
+        # A call whose answer did not come may have begun it all the same: begun twice it is paid for twice.
+        listed = await self._state("/batches", limit="100") if failures or not batch.is_new else _State()
+        begun = [state.id for state in listed.data if state.input_file_id == batch.file]
+        body = {"input_file_id": batch.file, "endpoint": self._path, "completion_window": "24h"}
+        return begun[0] if begun else (await self._state("/batches", body)).id
+
+    async def _state(self, path: str, body: object = None, **query: str) -> _State:
+        answer = await self._http.json(path, body, query=query or None, flows=True)
+        with suppress(ValidationError):
+            if (state := _State.model_validate(answer)).id or query:
+                return state
+        raise ModelError(f"{self._http.where}{path} does not answer as a batch API does", retryable=True)
+
+    async def _rows(self, file: str, failures: int) -> list[_Row]:
+        """Return the lines of a file that can be read; where some cannot, it is read a second time."""
+        async with self._http.open(f"/files/{file}/content", flows=True) as response:
+            answer = await self._http.read(response)
+        if response.status != 200:
+            raise self._http.status_error(response, answer)
+        rows, lines = [], answer.splitlines()
+        for line in lines:
+            with suppress(ValidationError):
+                rows.append(_Row.model_validate_json(line))
+        if len(rows) < len(lines) and not failures:
+            raise ModelError(f"{self._http.where} sent lines that cannot be read", retryable=True)
+        return rows
+
+    async def _patiently(self, ask: Callable[[int], Awaitable[T]]) -> T:
+        """Return what a call gives in the end; what it raises stops the run, as the next reads what is paid for."""
+        tolerated = iter(range(_NOT_THERE))
+
+        async def attempt(failures: int) -> T:
+            try:
+                return await ask(failures)
+            except ModelError as error:
+                error.retryable |= error.status == 404 and next(tolerated, None) is not None
+                raise
+
+        try:
+            retry = replace(self._endpoint.retry, retries=_RETRIES, cap=_LONGEST_POLL, longest_wait=3600.0)
+            return await retry.run(attempt)
+        except ModelError as error:
+            if error.status in {404, 405, 501}:
+                error.message, error.hint = f"no batch API: {error.message}", "leave out --batch"
+            elif not error.configuration:
+                error.hint = "the same command again finds its batches"
+            error.retryable, error.configuration = False, error.status != 413
+            raise
