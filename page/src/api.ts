@@ -38,7 +38,7 @@ export interface Grounding {
 
 export interface StageTrace {
   stage: string;
-  by: string;
+  model: string;
   outcome: "ok" | "repaired" | "unparsed" | "failed";
   started: number;
   seconds: number;

@@ -4,6 +4,7 @@ import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
 import { type Added, type Trace, USER, request, upload } from "./api";
+import { Feedback } from "./feedback";
 import { GroundsOf, Timeline } from "./grounds";
 import { type Conversation, Reply, type Turn, answer, markdown, meta, packed, plain, read, unpacked } from "./talk";
 import { Consent, Memory, type Remembered } from "./memory";
@@ -138,6 +139,7 @@ export function Chat(): JSX.Element {
                     </button>
                   )}
                   <Action icon="redo" label={t(`Answer anew with ${app.model}`, `用 ${app.model} 重新生成`)} onClick={() => send("", index)} />
+                  <Feedback turn={turn} />
                   <span class="note">{meta(turn)}</span>
                 </footer>
               )}

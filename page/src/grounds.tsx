@@ -357,7 +357,7 @@ export function Timeline({ turn }: { turn: Turn }): JSX.Element {
             </span>
           </summary>
           <p class="note">
-            {[each.by, each.prompt, each.usage.calls > 0 && t(`${each.usage.prompt_tokens} + ${each.usage.completion_tokens} tokens`, `${each.usage.prompt_tokens} + ${each.usage.completion_tokens} 个词元`), each.outcome !== "ok" && each.outcome].filter(Boolean).join(" · ")}
+            {[each.model, each.prompt, each.usage.calls > 0 && t(`${each.usage.prompt_tokens} + ${each.usage.completion_tokens} tokens`, `${each.usage.prompt_tokens} + ${each.usage.completion_tokens} 个词元`), each.outcome !== "ok" && each.outcome].filter(Boolean).join(" · ")}
           </p>
           <Problem text={each.error} />
           {each.notes.map((note) => <p class="note" key={note}>{note}</p>)}

@@ -20,6 +20,8 @@ export interface Turn {
   grounding?: Grounding;
   /** Every stage, once somebody has asked for it. */
   trace?: Trace;
+  /** What the user thinks of it, once they have said so. */
+  good?: boolean;
   error?: string;
   seconds?: number;
   /** What stops it, while it is being written. */

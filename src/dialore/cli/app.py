@@ -16,6 +16,7 @@ from dialore.cli import (
     demo,
     distill,
     documents,
+    feedback,
     graph,
     imports,
     judge,
@@ -90,5 +91,5 @@ for command in (
 ):
     app.command()(command)
 app.command("import")(imports.import_files)
-for group in (graph, documents, prompts, data, samples, train, models, annotate, bench):
+for group in (graph, documents, prompts, data, samples, train, models, annotate, feedback, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

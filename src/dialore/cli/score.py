@@ -101,7 +101,7 @@ def score(
         if json:
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
-            _show(results)
+            show_scores(results)
         with tracking(log_to or kept.get("log_to"), store) as tracked:
             tracked.log_scores(results)
         if tracked.place:
@@ -147,7 +147,7 @@ def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
     return list(loadable(metric_names(), about) if names is None else map(about, names))
 
 
-def _show(results: "RunResults") -> None:
+def show_scores(results: "RunResults") -> None:
     """Show the scores: metrics down, systems across; n is of each system where they differ."""
     measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1

@@ -62,6 +62,7 @@ PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
 STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
 CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
 TRACES = _kept("traces", sa.Column("result", sa.JSON))
+FEEDBACK = _kept("feedback", sa.Column("good", sa.Boolean), sa.Column("reason", sa.Text), sa.Column("better", sa.Text))
 USED = _table(
     "used",
     sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),

@@ -1,4 +1,4 @@
-"""The users' data, each for the key that asks: `/v1/memory`, `/v1/conversations` and `/v1/traces`."""
+"""The users' data, each for the key that asks: `/v1/memory`, `/v1/conversations`, `/v1/traces` and `/v1/feedback`."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
+from pydantic import Field
 
 from dialore.server.completions import Body, Name, service_of
 from dialore.server.database import User
@@ -40,6 +41,16 @@ class Consent(Body):
 
     user: Name
     consents: bool
+
+
+class Feedback(Body):
+    """Feedback of a user on a response."""
+
+    user: Name
+    trace: Name
+    good: bool
+    reason: str = Field(default="", max_length=4000)
+    better: str = Field(default="", max_length=20_000)
 
 
 def _store(request: Request) -> ServerStore:
@@ -112,6 +123,21 @@ async def delete_conversation(request: Request, identifier: Identifier, who: Who
 async def show_trace(request: Request, identifier: Identifier) -> Reply:
     """Return every stage of a response: prompt, completion, knowledge, time, tokens."""
     return reply(_there(await _store(request).trace(request.state.caller.name, identifier)))
+
+
+@router.post("/feedback")
+async def give_feedback(request: Request, body: Feedback) -> Reply:
+    """Say what a user thinks of a response to them, by its trace: good or not, why, and a better answer."""
+    who = _user(request, body.user)
+    said = body.model_dump(include={"good", "reason", "better"})
+    kept = await _store(request).give_feedback(who, body.trace, **said)
+    return reply({"trace": _there(body.trace if kept else None), **said})
+
+
+@router.delete("/feedback/{identifier}")
+async def take_feedback_back(request: Request, identifier: Identifier, who: Who) -> Reply:
+    """Delete what a user thinks of a response."""
+    return _deleted(identifier, await _store(request).delete_feedback(who, identifier))
 
 
 def _deleted(identifier: str, count: int) -> Reply:

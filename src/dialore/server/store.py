@@ -21,6 +21,7 @@ from dialore.errors import InputError, SourceError, first_line
 from dialore.server.database import (
     CONVERSATIONS,
     COUNT,
+    FEEDBACK,
     PEOPLE,
     STATEMENTS,
     TRACES,
@@ -137,7 +138,7 @@ class ServerStore:
     @_changing
     def set_consent(self, connection: sa.Connection, user: User, *, consents: bool) -> None:
         """Say whether a user wants to be remembered; everything that there is of him is deleted where he does not."""
-        for table in (PEOPLE,) if consents else (PEOPLE, STATEMENTS, CONVERSATIONS, TRACES):
+        for table in (PEOPLE,) if consents else (PEOPLE, STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK):
             _delete(connection, table, user)
         if consents:
             connection.execute(PEOPLE.insert().values(**user._asdict(), consents=True))
@@ -240,6 +241,36 @@ class ServerStore:
         return [row for row in rows if None not in row.values()]
 
     @_changing
+    def give_feedback(
+        self, connection: sa.Connection, user: User, trace: str, *, good: bool, reason: str = "", better: str = ""
+    ) -> bool:
+        """Keep what a user thinks of a response, in place of what they thought before, with its trace.
+
+        Both are kept for as long as a trace is from now on. Returns False where the user has no such trace now.
+        """
+        own = TRACES.update().where(*self._live(TRACES, user), TRACES.c.id == trace)
+        if not connection.execute(own.values(expires=self._clock() + self._kept)).rowcount:
+            return False
+        _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)
+        self._keep(connection, FEEDBACK, user, trace, good=good, reason=reason, better=better)
+        return True
+
+    @_changing
+    def delete_feedback(self, connection: sa.Connection, user: User, trace: str) -> int:
+        """Delete what a user thinks of a response; gives how much there was."""
+        return _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)
+
+    @_reading
+    def feedback(self, connection: sa.Connection, owner: str | None = None) -> list[dict[str, Any]]:
+        """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
+        said, traces = FEEDBACK.c, TRACES.c
+        is_own = (said.owner == traces.owner) & (said.name == traces.name) & (said.id == traces.id)
+        query = sa.select(said.id.label("trace"), said.made, said.good, said.reason, said.better, traces.result)
+        query = query.join_from(FEEDBACK, TRACES, is_own).where(said.expires > self._clock())
+        query = query if owner is None else query.where(said.owner == owner)
+        return [row._asdict() for row in connection.execute(query.order_by(said.made.desc(), said.id))]
+
+    @_changing
     def delete_conversation(self, connection: sa.Connection, user: User, identifier: str) -> int:
         """Delete a conversation; gives how many there were."""
         return _delete(connection, CONVERSATIONS, user, CONVERSATIONS.c.id == identifier)
@@ -257,7 +288,7 @@ class ServerStore:
     @_changing
     def sweep(self, connection: sa.Connection) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
-        tables = STATEMENTS, CONVERSATIONS, TRACES, USED
+        tables = STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK, USED
         expired = (each.delete().where(each.c.expires <= self._clock()) for each in tables)
         return sum(connection.execute(each).rowcount for each in expired)
 

@@ -1,0 +1,150 @@
+"""`dialore feedback`: what users said of a service's responses, counted, exported, and answered anew."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
+from dialore.cli.output import console, note, print_json, progress, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.experiments.feedback import Row
+    from dialore.experiments.run import Progress
+
+_FORMS = ("dialogues", "responses", "pairs")
+_Store = Annotated[
+    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
+]
+app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What users said of a service's responses.")
+
+
+@app.command("report")
+def report(store: _Store, json: Json = False) -> None:
+    """Show which methods and sources go with bad responses, the worst first.
+
+    [bold]Examples[/bold]
+    dialore feedback report store.sqlite
+    """
+    from dialore.experiments.feedback import summary
+
+    rows = _rows(store)
+    figures = summary(rows)
+    if json:
+        print_json(figures)
+        return
+    shown = table("!what", "!name", ">responses", ">bad", ">95%")
+    for entry in figures:
+        interval = f"{entry['low']:.0%} to {entry['high']:.0%}"
+        shown.add_row(entry["what"], entry["name"], str(entry["responses"]), f"{entry['bad']:.0%}", interval)
+    console().print(shown)
+    for row in rows:
+        if row["reason"]:
+            note(f"{'good' if row['good'] else 'bad'}: {row['reason']} ({row['trace']})")
+
+
+@app.command("export")
+def export(
+    store: _Store,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    form: Annotated[
+        str,
+        typer.Option(
+            "--as",
+            metavar="dialogues|responses|pairs",
+            help="Dialogues for `run`, with better answers as references; the responses given, for `import`, and then "
+            "sheets by `annotate export`; pairs of chosen and rejected answers for preference training.",
+        ),
+    ] = "dialogues",
+    bad: Annotated[bool, typer.Option("--bad", help="Of bad responses alone.")] = False,
+    json: Json = False,
+) -> None:
+    """Write feedback as data.
+
+    [bold]Examples[/bold]
+    dialore feedback export store.sqlite judged.jsonl
+    dialore feedback export store.sqlite given.jsonl --as responses
+    dialore feedback export store.sqlite pairs.jsonl --as pairs
+    """
+    from dialore.experiments import feedback
+
+    make = {"dialogues": feedback.as_dialogues, "responses": feedback.as_responses, "pairs": feedback.as_pairs}
+    rows = _rows(store, bad=bad)
+    count = feedback.write_lines(out, make[one_of("form", form, _FORMS)](rows))
+    if json:
+        print_json({"file": str(out), "entries": count})
+    note(f"{count} of {len(rows)} responses: {out}")
+
+
+@app.command("replay")
+@takes_settings
+def replay(
+    settings: AgentSettings,
+    store: _Store,
+    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The run.")] = Path("runs/replay"),
+    again: Annotated[bool, typer.Option("--all", help="Good responses, too.")] = False,
+    json: Json = False,
+) -> None:
+    """Answer anew what was answered badly, beside what was said then, and compare.
+
+    Better answers that users gave are the references of f1 and rouge-l. Run
+    the same command again and only what is missing or failed is answered.
+
+    [bold]Examples[/bold]
+    dialore feedback replay store.sqlite -M weave --documents notes.index
+    dialore feedback replay store.sqlite -M rag -o top=10 --prompts mine
+    """
+    import asyncio
+    import dataclasses
+
+    from dialore.cli.score import show_scores
+    from dialore.evaluation.registry import Context, load_metrics
+    from dialore.experiments.feedback import replay as answer_anew
+    from dialore.experiments.results import RunResults
+    from dialore.experiments.scoring import measure_run
+    from dialore.experiments.store import RunStore
+
+    rows = _rows(store, bad=not again)
+    connect, say_without = connecting()
+    with progress("answering") as step:
+
+        def on_progress(now: "Progress") -> None:
+            step(f"answering: {now.failed} failed", now.before + now.done, now.total)
+
+        asyncio.run(answer_anew(rows, settings, out, connect, on_progress))
+    say_without("what was found is scored")
+    names = ("f1", "rouge-l") if any(row["better"] for row in rows) else ("distinct-2",)
+    with RunStore.open(out) as run:
+        with run.writing():
+            asyncio.run(measure_run(run, load_metrics(names, Context())))
+        results = RunResults([run], names)
+        if json:
+            print_json([dataclasses.asdict(system) for system in results.systems()])
+        else:
+            show_scores(results)
+    note(f"side by side: `dialore report {out}`")
+
+
+def _rows(place: str, *, bad: bool = False) -> "list[Row]":
+    """Return the feedback in a store; raises InputError where there is none."""
+    import asyncio
+
+    from dialore.server.store import ServerStore
+
+    if "://" not in place and not Path(place).is_file():
+        raise InputError(f"no such store: {place}", hint="it is `store` of [server], else store.sqlite in its folder")
+
+    async def read() -> "list[Row]":
+        store = ServerStore(place)
+        try:
+            await store.open()
+            return await store.feedback()
+        finally:
+            await store.close()
+
+    rows = [row for row in asyncio.run(read()) if not (bad and row["good"])]
+    if not rows:
+        raise InputError(f"{place} has no {'bad ' * bad}feedback", hint="users give it by thumb, or POST /v1/feedback")
+    return rows

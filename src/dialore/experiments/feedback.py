@@ -1,0 +1,114 @@
+"""Feedback of a service's users: counted, written as data, and its dialogues answered anew."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any
+
+from dialore.evaluation.statistics import wilson
+from dialore.experiments.config import make_config
+from dialore.experiments.import_responses import import_responses
+from dialore.experiments.run import run_experiment
+from dialore.files import write_whole
+from dialore.session import Connect, connect_model, options_by_method
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from dialore.experiments.run import Progress
+    from dialore.settings import Settings
+
+Row = dict[str, Any]
+"""Feedback as `ServerStore.feedback` returns it: `good`, `reason`, `better`, and the trace with its `result`."""
+BEFORE = "before"
+"""The name of the system that answered in the service."""
+_SIDES = {"user": "user", "assistant": "system"}
+
+
+def summary(rows: Iterable[Row]) -> list[dict[str, Any]]:
+    """Return for each method, source and planned source how many responses were judged, and the share of bad ones.
+
+    Each share has its 95% Wilson interval; the worst come first.
+    """
+    bad: dict[tuple[str, str], list[bool]] = defaultdict(list)
+    for row in rows:
+        result = row["result"]
+        named = [("method", result.get("method"))]
+        named += [("source", source) for source in result.get("sources") or ["none"]]
+        named += [("planned", source) for source in result.get("plan") or ()]
+        for key in named:
+            bad[key[0], str(key[1])].append(not row["good"])
+    table = []
+    for (kind, name), values in bad.items():
+        low, high = wilson(sum(values), len(values))
+        share = sum(values) / len(values)
+        table.append({"what": kind, "name": name, "responses": len(values), "bad": share, "low": low, "high": high})
+    return sorted(table, key=lambda entry: (-entry["bad"], -entry["responses"], entry["what"], entry["name"]))
+
+
+def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield the dialogues that were answered, each with the better answer, where there is one, as its reference."""
+    for row in rows:
+        turns = [
+            {"speaker": _SIDES[message["role"]], "text": message["content"]}
+            for message in row["result"]["messages"]
+            if message["role"] in _SIDES
+        ]
+        feedback = {name: row[name] for name in ("good", "reason", "better")}
+        dialogue = {"id": row["trace"], "turns": turns, "extra": {"feedback": feedback}}
+        yield dialogue | ({"reference": row["better"]} if row["better"] else {})
+
+
+def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield the responses that were given, as `dialore import` reads them, under the name `before`."""
+    for row in rows:
+        yield {"id": row["trace"], "text": row["result"]["text"], "system": BEFORE}
+
+
+def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield pairs for preference training: the messages, the better answer as chosen, and the one given as rejected."""
+    for row in rows:
+        if row["better"] and not row["good"]:
+            chosen, rejected = (
+                [{"role": "assistant", "content": text}] for text in (row["better"], row["result"]["text"])
+            )
+            yield {"prompt": row["result"]["messages"], "chosen": chosen, "rejected": rejected}
+
+
+def write_lines(path: Path, entries: Iterable[Mapping[str, Any]]) -> int:
+    """Write entries as JSONL, whole or not at all; gives how many there are."""
+    lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
+    write_whole(path, lines)
+    return len(lines)
+
+
+async def replay(
+    rows: Sequence[Row],
+    settings: Settings,
+    folder: Path,
+    connect: Connect = connect_model,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> None:
+    """Answer dialogues anew by the methods of the settings, into a run that has the former responses beside.
+
+    The dialogues and the former responses are written beside the folder. What is answered already is kept.
+
+    Raises:
+        InputError: as `run_experiment` does.
+    """
+    dialogues, before = folder.with_name(f"{folder.name}.jsonl"), folder.with_name(f"{folder.name}.before.jsonl")
+    write_lines(dialogues, as_dialogues(rows))
+    write_lines(before, as_responses(rows))
+    options = options_by_method(settings.method, settings.options)
+    config = make_config(
+        {
+            "name": folder.name,
+            "dataset": {"name": "jsonl", "path": str(dialogues)},
+            "systems": [{"method": method, "options": own} for method, own in options.items()],
+            "concurrency": settings.model.concurrency,
+        }
+    ).model_copy(update={"sources": settings.sources, "models": [settings.model.cached()]})
+    await run_experiment(config, folder, connect, on_progress=on_progress)
+    import_responses(folder, [(BEFORE, before)], None)
