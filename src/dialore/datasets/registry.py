@@ -22,7 +22,6 @@ _SETS = {
     "handbook-en": "dialore.datasets.handbook:HandbookEn",
     "handbook-zh": "dialore.datasets.handbook:HandbookZh",
     "holl-e": "dialore.datasets.holl_e:HollE",
-    "injections": "dialore.datasets.injections:Injections",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
     "kdconv": "dialore.datasets.kdconv:KdConv",
