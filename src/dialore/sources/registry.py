@@ -115,7 +115,7 @@ KINDS: dict[str, SourceKind] = {
         SourceKind(
             "documents",
             "dialore.sources.documents:open_documents",
-            "Documents: a file, a folder, an index of `dialore documents build`, or mcp:FILE; several are asked as one.",
+            "Documents: a file, a folder, an index of `dialore documents build`, mcp:FILE; several are asked as one.",
             key="documents",
             short="-d",
             metavar="PATH|URL",
