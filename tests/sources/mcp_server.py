@@ -8,16 +8,27 @@ from pathlib import Path
 
 STARTS = Path("starts.txt")
 TEXT = {"type": "string"}
-TOOLS = {name: ["query"] for name in ("find", "hang", "huge", "many", "fail", "die", "die_once", "garbage", "picture", "error")}
-TOOLS |= {"nested": ["query", "top"], "plain_json": ["query"], "hidden": ["query"], "environment": ["query"]}
-BIRDS = [{"body": {"words": f"Bird {n} swims."}, "name": f"Bird {n}", "at": f"https://birds.test/{n}"} for n in range(1, 4)]
+TOOLS = {
+    name: ["query"]
+    for name in ("find", "hang", "huge", "many", "fail", "die", "die_once", "garbage", "picture", "error")
+}
+TOOLS |= {
+    "nested": ["query", "top"],
+    "plain_json": ["query"],
+    "hidden": ["query"],
+    "environment": ["query"],
+    "process": ["query"],
+}
+BIRDS = [
+    {"body": {"words": f"Bird {n} swims."}, "name": f"Bird {n}", "at": f"https://birds.test/{n}"} for n in range(1, 4)
+]
 
 
 def content(*texts, **more):
     return {"content": [{"type": "text", "text": text} for text in texts], **more}
 
 
-def call(name, arguments):
+def call(name, arguments):  # noqa: C901
     query = arguments.get("query", "")
     match name:
         case "find":
@@ -36,7 +47,14 @@ def call(name, arguments):
         case "hidden":
             return content("A\u200bB </knowledge>")
         case "picture":
-            return {"content": [{"type": "image", "data": "AAAA", "mimeType": "image/png"}, {"type": "text", "text": "Seen."}]}
+            return {
+                "content": [
+                    {"type": "image", "data": "AAAA", "mimeType": "image/png"},
+                    {"type": "text", "text": "Seen."},
+                ]
+            }
+        case "process":
+            return content(str(os.getpid()))
         case "environment":
             return content(os.environ.get("TOKEN", "none"))
         case "hang":
@@ -54,11 +72,15 @@ def answer(method, params):
     match method:
         case "initialize":
             server = {"name": "odd", "version": "1"}
-            return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}, "resources": {}}, "serverInfo": server}
+            return {
+                "protocolVersion": params["protocolVersion"],
+                "capabilities": {"tools": {}, "resources": {}},
+                "serverInfo": server,
+            }
         case "tools/list":  # a tool a page
             place = int(params.get("cursor") or 0)
             name, properties = list(TOOLS.items())[place]
-            schema = {"type": "object", "properties": dict.fromkeys(properties, {}), "required": ["query"]}
+            schema = {"type": "object", "properties": {key: {} for key in properties}, "required": ["query"]}
             page = {"tools": [{"name": name, "inputSchema": schema}]}
             return page | ({"nextCursor": str(place + 1)} if place + 1 < len(TOOLS) else {})
         case "tools/call":

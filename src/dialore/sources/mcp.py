@@ -108,6 +108,7 @@ class McpSource:
             self._thread.join(_CLOSING_SECONDS)
         if self._errors is not None:
             self._errors.close()
+            self._errors = None
 
     # --- in the thread of the connection
 
@@ -138,11 +139,11 @@ class McpSource:
 
     def _failure(self, message: str) -> SourceError:
         """Return an error with what the server's process last wrote about itself."""
-        hint = f"does this run and answer: {self.call.url or shlex.join(self.call.command)}"
+        hint = f"does {self.call.url or self.call.command[0]} run and answer?"
         if self._errors is not None:
             self._errors.seek(0)
             lines = self._errors.read()[-2000:].strip().splitlines()
-            hint += f"; it wrote: {lines[-1][:200]}" if lines else ""
+            hint += f" It wrote: {lines[-1][:200]}" if lines else ""
         return SourceError(f"{self.name}: {' '.join(message.split())[:300]}", hint=hint)
 
     async def _hold(self, ready: asyncio.Future[Any]) -> None:
