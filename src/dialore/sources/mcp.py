@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
 import shlex
 import tempfile
 import threading
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self, TextIO, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO, cast
 from urllib.parse import quote
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from dialore.errors import InputError, SourceError, UnknownNameError, describe, first_line, import_optional
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError, describe, import_optional
 from dialore.files import parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.sources.base import SearchResult
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 _FORM = "it says `command` or `url`, and `tool` or `resource`"
-_PARTS = ("passages", "text", "title", "url")
 _CLOSING_SECONDS = 10.0
 
 
@@ -46,20 +45,19 @@ class ServerCall(BaseModel):
     query: str = "query"
     arguments: dict[str, Any] = {}
     resource: str = ""
-    result: dict[str, str] | None = None
+    result: dict[Literal["passages", "text", "title", "url"], str] | None = None
     connect_seconds: float = Field(default=30, gt=0)
     call_seconds: float = Field(default=30, gt=0)
     max_bytes: int = Field(default=1_000_000, ge=1)
-    max_characters: int = Field(default=4000, ge=1, description="Of a passage; what is longer is cut.")
     max_passages: int = Field(default=50, ge=1)
+    max_characters: int = Field(default=4000, ge=1)
 
     @model_validator(mode="after")
     def _one_of_each(self) -> Self:
         if bool(self.command) == bool(self.url) or bool(self.tool) == bool(self.resource):
             raise ValueError(_FORM)
-        for name in self.result or ():
-            if name not in _PARTS:
-                raise UnknownNameError("part of a result", name, _PARTS)
+        for values in (self.env, self.headers):
+            values.update({name: os.path.expandvars(value) for name, value in values.items()})
         return self
 
 
@@ -89,23 +87,19 @@ class McpSource:
         """
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(target=_run, args=[self._loop], daemon=True)
-            self._thread.start()
+            threading.Thread(target=_run, args=[self._loop], daemon=True).start()
         passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
-        if len(passages) > self.call.max_passages:
-            notes.append(f"{self.name}: {len(passages):,} passages, of which {self.call.max_passages} are looked at")
-        kept = enumerate(passages[: min(top, self.call.max_passages)], start=1)
-        found = (Knowledge.of_passage(each, self.kind, round(1 / place, 4), index=self.name) for place, each in kept)
+        ranked = enumerate(passages[:top], start=1)
+        found = (Knowledge.of_passage(each, self.kind, round(1 / place, 4), index=self.name) for place, each in ranked)
         return SearchResult(found, notes=notes)
 
     def close(self) -> None:
         """End the server's process, or the session with it."""
         loop, self._loop = self._loop, None
         if loop is not None:
-            with contextlib.suppress(TimeoutError):
+            with suppress(TimeoutError):
                 asyncio.run_coroutine_threadsafe(self._leave(), loop).result(_CLOSING_SECONDS)
             loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(_CLOSING_SECONDS)
         if self._errors is not None:
             self._errors.close()
             self._errors = None
@@ -124,27 +118,24 @@ class McpSource:
                 seconds = self.call.call_seconds
                 async with asyncio.timeout(seconds):
                     return self._read(await self._answer(client, query))
-            except SourceError:
-                raise
-            except InputError as error:
+            except DialoreError as error:
                 raise SourceError(f"{self.name}: {error.message}", hint=error.hint) from error
-            except TimeoutError as error:
-                await self._leave()
-                raise self._failure(f"no answer within {seconds:g} s") from error
             except Exception as error:
                 await self._leave()
-                if is_last:
-                    raise self._failure(first_line(error)) from error
+                is_late = isinstance(error, TimeoutError)
+                if is_last or is_late:
+                    reason = f"no answer within {seconds:g} s" if is_late else " ".join(str(error).split())[:300]
+                    raise SourceError(f"{self.name}: {reason}", hint=self._hint()) from error
         raise AssertionError
 
-    def _failure(self, message: str) -> SourceError:
-        """Return an error with what the server's process last wrote about itself."""
-        hint = f"does {self.call.url or self.call.command[0]} run and answer?"
+    def _hint(self) -> str:
+        """Return what to look at, with what the server's process last wrote about itself."""
+        lines = []
         if self._errors is not None:
             self._errors.seek(0)
-            lines = self._errors.read()[-2000:].strip().splitlines()
-            hint += f" It wrote: {lines[-1][:200]}" if lines else ""
-        return SourceError(f"{self.name}: {' '.join(message.split())[:300]}", hint=hint)
+            lines = self._errors.read()[-2000:].split("\n")
+        last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return f"does {self.call.url or self.call.command[0]} run and answer?{' It wrote: ' * bool(last)}{last}"
 
     async def _hold(self, ready: asyncio.Future[Any]) -> None:
         """Keep a connection until this task is cancelled: who opens one has to close it."""
@@ -170,37 +161,37 @@ class McpSource:
             held[0].cancel()
             await asyncio.wait([held[0]])
 
-    @contextlib.asynccontextmanager
+    @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
         from mcp import StdioServerParameters, stdio_client
 
-        if self.call.url:
+        call = self.call
+        if call.url:
             import httpx2
             from mcp.client.streamable_http import streamable_http_client
 
-            http = httpx2.AsyncClient(headers=_expanded(self.call.headers), timeout=self.call.call_seconds)
-            async with http, streamable_http_client(self.call.url, http_client=http) as streams:
+            http = httpx2.AsyncClient(headers=call.headers, timeout=call.call_seconds)
+            async with http, streamable_http_client(call.url, http_client=http) as streams:
                 yield streams
         else:
             if self._errors is None:
                 self._errors = cast("TextIO", tempfile.TemporaryFile("w+", errors="replace"))  # noqa: SIM115
-            command, *words = self.call.command
-            env = _expanded(self.call.env)
-            server = StdioServerParameters(command=command, args=words, env=env, cwd=self._folder)
+            command, *words = call.command
+            server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
             async with stdio_client(server, errlog=self._errors) as streams:
                 yield streams
 
     async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
         """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
         tools: dict[str, Any] = {}
-        cursor = None
-        while not tools or cursor:
-            page = await client.list_tools(cursor=cursor)
-            tools |= {tool.name: tool.input_schema for tool in page.tools} or {"": {}}
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await client.list_tools(cursor=cursor or None)
+            tools |= {tool.name: tool.input_schema.get("properties") for tool in page.tools}
             cursor = page.next_cursor
         if self.call.tool not in tools:
             raise UnknownNameError("tool", self.call.tool, tools)
-        known = tools[self.call.tool].get("properties") or {}
+        known = tools[self.call.tool]
         for name in (*self.call.arguments, self.call.query):
             if name and known and name not in known:
                 raise UnknownNameError(f"argument of {self.call.tool}", name, known)
@@ -211,53 +202,45 @@ class McpSource:
         asked = {self.call.query: query} if self.call.query else {}
         return await client.call_tool(self.call.tool, self.call.arguments | asked)
 
-    # --- what a result holds
-
     def _read(self, result: Any) -> tuple[list[Passage], list[str]]:  # noqa: ANN401
         """Return the passages of a result, and what was left out."""
         contents = result.contents if self.call.resource else result.content
-        given = [getattr(getattr(content, "resource", content), "text", None) for content in contents]
-        texts = [text for text in given if text and text.strip()]
-        notes = [f"{self.name}: parts of its result that are no text: {given.count(None)}"] if None in given else []
+        texts = [text for each in contents if (text := getattr(getattr(each, "resource", each), "text", None))]
         structured = getattr(result, "structured_content", None)
-        whole = "" if structured is None else json.dumps(structured, ensure_ascii=False)
-        size = max(len(said.encode("utf-8", "surrogatepass")) for said in (whole, "".join(texts)))
+        size = max(len(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace")) for each in (texts, structured))
         if size > self.call.max_bytes:
-            hint = "ask for less by `arguments`, or raise max_bytes"
-            raise SourceError(f"{self.name}: a result of {size:,} bytes, more than {self.call.max_bytes:,}", hint=hint)
+            message = f"a result of {size:,} bytes, more than {self.call.max_bytes:,}"
+            raise DialoreError(message, hint="ask for less by `arguments`, or raise max_bytes")
         if getattr(result, "is_error", False):
-            raise SourceError(
-                f"{self.name}: {self.call.tool} failed: {' '.join(' '.join(texts).split())[:300]}",
-                hint="does it take such a query?",
-            )
-        found: list[tuple[Any, ...]] = [(text,) for text in texts]
-        if self.call.result is not None:
-            found = self._elements(texts if structured is None else structured, self.call.result)
-        return [Passage(*(self._clean(part) for part in parts)) for parts in found if parts[0]], notes
+            said = " ".join(" ".join(texts).split())[:300]
+            raise DialoreError(f"{self.call.tool} failed: {said}", hint="does it take such a query?")
+        parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
+        cut = ([without_controls(str(part or ""))[: self.call.max_characters] for part in each] for each in parts)
+        passages = [Passage(*each) for each in cut if each[0].strip()]
+        notes = []
+        if len(texts) < len(contents):
+            notes.append(f"{self.name}: parts of its result that are no text: {len(contents) - len(texts)}")
+        if (count := len(passages)) > (most := self.call.max_passages):
+            notes.append(f"{self.name}: {count:,} passages, of which {most} are looked at")
+        return passages[:most], notes
 
-    def _clean(self, text: object) -> str:
-        return without_controls(str(text or ""))[: self.call.max_characters]
-
-    def _elements(self, data: Any, paths: Mapping[str, str]) -> list[tuple[Any, ...]]:  # noqa: ANN401
-        """Return text, title and url of each element of the list in a structured result, or in JSON texts."""
+    def _parts(self, texts: Sequence[str], structured: object) -> Iterator[Sequence[Any]]:
+        """Yield text, title and url of each element of the list in a structured result, or in JSON."""
+        paths = cast("dict[str, str]", self.call.result)
         try:
-            if isinstance(data, list):
-                data = [json.loads(text) for text in data]
-                data = data[0] if len(data) == 1 else data
+            decoded = [structured] if structured is not None else [json.loads(text) for text in texts]
         except ValueError as error:
-            raise SourceError(f"{self.name}: its result is not JSON", hint="leave `result` out of its file") from error
+            raise DialoreError("its result is not JSON", hint="leave `result` out of its file") from error
+        data = decoded[0] if len(decoded) == 1 else decoded
         elements = _at(data, paths.get("passages", ""))
         if elements is None and data:
-            hint = f"the result has {', '.join(map(str, data))}" if isinstance(data, dict) else "leave `passages` out"
-            raise SourceError(f"{self.name}: nothing stands at {paths['passages']!r} in its result", hint=hint)
-        found = []
+            known = ", ".join(map(str, data)) if isinstance(data, dict) else f"a {type(data).__name__}"
+            raise DialoreError(f"nothing stands at {paths['passages']!r} in its result", hint=f"it has {known[:200]}")
         for element in elements if isinstance(elements, list) else [elements]:
+            text, *where = (_at(element, paths[part]) if part in paths else None for part in ("text", "title", "url"))
             if isinstance(element, str) or "text" not in paths:
                 text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
-            else:
-                text = _at(element, paths["text"])
-            found.append((text, *(_at(element, paths[part]) if part in paths else "" for part in ("title", "url"))))
-        return found
+            yield text, *where
 
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
@@ -266,17 +249,10 @@ def _run(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _at(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """Return what stands at a dotted path, numbers counting elements of lists; None for nothing."""
+    """Return what stands at a dotted path; None for nothing."""
     for part in filter(None, path.split(".")):
-        if isinstance(data, list) and part.isdigit():
-            data = data[int(part)] if int(part) < len(data) else None
-        else:
-            data = data.get(part) if isinstance(data, dict) else None
+        data = data.get(part) if isinstance(data, dict) else None
     return data
-
-
-def _expanded(values: Mapping[str, str]) -> dict[str, str]:
-    return {name: os.path.expandvars(value) for name, value in values.items()}
 
 
 def open_mcp(file: Path) -> McpSource:
