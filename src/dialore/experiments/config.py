@@ -239,9 +239,10 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
         yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
         for place in config.sources.places(kind.name):
-            _, named = kind.split(place)
-            if named and (len(named.parts) > 1 or named.suffix) and ":" not in str(named) and not named.exists():
-                yield f"{named}: {_made(str(named), comments) or f'give another by {kind.flag}'}"
+            path = Path(place.removeprefix(kind.prefix))
+            named = place.startswith(kind.prefix) and (len(path.parts) > 1 or path.suffix)
+            if named and ":" not in str(path) and not path.exists():
+                yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
     for spec in _specs(config):
         prefix, _, place = spec.partition(":")
         if prefix in {"hf", "trained"} and not Path(place).exists() and (made := _made(f"--out {place}", comments)):

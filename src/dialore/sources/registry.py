@@ -29,7 +29,7 @@ class SourceKind:
         metavar: what a place of it looks like.
         several: whether several may be named, which are asked as one.
         form: what the opener takes of each place.
-        prefixes: what may stand before a path ("corpus:"); a place that begins with none of them is no path.
+        prefix: what stands before a path, in a place that may be something else ("corpus:").
         unnamed: whether it is opened where none is named: never, where a method cannot do without, or always.
         options: further settings that the opener takes: `ranking`, or `opened`, the other sources by name.
         ranker: the opener's argument that says how pieces are ranked, where it has one.
@@ -49,7 +49,7 @@ class SourceKind:
     short: str = ""
     several: bool = False
     form: type[Path] | type[str] = Path
-    prefixes: tuple[str, ...] = ("",)
+    prefix: str = ""
     unnamed: Literal["never", "needed", "always"] = "never"
     options: tuple[str, ...] = ()
     ranker: str = ""
@@ -69,16 +69,11 @@ class SourceKind:
 
     def located(self, place: str, folder: Path) -> str:
         """Return a place that is a path and exists in the folder, as an absolute path; any other as it is."""
-        prefix, path = self.split(place)
-        if path is None:
+        prefix = "mcp:" if place.startswith("mcp:") else self.prefix
+        if not place.startswith(prefix):
             return place
-        path = folder / path.expanduser()
+        path = folder / Path(place.removeprefix(prefix)).expanduser()
         return prefix + str(path.resolve()) if path.exists() else place
-
-    def split(self, place: str) -> tuple[str, Path | None]:
-        """Return the prefix of a place, and the path behind it; None where it is no path."""
-        prefix = next((one for one in self.prefixes if place.startswith(one)), None)
-        return ("", None) if prefix is None else (prefix, Path(place.removeprefix(prefix)))
 
     def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
@@ -124,7 +119,6 @@ KINDS: dict[str, SourceKind] = {
             options=("embedder",),
             ranker="retriever",
             rankings=("bm25", "dense", "fused"),
-            prefixes=("mcp:", ""),
             holds={
                 "en": "a collection of documents with facts on many subjects",
                 "zh": "一批文档，收有许多方面的事实",
@@ -158,7 +152,7 @@ KINDS: dict[str, SourceKind] = {
             key="search",
             metavar="ENGINE",
             form=str,
-            prefixes=("corpus:",),
+            prefix="corpus:",
             ranker="reranker",
             holds={
                 "en": "web search - news and other facts that change or are not common knowledge",

@@ -197,5 +197,6 @@ def _engine(spec: str) -> SearchEngine:
         return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
     if importlib.util.find_spec("trafilatura") is None:
         raise MissingExtraError("reading web pages", "documents")
-    public: dict[str, type[BraveEngine | DdgsEngine]] = {"brave": BraveEngine, "ddgs": DdgsEngine}
-    return public[kind]() if kind in public else SearxngEngine(argument)
+    if kind == "ddgs":
+        return DdgsEngine()
+    return BraveEngine() if kind == "brave" else SearxngEngine(argument)
