@@ -38,7 +38,7 @@ UNFENCED = FOLDER / "unfenced"
 """The shipped prompts of some methods without the marks around knowledge and the words about orders in it."""
 
 
-def _source(carrier: str, *, fences: bool) -> dict[str, object]:
+def _source(carrier: str, *, fences: bool) -> dict[str, str]:
     """Return the source of a carrier; without fences pages are documents, out of which no sentence is taken."""
     if carrier != "facts":
         pool = {"search": "corpus:pool:"} if carrier == "web" and fences else {"documents": "pool:"}

@@ -31,7 +31,7 @@ _CLOSING_SECONDS = 10.0
 
 
 class ServerCall(BaseModel):
-    """What is asked of which server, as a YAML file says it: `docs/sources.md` explains the fields."""
+    """A server and what is asked of it, as a YAML file says it: `docs/sources.md` explains the fields."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -262,10 +262,10 @@ def open_mcp(file: Path) -> McpSource:
         InputError: the file is missing or malformed.
         MissingExtraError: the SDK is not installed (extra `mcp`).
     """
-    import_optional("mcp.client.client", f"mcp:{file}", "mcp")
-    logging.getLogger("mcp").addHandler(logging.NullHandler())  # else it prints what no logger is set up for
     try:
         call = ServerCall.model_validate(parse_yaml(read_text(file), str(file), _FORM))
     except ValidationError as error:
         raise InputError(f"{file}: {describe(error)}", hint=_FORM) from error
+    import_optional("mcp.client.client", f"mcp:{file}", "mcp")
+    logging.getLogger("mcp").addHandler(logging.NullHandler())  # else it prints what no logger is set up for
     return McpSource(call, name=file.stem, folder=file.parent)
