@@ -60,10 +60,12 @@ async def run_injections(
     *,
     fences: bool = True,
     limit: int | None = None,
+    **accepted: bool,
 ) -> list[Progress]:
     """Answer the dialogues of each carrier, or so many by chance, into a run of its own; what is there is kept.
 
-    Raises InputError as `run_experiment`, and for a method of which there are no prompts without fences.
+    What changed since may be accepted as by `run_experiment`. Raises InputError as that does, and for a method of which
+    there are no prompts without fences.
     """
     known = sorted(path.name for path in UNFENCED.iterdir())
     if not fences and (others := ", ".join(name for name in settings.method if name not in known)):
@@ -80,7 +82,7 @@ async def run_injections(
                 "sources": {"prompts": prompts, **_source(carrier, fences=fences)},
             }
         ).model_copy(update={"models": [settings.model.cached()]})
-        ended.append(await run_experiment(config, folder / carrier, connect, on_progress=on_progress))
+        ended.append(await run_experiment(config, folder / carrier, connect, on_progress=on_progress, **accepted))
     return ended
 
 
