@@ -60,7 +60,8 @@ async def run_injections(
     *,
     fences: bool = True,
     limit: int | None = None,
-    **accepted: bool,
+    accept_changed_prompts: bool = False,
+    accept_changed_server: bool = False,
 ) -> list[Progress]:
     """Answer the dialogues of each carrier, or so many by chance, into a run of its own; what is there is kept.
 
@@ -82,7 +83,15 @@ async def run_injections(
                 "sources": {"prompts": prompts, **_source(carrier, fences=fences)},
             }
         ).model_copy(update={"models": [settings.model.cached()]})
-        ended.append(await run_experiment(config, folder / carrier, connect, on_progress=on_progress, **accepted))
+        answering = run_experiment(
+            config,
+            folder / carrier,
+            connect,
+            accept_changed_prompts=accept_changed_prompts,
+            accept_changed_server=accept_changed_server,
+            on_progress=on_progress,
+        )
+        ended.append(await answering)
     return ended
 
 
