@@ -190,6 +190,25 @@ async def test_many_ask_at_once(opened, tmp_path):
     assert starts(tmp_path) == 1
 
 
+async def test_where_it_dies_all_who_asked_are_answered_by_the_next_one(opened, tmp_path):
+    source = opened(tool="die_once")
+    found = await asyncio.gather(*(texts(source) for _ in range(5)))
+    assert found == [["Alive again."]] * 5
+    assert starts(tmp_path) == 2
+
+
+@pytest.mark.parametrize("said", [{"tool": "hang"}, {"command": [*ODD, "silent"]}])
+async def test_who_waits_while_it_is_closed_waits_no_more(opened, said):
+    source = opened(**said)
+    asking = asyncio.create_task(texts(source))
+    await asyncio.sleep(0.5)
+    began = time.monotonic()
+    await asyncio.to_thread(source.close)
+    with pytest.raises((asyncio.CancelledError, SourceError)):
+        await asking
+    assert time.monotonic() - began < 9
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [

@@ -10,7 +10,7 @@ import shlex
 import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO, cast
 from urllib.parse import quote
@@ -86,8 +86,10 @@ class McpSource:
                 time, or one that is too large or not of the form that was said.
         """
         if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            threading.Thread(target=_run, args=[self._loop], daemon=True).start()
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            self._loop = runner.get_loop()
+            self._thread = threading.Thread(target=_run, args=[runner], daemon=True)
+            self._thread.start()
         passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
         ranked = enumerate(passages[:top], start=1)
         found = (Knowledge.of_passage(each, self.kind, round(1 / place, 4), index=self.name) for place, each in ranked)
@@ -95,11 +97,10 @@ class McpSource:
 
     def close(self) -> None:
         """End the server's process, or the session with it."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            with suppress(TimeoutError):
-                asyncio.run_coroutine_threadsafe(self._leave(), loop).result(_CLOSING_SECONDS)
-            loop.call_soon_threadsafe(loop.stop)
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_CLOSING_SECONDS)
+            self._loop = self._held = None
         if self._errors is not None:
             self._errors.close()
             self._errors = None
@@ -110,18 +111,20 @@ class McpSource:
         """Ask the server; a second time, started or connected to anew, where it has ended or failed."""
         for is_last in (False, True):
             seconds = self.call.connect_seconds
+            if self._held is None or self._held[0].done():
+                ready = asyncio.get_running_loop().create_future()
+                self._held = asyncio.create_task(self._hold(ready)), ready
+            held, connected = self._held
             try:
-                if self._held is None or self._held[0].done():
-                    ready = asyncio.get_running_loop().create_future()
-                    self._held = asyncio.create_task(self._hold(ready)), ready
-                client = await asyncio.shield(self._held[1])
+                client = await asyncio.shield(connected)
                 seconds = self.call.call_seconds
                 async with asyncio.timeout(seconds):
                     return self._read(await self._answer(client, query))
             except DialoreError as error:
                 raise SourceError(f"{self.name}: {error.message}", hint=error.hint) from error
             except Exception as error:
-                await self._leave()
+                held.cancel()
+                await asyncio.wait([held])
                 is_late = isinstance(error, TimeoutError)
                 if is_last or is_late:
                     reason = f"no answer within {seconds:g} s" if is_late else " ".join(str(error).split())[:300]
@@ -154,12 +157,8 @@ class McpSource:
                 failure = failure.exceptions[0]
             if not ready.done():
                 ready.set_exception(failure)
-
-    async def _leave(self) -> None:
-        held, self._held = self._held, None
-        if held is not None:
-            held[0].cancel()
-            await asyncio.wait([held[0]])
+        finally:
+            ready.cancel()  # if nobody was told how it ended: it was closed
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:
@@ -236,16 +235,17 @@ class McpSource:
         if elements is None and data:
             known = ", ".join(map(str, data)) if isinstance(data, dict) else f"a {type(data).__name__}"
             raise DialoreError(f"nothing stands at {paths['passages']!r} in its result", hint=f"it has {known[:200]}")
-        for element in elements if isinstance(elements, list) else [elements]:
+        for element in elements if isinstance(elements, list) else [elements] if elements is not None else ():
             text, *where = (_at(element, paths[part]) if part in paths else None for part in ("text", "title", "url"))
             if isinstance(element, str) or "text" not in paths:
                 text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
             yield text, *where
 
 
-def _run(loop: asyncio.AbstractEventLoop) -> None:
-    loop.run_forever()
-    loop.close()
+def _run(runner: asyncio.Runner) -> None:
+    """Do what is asked until the loop is stopped; then cancel what is left, the connection with it."""
+    with runner:
+        runner.get_loop().run_forever()
 
 
 def _at(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
