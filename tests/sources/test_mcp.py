@@ -18,7 +18,9 @@ pytest.importorskip("mcp.client.client", reason="the MCP SDK is not here: pip in
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
+from dialore.settings import read_settings
 from dialore.sources.base import KnowledgeSource
+from dialore.sources.declared import open_declared
 from dialore.sources.documents import MultiDocuments, open_documents
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.mcp import open_mcp
@@ -237,6 +239,18 @@ async def test_it_is_one_of_several_sources_of_documents_and_its_failure_is_note
     assert [piece.text for piece in found] == ["Swans swim."]
     assert "birds could not be asked" in found.notes[0]
     assert {*await texts(MultiDocuments([shelf, opened()]))} == {"Swans swim.", "First of geese.", "Second."}
+
+
+async def test_a_settings_file_and_a_declaration_name_it_by_a_path_beside_them(opened, tmp_path):
+    opened()  # writes birds.yaml
+    (tmp_path / "dialore.toml").write_text('[sources]\ndocuments = ["mcp:birds.yaml", "mcp:nowhere.yaml"]\n', "utf-8")
+    settings = read_settings(tmp_path / "dialore.toml")
+    assert settings.sources.places("documents") == [f"mcp:{tmp_path / 'birds.yaml'}", "mcp:nowhere.yaml"]
+    declared = [{"name": "birds", "kind": "documents", "description": "of birds", "from": "mcp:birds.yaml"}]
+    (tmp_path / "sources.yaml").write_text(yaml.safe_dump(declared), "utf-8")
+    sources = open_declared(tmp_path / "sources.yaml")
+    assert await texts(sources["birds"].source, top=1) == ["First of geese."]
+    sources.close()
 
 
 # --- public servers, in environments of their own
