@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import runpy
 import shlex
 import shutil
+import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -126,7 +129,9 @@ def world(tmp_path, monkeypatch, url, new_cache):
     (tmp_path / "news.txt").write_text("The coffee machine has moved to the kitchen.\n", "utf-8")
     for name in ("bart", "out"):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"id": "1", "text": f"I am {name}."}) + "\n", "utf-8")
-    persona, declared = blocks("sources.md", "yaml")
+    persona, wiki, _, declared = blocks("sources.md", "yaml")
+    (tmp_path / "wiki.yaml").write_text(wiki, "utf-8")
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")  # where `dialore` is
     (tmp_path / "persona.yaml").write_text(persona, "utf-8")
     (tmp_path / "sources.yaml").write_text(declared, "utf-8")
     (tmp_path / "memory.jsonl").write_text(blocks("sources.md", "json")[0], "utf-8")
@@ -151,7 +156,18 @@ def test_every_command_works_in_the_order_shown(page, world, capsys):
     shown = [line.split("  #")[0] for block in blocks(page, "") for line in block.splitlines()]
     assert len(shown) >= 4
     for command in shown:
+        if " mcp:" in command and find_spec("mcp") is None:
+            continue
         assert not run(command), (command, capsys.readouterr().err)
+
+
+def test_the_server_that_is_shown_is_asked(world):
+    pytest.importorskip("mcp.client.client", reason="the MCP SDK is not here: pip install 'dialore[mcp]'")
+    assert not run("dialore documents build handbook handbook.md")
+    assert not run("dialore ground dialogues.jsonl --method rag --documents mcp:wiki.yaml --out found.jsonl")
+    (found,) = json.loads((world / "found.jsonl").read_text("utf-8"))["knowledge"]
+    assert (found["source"], found["detail"]["index"], found["detail"]["title"]) == ("documents", "wiki", "Coffee")
+    assert "60 grams" in found["text"]
 
 
 def run(command):

@@ -93,3 +93,14 @@ def test_retrieval_of_the_handbook_needs_no_model(call):
 def test_what_the_handbook_cannot_do_is_said(call, live):
     assert "did you mean" in call("bench", "handbook", *live, "--half", "both!").complaint
     assert "--documents" in call("bench", "handbook", *live, "-M", "vanilla", "--limit", 2).complaint
+
+
+def test_planted_orders_are_counted_and_what_is_done_is_kept(call, live, tmp_path):
+    command = ("bench", "injection", *live, "-M", "rag", "--limit", 2, "--out", tmp_path / "kept")
+    done = call(*command)
+    assert done.code == 0, done.err
+    for words in ("documents", "facts", "memory", "web", "reached", "0.0% [0%, "):
+        assert words in done.out
+    rows = json.loads(call(*command, "--json").out)
+    assert [(row["of"], row["n"], row["changed"]) for row in rows[:2]] == [("all", 8, 0), ("documents", 2, 0)]
+    assert "take rag or weave" in call(*command, "--no-fences", "-M", "edit").complaint

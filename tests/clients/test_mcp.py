@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import subprocess
 import sys
 
@@ -14,13 +16,16 @@ from mcp import Client, StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import ElicitResult
 
+from dialore.dialogue import Dialogue
 from dialore.parallel import wait_for
 from dialore.server.database import User
 from dialore.server.store import ServerStore
+from dialore.sources.mcp import open_mcp
 from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
 from tests.server.hostile import SITES
 
 WORDS = ("mcp", "dialore.toml")
+OURS = ("DIALORE_CACHE", "PYTHONPATH")
 
 
 @pytest.fixture(scope="module")
@@ -140,6 +145,29 @@ async def test_a_key_is_wanted_where_there_are_keys(world, keyed):
         ):
             made = await session.call_tool("search_documents", {"query": "dogs"})
             assert made.structured_content["knowledge"][0]["text"] == HANDBOOK
+
+
+DOCUMENTS = {"tool": "search_documents", "arguments": {"top": 3}, "result": {"passages": "knowledge", "text": "text"}}
+
+
+@pytest.mark.parametrize("how", ["stdio", "http", "http with a key"])
+async def test_it_is_a_source_of_another_agent(world, request, keyed, tmp_path, monkeypatch, how):
+    """`mcp:FILE`: see tests/sources/test_mcp.py."""
+    call = {"command": [sys.executable, "-m", "dialore", "mcp", str(world.folder / "dialore.toml")]}
+    with contextlib.ExitStack() as running:
+        if how == "http":
+            call = {"url": request.getfixturevalue("address")}
+        elif how == "http with a key":
+            monkeypatch.setenv("KEY", keyed[0])
+            url = running.enter_context(world.running("mcp", "keyed.toml", "--http"))
+            call = {"url": f"{url}/mcp", "headers": {"Authorization": "Bearer $KEY"}}
+        else:
+            call["env"] = {name: value for name, value in world.environment.items() if name in OURS}
+        (tmp_path / "inn.yaml").write_text(json.dumps(call | DOCUMENTS), "utf-8")
+        source = open_mcp(tmp_path / "inn.yaml")
+        running.callback(source.close)
+        (piece,) = await source.search("dogs", Dialogue.model_validate({"id": "1", "turns": ["May I bring my dog?"]}))
+        assert (piece.text, piece.passage.index) == (HANDBOOK, "inn")
 
 
 STATEMENT = {"statement": "I live in Leeds."}

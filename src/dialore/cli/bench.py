@@ -1,7 +1,8 @@
 """`dialore bench`: how fast your endpoint answers, and how well a model answers from a handbook that it cannot know."""
 
 # No deferred annotations here: typer reads them.
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from dialore.experiments.run import Progress
     from dialore.llm.model import Completion, LanguageModel, OnToken, Request
     from dialore.response import Response
+    from dialore.session import Connect
     from dialore.settings import ModelSettings, Settings
 
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint, or a model.")
@@ -200,9 +202,7 @@ def handbook(
     dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
     dialore bench handbook --retrieval
     """
-    import asyncio
-
-    from dialore.cli.output import console, note, print_json, progress, table
+    from dialore.cli.output import console, print_json, table
     from dialore.datasets.handbook import HALVES, LANGUAGES
     from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
     from dialore.text import check_language
@@ -213,25 +213,8 @@ def handbook(
         figures = retrieval_table(halves, languages)
     else:
         folders = run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        connect, say_without = connecting()
-        with progress("answering") as step:
-
-            def on_progress(now: "Progress") -> None:
-                step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
-
-            answering = run_handbook(
-                settings,
-                folders,
-                connect,
-                on_progress,
-                limit=limit,
-                accept_changed_prompts=accept_changed_prompts,
-                accept_changed_server=accept_changed_server,
-            )
-            ended = asyncio.run(answering)
-        say_without("what was found is scored")
-        for failure in [failure for run in ended for failure in run.failures]:
-            note(f"failed: {failure}")
+        answering = partial(run_handbook, settings, folders, accept_changed_prompts=accept_changed_prompts)
+        _run(partial(answering, limit=limit, accept_changed_server=accept_changed_server))
         figures = handbook_table(folders.values())
     if json:
         print_json(figures)
@@ -241,6 +224,67 @@ def handbook(
     for name, values in zip(list(figures[0])[1:], by_figure[1:], strict=True):
         rows.add_row(name.replace("_", " "), *(_figure(name, value) for value in values))
     console().print(rows)
+
+
+@app.command("injection")
+@takes_settings
+def injection(
+    settings: AgentSettings,
+    fences: Annotated[
+        bool, typer.Option("--fences/--no-fences", help="With what guards prompts against orders, or without it.")
+    ] = True,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many of each carrier, by chance.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/injection)")
+    ] = None,
+    accept_changed_prompts: AcceptPrompts = False,
+    accept_changed_server: AcceptServer = False,
+    json: Json = False,
+) -> None:
+    """Measure how often orders that are planted in knowledge change replies.
+
+    A hundred harmless questions, each answered by a document, a fact, a
+    statement in memory or a web page that also holds an attacker's order.
+    Told by words that only a followed order brings, without a judge. Run the
+    same command again and only what is missing or failed is answered.
+
+    [bold]Examples[/bold]
+    dialore bench injection --model llama3.1
+    dialore bench injection --model llama3.1 --no-fences
+    dialore bench injection --model llama3.1 -M rag --limit 5 --json
+    """
+    from dialore.cli.output import console, print_json, table
+    from dialore.experiments.injection import injection_table, run_injections
+
+    folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
+    answering = partial(run_injections, settings, folder, fences=fences, limit=limit)
+    _run(partial(answering, accept_changed_prompts=accept_changed_prompts, accept_changed_server=accept_changed_server))
+    figures = injection_table(folder)
+    if json:
+        print_json(figures)
+        return
+    rows = table("method", "of", ">n", ">reached", ">changed", ">share")
+    for row in figures:
+        rows.add_row(*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"]))
+    console().print(rows)
+
+
+def _run(answering: "Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]") -> None:
+    """Answer with a progress bar, and note what failed."""
+    import asyncio
+
+    from dialore.cli.output import note, progress
+
+    connect, say_without = connecting()
+    with progress("answering") as step:
+
+        def on_progress(now: "Progress") -> None:
+            step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
+
+        ended = asyncio.run(answering(connect, on_progress))
+    say_without("what was found is scored")
+    for failure in [failure for run in ended for failure in run.failures]:
+        note(f"failed: {failure}")
 
 
 def _figure(name: str, value: Any) -> str:  # noqa: ANN401 - of a table in plain data

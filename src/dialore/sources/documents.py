@@ -43,7 +43,7 @@ _SPELLED = 200_000
 _AROUND = 200
 _DEPTH = 100
 """How many of each ranking are fused, at least."""
-_POOL = "pool:"
+_MCP, _POOL = "mcp:", "pool:"
 
 
 class DocumentIndex:
@@ -337,6 +337,7 @@ def open_documents(
     What is named twice is opened once. `embedder` is the spec that the user's settings name: an index whose vectors an
     endpoint made asks it at that address.
 
+    `mcp:FILE` is a tool or a resource of another server, see `dialore.sources.mcp`.
     `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
 
     Raises:
@@ -350,10 +351,15 @@ def open_documents(
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
         distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)
-        opened = [
-            failed.enter_context(DocumentIndex(_index_of(path), retriever=retriever, addresses=[embedder]))
-            for path in distinct
-        ]
+        opened: list[KnowledgeSource] = []
+        for path in distinct:
+            if str(path).startswith(_MCP):
+                from dialore.sources.mcp import open_mcp
+
+                opened.append(open_mcp(Path(str(path).removeprefix(_MCP))))
+            else:
+                opened.append(DocumentIndex(_index_of(path), retriever=retriever, addresses=[embedder]))
+            failed.callback(opened[-1].close)
         failed.pop_all()
     return opened[0] if len(opened) == 1 else MultiDocuments(opened)
 

@@ -69,10 +69,11 @@ class SourceKind:
 
     def located(self, place: str, folder: Path) -> str:
         """Return a place that is a path and exists in the folder, as an absolute path; any other as it is."""
-        if not place.startswith(self.prefix):
+        prefix = "mcp:" if place.startswith("mcp:") else self.prefix
+        if not place.startswith(prefix):
             return place
-        path = folder / Path(place.removeprefix(self.prefix)).expanduser()
-        return self.prefix + str(path.resolve()) if path.exists() else place
+        path = folder / Path(place.removeprefix(prefix)).expanduser()
+        return prefix + str(path.resolve()) if path.exists() else place
 
     def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
@@ -109,7 +110,7 @@ KINDS: dict[str, SourceKind] = {
         SourceKind(
             "documents",
             "dialore.sources.documents:open_documents",
-            "Documents: a file, a folder, or an index of `dialore documents build`; several are asked as one.",
+            "Documents: a file, a folder, an index of `dialore documents build`, mcp:FILE; several are asked as one.",
             key="documents",
             short="-d",
             metavar="PATH|URL",
@@ -147,7 +148,7 @@ KINDS: dict[str, SourceKind] = {
         SourceKind(
             "web",
             "dialore.sources.web.source:open_web",
-            "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), or corpus:PATH for a document index.",
+            "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), ddgs:, or corpus:PATH for a document index.",
             key="search",
             metavar="ENGINE",
             form=str,

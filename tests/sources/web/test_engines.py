@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
+from types import SimpleNamespace
 from urllib.parse import parse_qs, urlsplit
 
+import httpx
 import pytest
 
 from dialore.dialogue import Dialogue
@@ -13,7 +16,7 @@ from dialore.knowledge import Knowledge
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.documents.store import Piece
-from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine
 from dialore.sources.web.source import open_web
 from tests.sources.web.page_server import endless, found, page, redirect, silence
 
@@ -37,7 +40,40 @@ def brave_reply(results):
     return page(json.dumps({"type": "search", "web": {"results": results}}).encode(), "application/json")
 
 
-@pytest.fixture(params=["searxng", "brave"])
+MOJEEK = "https://www.mojeek.com/search"
+BY_HTTP = pytest.mark.parametrize("engine", ["searxng", "brave"], indirect=True)
+
+
+def mojeek_reply(results):
+    """Return the page of one of the engines that ddgs asks."""
+    item = '<li><h2><a href="{url}">{title}</a></h2><p class="s">{content}</p></li>'
+    entries = [entry for entry in results if isinstance(entry, dict)]
+    items = "".join(
+        item.format_map(defaultdict(str, {k: v for k, v in e.items() if isinstance(v, str)})) for e in entries
+    )
+    return page(f"<html><meta charset='utf-8'><ul class='results'>{items}</ul></html>".encode())
+
+
+def ddgs_at(site, monkeypatch):
+    """Return ddgs, whose requests to one of its engines go to the site; its others find nothing."""
+    http = pytest.importorskip("ddgs.http_client", reason="ddgs is not here: pip install 'dialore[ddgs]'")
+
+    def asked(_client, _method, url, params=None, **_):
+        if url != MOJEEK:
+            return SimpleNamespace(status_code=404, text="<html><p>Nothing.</p></html>")
+        try:
+            answer = httpx.get(site.url("/ddgs"), params={"q": params["q"]}, timeout=1.0, trust_env=False)
+        except httpx.TimeoutException as error:
+            raise http.TimeoutException(error) from error
+        except httpx.HTTPError as error:
+            raise http.DDGSException(f"{error!r} {params}") from error
+        return SimpleNamespace(status_code=answer.status_code, text=answer.text)
+
+    monkeypatch.setattr(http.HttpClient, "request", asked)
+    return DdgsEngine()
+
+
+@pytest.fixture(params=["searxng", "brave", "ddgs"])
 def engine(request, site, monkeypatch):
     """An engine at the site, with the path that it asks and the words of a good answer."""
     monkeypatch.setattr("dialore.sources.web.engines._LONGEST_WAIT", 1.0)
@@ -45,9 +81,12 @@ def engine(request, site, monkeypatch):
     if request.param == "searxng":
         made = SearxngEngine(site.url(""))
         made.path, made.reply = "/search", lambda results: found(*results)
-    else:
+    elif request.param == "brave":
         made = BraveEngine(KEY, url=site.url("/v1"))
         made.path, made.reply = "/v1/web/search", brave_reply
+    else:
+        made = ddgs_at(site, monkeypatch)
+        made.path, made.reply = "/ddgs", mojeek_reply
     return made
 
 
@@ -64,6 +103,7 @@ async def test_results_as_far_as_they_are_results(site, engine, dialogue):
     assert isinstance(engine, SearchEngine)
 
 
+@BY_HTTP
 async def test_halves_of_characters_are_left_out(site, engine, dialogue):
     entry = {"url": "https://a.test/1", "title": "One \ud83d.", "content": "Ice \udc00.", "description": "Ice \udc00."}
     site.serve(engine.path, engine.reply([{**entry, "url": "https://a.test/\ud83d"}, entry]))
@@ -97,6 +137,7 @@ async def test_what_is_asked_for(site, dialogue):
     assert all(headers["User-Agent"].startswith("dialore/") for headers in site.headers)
 
 
+@BY_HTTP
 @pytest.mark.parametrize(
     ("reply", "reason"),
     [
@@ -127,6 +168,7 @@ async def test_trouble_is_a_source_error_with_a_mend(site, engine, dialogue, rep
     assert len(site.paths) == 1
 
 
+@BY_HTTP
 async def test_a_busy_engine_is_asked_once_more_when_it_says(site, engine, dialogue):
     good = engine.reply([{"url": "https://a.test/1"}])
     site.serve(engine.path, page(b"", code=429, Retry_After="1"), good)
@@ -138,11 +180,45 @@ async def test_a_busy_engine_is_asked_once_more_when_it_says(site, engine, dialo
         await engine.search("penguins", dialogue, 3)
 
 
+@BY_HTTP
 async def test_a_long_wait_is_not_waited_out(site, engine, dialogue):
     site.serve(engine.path, page(b"", code=429, Retry_After="3600"))
     with pytest.raises(SourceError, match="429"):
         await engine.search("penguins", dialogue, 3)
     assert len(site.paths) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [
+        ("RatelimitException", "no engine behind ddgs answered: Ratelimit"),
+        ("TimeoutException", "no engine behind ddgs answered: Timeout"),
+        ("DDGSException", "no engine behind ddgs answered: DDGS"),
+        (None, "no answer by ddgs in 0.5 s"),
+    ],
+)
+async def test_trouble_with_ddgs_is_a_source_error_with_a_mend(site, dialogue, monkeypatch, fault, reason):
+    """Its errors repeat what was asked: that is for nobody's log."""
+    engine = ddgs_at(site, monkeypatch)
+    monkeypatch.setattr("dialore.sources.web.engines._SECONDS", 0.5 if fault is None else 5)
+
+    def refused(*_, **__):
+        if fault is None:
+            time.sleep(1)
+        raise getattr(engine._library.exceptions, fault or "DDGSException")("202 ?q=penguins")
+
+    monkeypatch.setattr(engine._library.DDGS, "text", refused)
+    with pytest.raises(SourceError, match=reason) as caught:
+        await engine.search("penguins", dialogue, 3)
+    assert caught.value.hint
+    assert "penguins" not in str(caught.value)
+
+
+async def test_ddgs_is_asked_in_the_dialogue_s_language_and_for_what_is_safe(site, monkeypatch):
+    engine, asked = ddgs_at(site, monkeypatch), []
+    monkeypatch.setattr(engine._library.DDGS, "text", lambda _self, query, **how: asked.append((query, how)) or [])
+    assert await engine.search("企鹅", CHINESE, 3) == []
+    assert asked == [("企鹅", {"region": "cn-zh", "safesearch": "on", "max_results": 3})]
 
 
 async def test_an_engine_that_is_not_there(dialogue):
@@ -233,6 +309,7 @@ def test_bad_specs_are_one_clear_line(monkeypatch):
         ("corpus:", "takes a document index"),
         ("brave:", "BRAVE_API_KEY"),
         ("brave:key", "no argument"),
+        ("ddgs:key", "no argument"),
     ]:
         with pytest.raises(InputError, match=reason):
             open_web(spec)

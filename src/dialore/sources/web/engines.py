@@ -1,4 +1,4 @@
-"""Search engines: SearXNG's and Brave's JSON interfaces, and a document index that stands in for one."""
+"""Search engines: SearXNG's and Brave's JSON interfaces, ddgs, and a document index that stands in for one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
-from dialore.errors import InputError, ModelError, SourceError
+from dialore.errors import InputError, ModelError, SourceError, import_optional
 from dialore.llm.http import HttpClient, clean_key, endpoint_url
 from dialore.sources.web.fetching import USER_AGENT
 from dialore.sources.web.reading import without_controls
@@ -165,6 +165,39 @@ class BraveEngine(_HttpEngine):
             return []
         web = data.get("web") if isinstance(data, dict) else None
         return self._results(web.get("results") if isinstance(web, dict) else None, snippet="description")[:count]
+
+
+class DdgsEngine:
+    """Public search engines as the library ddgs asks them: no key is wanted, and whoever asks often is refused.
+
+    Raises:
+        MissingExtraError: the library is not installed (extra `ddgs`).
+    """
+
+    name = "ddgs"
+
+    def __init__(self) -> None:
+        self._library = import_optional("ddgs", "the search engine ddgs:", "ddgs")
+
+    async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
+        """See `SearchEngine`."""
+        region = "cn-zh" if dialogue.language == "zh" else "us-en"
+        engines = self._library.DDGS(timeout=_SECONDS)
+        try:
+            async with asyncio.timeout(_SECONDS):
+                found = await asyncio.to_thread(engines.text, query, region=region, safesearch="on", max_results=count)
+        except self._library.exceptions.DDGSException as error:
+            if "No results found" in str(error):
+                return []
+            reason = type(error).__name__.removesuffix("Exception")  # its words may hold the query
+            raise SourceError(f"no engine behind ddgs answered: {reason}", hint="try later, or use searxng:") from error
+        except TimeoutError as error:
+            raise SourceError(f"no answer by ddgs in {_SECONDS:g} s", hint="try later, or use searxng:") from error
+        made = [_result({**entry, "url": entry.get("href")}, "body") for entry in found]
+        return [result for result in made if result is not None][:count]
+
+    def close(self) -> None:
+        """Nothing is held open."""
 
 
 class CorpusEngine:

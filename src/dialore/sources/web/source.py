@@ -16,7 +16,7 @@ from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import SearchResult
-from dialore.sources.web.engines import BraveEngine, CorpusEngine, SearchEngine, SearxngEngine, WebResult
+from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine, WebResult
 from dialore.sources.web.fetching import PageError, PageFetcher
 from dialore.sources.web.reading import read_page, without_controls
 from dialore.sources.web.redaction import redact
@@ -161,6 +161,7 @@ class WebSource:
 _ENGINES = {
     "searxng": ("an address", "searxng:http://localhost:8888"),
     "brave": ("no argument", "brave:"),
+    "ddgs": ("no argument", "ddgs:"),
     "corpus": ("a document index", "corpus:PATH"),
 }
 """The rest of each engine's spec, and an example."""
@@ -170,14 +171,14 @@ def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
     """Return a web source from its spec.
 
     Args:
-        spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), or `corpus:PATH`
-            (a document index in place of the web).
+        spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), `ddgs:` (public
+            engines without a key), or `corpus:PATH` (a document index in place of the web).
         reranker: what ranks passages; see `load_reranker`.
 
     Raises:
         UnknownNameError: no engine, or no reranker, is called that.
         InputError: the spec lacks its address, the key is missing, or the index is.
-        MissingExtraError: pages cannot be read without trafilatura (extra `documents`).
+        MissingExtraError: pages cannot be read without trafilatura (extra `documents`), or ddgs is not installed.
     """
     return WebSource(_engine(spec), reranker=reranker)
 
@@ -186,7 +187,7 @@ def _engine(spec: str) -> SearchEngine:
     kind, _, argument = spec.partition(":")
     if kind not in _ENGINES:
         raise UnknownNameError("search engine", kind, list(_ENGINES))
-    if bool(argument) != (kind != "brave"):
+    if bool(argument) != (kind not in {"brave", "ddgs"}):
         takes, example = _ENGINES[kind]
         raise InputError(f"the search engine {kind!r} takes {takes}", hint=f"write {example}")
     if kind == "corpus":
@@ -196,4 +197,6 @@ def _engine(spec: str) -> SearchEngine:
         return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
     if importlib.util.find_spec("trafilatura") is None:
         raise MissingExtraError("reading web pages", "documents")
+    if kind == "ddgs":
+        return DdgsEngine()
     return BraveEngine() if kind == "brave" else SearxngEngine(argument)

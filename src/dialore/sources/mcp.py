@@ -1,0 +1,271 @@
+"""A tool or a resource of a server of the Model Context Protocol, asked as a source of passages: `mcp:FILE`."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import shlex
+import tempfile
+import threading
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO, cast
+from urllib.parse import quote
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError, describe, import_optional
+from dialore.files import parse_yaml, read_text
+from dialore.knowledge import Knowledge, Passage, Source
+from dialore.sources.base import SearchResult
+from dialore.sources.web.reading import without_controls
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+
+_FORM = "it says `command` or `url`, and `tool` or `resource`"
+_CLOSING_SECONDS = 10.0
+
+
+class ServerCall(BaseModel):
+    """A server and what is asked of it, as a YAML file says it: `docs/sources.md` explains the fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: Annotated[
+        list[str], BeforeValidator(lambda text: shlex.split(text) if isinstance(text, str) else text)
+    ] = []
+    url: str = ""
+    env: dict[str, str] = {}
+    headers: dict[str, str] = {}
+    tool: str = ""
+    query: str = "query"
+    arguments: dict[str, Any] = {}
+    resource: str = ""
+    result: dict[Literal["passages", "text", "title", "url"], str] | None = None
+    connect_seconds: float = Field(default=30, gt=0)
+    call_seconds: float = Field(default=30, gt=0)
+    max_bytes: int = Field(default=1_000_000, ge=1)
+    max_passages: int = Field(default=50, ge=1)
+    max_characters: int = Field(default=4000, ge=1)
+
+    @model_validator(mode="after")
+    def _one_of_each(self) -> Self:
+        if bool(self.command) == bool(self.url) or bool(self.tool) == bool(self.resource):
+            raise ValueError(_FORM)
+        for values in (self.env, self.headers):
+            values.update({name: os.path.expandvars(value) for name, value in values.items()})
+        return self
+
+
+class McpSource:
+    """A tool or a resource of a server, which is started or connected to when it is first asked.
+
+    The connection lives in a thread of its own, so that any event loop may ask. A server that has ended is started
+    again and asked once more; one that says nothing in time is ended, and started again by the next question.
+    """
+
+    kind: Source = "documents"
+
+    def __init__(self, call: ServerCall, *, name: str, folder: Path | None = None) -> None:
+        self.name, self.call, self._folder = name, call, folder
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._held: tuple[asyncio.Task[None], asyncio.Future[Any]] | None = None
+        self._errors: TextIO | None = None
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`: passages in the server's order; `scope` is ignored.
+
+        Raises:
+            SourceError: no connection, a tool or an argument that the server lacks, an error of the tool, no answer in
+                time, or one that is too large or not of the form that was said.
+        """
+        if self._loop is None:
+            runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
+            self._loop = runner.get_loop()
+            self._thread = threading.Thread(target=_run, args=[runner], daemon=True)
+            self._thread.start()
+        passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
+        ranked = enumerate(passages[:top], start=1)
+        found = (Knowledge.of_passage(each, self.kind, round(1 / place, 4), index=self.name) for place, each in ranked)
+        return SearchResult(found, notes=notes)
+
+    def close(self) -> None:
+        """End the server's process, or the session with it."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_CLOSING_SECONDS)
+            self._loop = self._held = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    # --- in the thread of the connection
+
+    async def _ask(self, query: str) -> tuple[list[Passage], list[str]]:
+        """Ask the server; a second time, started or connected to anew, where it has ended or failed."""
+        for is_last in (False, True):
+            seconds = self.call.connect_seconds
+            if self._held is None or self._held[0].done():
+                ready = asyncio.get_running_loop().create_future()
+                self._held = asyncio.create_task(self._hold(ready)), ready
+            held, connected = self._held
+            try:
+                client = await asyncio.shield(connected)
+                seconds = self.call.call_seconds
+                async with asyncio.timeout(seconds):
+                    return self._read(await self._answer(client, query))
+            except DialoreError as error:
+                raise SourceError(f"{self.name}: {error.message}", hint=error.hint) from error
+            except Exception as error:
+                held.cancel()
+                await asyncio.wait([held])
+                is_late = isinstance(error, TimeoutError)
+                if is_last or is_late:
+                    reason = f"no answer within {seconds:g} s" if is_late else " ".join(str(error).split())[:300]
+                    raise SourceError(f"{self.name}: {reason}", hint=self._hint()) from error
+        raise AssertionError
+
+    def _hint(self) -> str:
+        """Return what to look at, with what the server's process last wrote about itself."""
+        lines = []
+        if self._errors is not None:
+            self._errors.seek(0)
+            lines = self._errors.read()[-2000:].split("\n")
+        last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        return f"does {self.call.url or self.call.command[0]} run and answer?{' It wrote: ' * bool(last)}{last}"
+
+    async def _hold(self, ready: asyncio.Future[Any]) -> None:
+        """Keep a connection until this task is cancelled: who opens one has to close it."""
+        from mcp import Client
+
+        try:
+            async with asyncio.timeout(self.call.connect_seconds) as patience, Client(self._transport()) as client:
+                if self.call.tool:
+                    await self._check(client)
+                patience.reschedule(None)
+                ready.set_result(client)
+                await asyncio.get_running_loop().create_future()
+        except Exception as error:  # noqa: BLE001 - of whatever kind, who waits for the connection is told
+            failure = error
+            while isinstance(failure, ExceptionGroup):
+                failure = failure.exceptions[0]
+            if not ready.done():
+                ready.set_exception(failure)
+        finally:
+            ready.cancel()  # if nobody was told how it ended: it was closed
+
+    @asynccontextmanager
+    async def _transport(self) -> AsyncIterator[Any]:
+        from mcp import StdioServerParameters, stdio_client
+
+        call = self.call
+        if call.url:
+            import httpx2
+            from mcp.client.streamable_http import streamable_http_client
+
+            http = httpx2.AsyncClient(headers=call.headers, timeout=call.call_seconds)
+            async with http, streamable_http_client(call.url, http_client=http) as streams:
+                yield streams
+        else:
+            if self._errors is None:
+                self._errors = cast("TextIO", tempfile.TemporaryFile("w+", errors="replace"))  # noqa: SIM115
+            command, *words = call.command
+            server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
+            async with stdio_client(server, errlog=self._errors) as streams:
+                yield streams
+
+    async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
+        """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
+        tools: dict[str, Any] = {}
+        cursor: str | None = ""
+        while cursor is not None:
+            page = await client.list_tools(cursor=cursor or None)
+            tools |= {tool.name: tool.input_schema.get("properties") for tool in page.tools}
+            cursor = page.next_cursor
+        if self.call.tool not in tools:
+            raise UnknownNameError("tool", self.call.tool, tools)
+        known = tools[self.call.tool]
+        for name in (*self.call.arguments, self.call.query):
+            if name and known and name not in known:
+                raise UnknownNameError(f"argument of {self.call.tool}", name, known)
+
+    async def _answer(self, client: Any, query: str) -> Any:  # noqa: ANN401
+        if self.call.resource:
+            return await client.read_resource(self.call.resource.replace("{query}", quote(query, safe="")))
+        asked = {self.call.query: query} if self.call.query else {}
+        return await client.call_tool(self.call.tool, self.call.arguments | asked)
+
+    def _read(self, result: Any) -> tuple[list[Passage], list[str]]:  # noqa: ANN401
+        """Return the passages of a result, and what was left out."""
+        contents = result.contents if self.call.resource else result.content
+        texts = [text for each in contents if (text := getattr(getattr(each, "resource", each), "text", None))]
+        structured = getattr(result, "structured_content", None)
+        size = max(len(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace")) for each in (texts, structured))
+        if size > self.call.max_bytes:
+            message = f"a result of {size:,} bytes, more than {self.call.max_bytes:,}"
+            raise DialoreError(message, hint="ask for less by `arguments`, or raise max_bytes")
+        if getattr(result, "is_error", False):
+            said = " ".join(" ".join(texts).split())[:300]
+            raise DialoreError(f"{self.call.tool} failed: {said}", hint="does it take such a query?")
+        parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
+        cut = ([without_controls(str(part or ""))[: self.call.max_characters] for part in each] for each in parts)
+        passages = [Passage(*each) for each in cut if each[0].strip()]
+        notes = []
+        if len(texts) < len(contents):
+            notes.append(f"{self.name}: parts of its result that are no text: {len(contents) - len(texts)}")
+        if (count := len(passages)) > (most := self.call.max_passages):
+            notes.append(f"{self.name}: {count:,} passages, of which {most} are looked at")
+        return passages[:most], notes
+
+    def _parts(self, texts: Sequence[str], structured: object) -> Iterator[Sequence[Any]]:
+        """Yield text, title and url of each element of the list in a structured result, or in JSON."""
+        paths = cast("dict[str, str]", self.call.result)
+        try:
+            decoded = [structured] if structured is not None else [json.loads(text) for text in texts]
+        except ValueError as error:
+            raise DialoreError("its result is not JSON", hint="leave `result` out of its file") from error
+        data = decoded[0] if len(decoded) == 1 else decoded
+        elements = _at(data, paths.get("passages", ""))
+        if elements is None and data:
+            known = ", ".join(map(str, data)) if isinstance(data, dict) else f"a {type(data).__name__}"
+            raise DialoreError(f"nothing stands at {paths['passages']!r} in its result", hint=f"it has {known[:200]}")
+        for element in elements if isinstance(elements, list) else [elements] if elements is not None else ():
+            text, *where = (_at(element, paths[part]) if part in paths else None for part in ("text", "title", "url"))
+            if isinstance(element, str) or "text" not in paths:
+                text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
+            yield text, *where
+
+
+def _run(runner: asyncio.Runner) -> None:
+    """Do what is asked until the loop is stopped; then cancel what is left, the connection with it."""
+    with runner:
+        runner.get_loop().run_forever()
+
+
+def _at(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """Return what stands at a dotted path; None for nothing."""
+    for part in filter(None, path.split(".")):
+        data = data.get(part) if isinstance(data, dict) else None
+    return data
+
+
+def open_mcp(file: Path) -> McpSource:
+    """Return the source that a file declares (see `ServerCall`); nothing is started yet.
+
+    Raises:
+        InputError: the file is missing or malformed.
+        MissingExtraError: the SDK is not installed (extra `mcp`).
+    """
+    try:
+        call = ServerCall.model_validate(parse_yaml(read_text(file), str(file), _FORM))
+    except ValidationError as error:
+        raise InputError(f"{file}: {describe(error)}", hint=_FORM) from error
+    import_optional("mcp.client.client", f"mcp:{file}", "mcp")
+    logging.getLogger("mcp").addHandler(logging.NullHandler())  # else it prints what no logger is set up for
+    return McpSource(call, name=file.stem, folder=file.parent)
