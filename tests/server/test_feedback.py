@@ -67,6 +67,37 @@ def test_the_interface_takes_feedback_of_the_same_user_alone(serving):
     assert running.http.delete(f"/v1/feedback/{trace}", params={"user": "ann"}).status_code == 200
 
 
+def said(*arguments):
+    """The command in a process of its own: Playwright's loop runs in this one."""
+    return subprocess.run([*DIALORE, "feedback", *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("arguments", [("report",), ("export", "out.jsonl"), ("replay",)])
+def test_a_store_that_is_none_or_has_no_feedback(serving, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    command, *rest = arguments
+    missing = said(command, "none.sqlite", *rest)
+    assert (missing.returncode, "no such store" in missing.stderr) == (2, True)
+    serving()
+    empty = said(command, tmp_path / "known" / "store.sqlite", *rest)
+    assert (empty.returncode, "has no" in empty.stderr) == (2, True)
+
+
+async def test_what_the_page_of_the_documentation_shows(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = ServerStore("store.sqlite")
+    await kept.open()
+    await give_all(kept)
+    await kept.close()
+    shown = re.findall(r"^dialore (.*?)(?:\s+#.*)?$", (DOCS / "feedback.md").read_text("utf-8"), re.MULTILINE)
+    assert len(shown) == 6
+    for line in shown:
+        model = ["--model", "rehearsal"] if "replay store" in line else []
+        done = subprocess.run([*DIALORE, *line.split(), *model], capture_output=True, text=True, check=False)
+        assert done.returncode == 0, (line, done.stderr)
+    assert len((tmp_path / "judged.jsonl").read_text("utf-8").splitlines()) == 2
+
+
 def test_from_the_page_to_a_replay(serving, page, tmp_path, monkeypatch):
     pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
     monkeypatch.chdir(tmp_path)
@@ -108,34 +139,3 @@ def test_from_the_page_to_a_replay(serving, page, tmp_path, monkeypatch):
         texts = {run.systems()[job.system].title: response.text for job, _, response in run.responses()}
     assert texts["before"] == "No idea."
     assert texts["vanilla"] != "No idea."
-
-
-def said(*arguments):
-    """The command in a process of its own: Playwright's loop runs in this one."""
-    return subprocess.run([*DIALORE, "feedback", *map(str, arguments)], capture_output=True, text=True, check=False)
-
-
-@pytest.mark.parametrize("arguments", [("report",), ("export", "out.jsonl"), ("replay",)])
-def test_a_store_that_is_none_or_has_no_feedback(serving, tmp_path, monkeypatch, arguments):
-    monkeypatch.chdir(tmp_path)
-    command, *rest = arguments
-    missing = said(command, "none.sqlite", *rest)
-    assert (missing.returncode, "no such store" in missing.stderr) == (2, True)
-    serving()
-    empty = said(command, tmp_path / "known" / "store.sqlite", *rest)
-    assert (empty.returncode, "has no" in empty.stderr) == (2, True)
-
-
-async def test_what_the_page_of_the_documentation_shows(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    kept = ServerStore("store.sqlite")
-    await kept.open()
-    await give_all(kept)
-    await kept.close()
-    shown = re.findall(r"^dialore (.*?)(?:\s+#.*)?$", (DOCS / "feedback.md").read_text("utf-8"), re.MULTILINE)
-    assert len(shown) == 6
-    for line in shown:
-        model = ["--model", "rehearsal"] if "replay store" in line else []
-        done = subprocess.run([*DIALORE, *line.split(), *model], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, (line, done.stderr)
-    assert len((tmp_path / "judged.jsonl").read_text("utf-8").splitlines()) == 2
