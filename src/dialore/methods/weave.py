@@ -296,6 +296,7 @@ class Weave(Method):
                 knowledge=given[len(turn.own) :],
                 may_ask=turn.may_ask,
                 strict=self.strict,
+                brief=not turn.is_planned,
             )
         except StageError as error:
             _go_on(error, "the response is written without a draft", turn.stage, begun=reader.has_begun)
@@ -439,6 +440,7 @@ class Weave(Method):
                 may_ask=turn.may_ask,
                 unclear=plan.unclear if turn.may_ask else [],
                 strict=self.strict,
+                brief=not turn.is_planned,
                 is_documented=turn.is_documented,
                 unsupported=list(unsupported),
             )
