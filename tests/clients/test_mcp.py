@@ -193,7 +193,7 @@ async def test_a_statement_is_kept_where_the_user_agrees_when_his_client_asks_hi
         async with Client(f"{url}/mcp", mode=mode) as session:
             made = await session.call_tool("remember", STATEMENT)
             assert made.is_error
-            assert "this client cannot ask him" in made.content[0].text
+            assert "this client cannot ask the user" in made.content[0].text
         agreeing = Client(f"{url}/mcp", mode=mode, elicitation_callback=asked_for_consent(seen, says=True))
         async with agreeing as session:
             assert (await session.call_tool("remember", STATEMENT)).structured_content["text"] == "I live in Leeds."

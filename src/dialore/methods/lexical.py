@@ -44,7 +44,7 @@ class Lexical(Method):
         graph: the commonsense graph.
         documents: documents.
         persona: persona sentences.
-        memory: what the user said of himself in earlier dialogues.
+        memory: what the user said of themselves in earlier dialogues.
         web: web search.
         top: pieces asked of each source.
         turns: the latest turns whose concepts are looked up.

@@ -57,7 +57,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
 
     Args:
         dialogue: the history up to the user's turn.
-        known: his earlier statements: the newest forty are shown, of which the new ones may replace some.
+        known: their earlier statements: the newest forty are shown, of which the new ones may replace some.
         stage_runner: who does the stage `memory/extraction`.
 
     Raises:

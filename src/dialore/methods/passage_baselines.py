@@ -42,7 +42,7 @@ class Rag(Method):
     Attributes:
         sources: declared sources (`open_declared`), whatever they depend on; what the model knows itself is left out.
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of himself in earlier dialogues, likewise.
+        memory: what the user said of themselves in earlier dialogues, likewise.
         documents: a document index, where nothing is declared.
         graph: the commonsense graph, likewise.
         web: web search, likewise.
@@ -127,7 +127,7 @@ class FullContext(Method):
     Attributes:
         sources: declared sources, where all can be listed.
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of himself in earlier dialogues, likewise.
+        memory: what the user said of themselves in earlier dialogues, likewise.
         documents: a document index, where nothing is declared.
         words: how many words of documents are sent at most, a Chinese character counted as one; the default is about
             80,000 tokens. More is an error, as is what the model's window does not hold.

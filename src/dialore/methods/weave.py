@@ -47,29 +47,29 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
 
 _SEEN, _TITLES = 200, 30
-"""Pieces whose titles are all looked at, and titles that the needs are told, else those nearest."""
+"""The most items of a source whose titles are all listed, and the most titles that the needs are shown."""
 _ASKED = 0.05
-"""The share of the threshold that is enough for what is asked: the response is written anew in any case then."""
+"""The share of the threshold that is enough for what the turn asks for, as the writer sees whether it answers."""
 _UNPLANNED = 0.2
-"""The share of the threshold that is enough without a plan: the turns' own words are all that is looked up."""
+"""The share of the threshold that is enough without a plan, as the turns themselves are the only query."""
 _FACTS = 2
-"""How many times as likely of use a fact of the graph must be: a model knows most of them, and writing costs."""
+"""The factor on the threshold for facts of the graph, most of which a model knows."""
 _FIRST, _TURNS = 4, 8
-"""Pieces at most that the draft is shown, and turns at most by whose words they are found."""
+"""The most passages that the draft is shown, and the most turns that are the query for them."""
 _PLANS = ("auto", "needs", "none")
 _LOCAL = ("documents", "memory")
 """Kinds of sources that answer within milliseconds and hold what no model knows."""
 
 
 class Unsupported(BaseModel):
-    """The numbers of the statements that are not said by the piece that they cite."""
+    """The numbers of the statements that the cited passage does not support."""
 
     unsupported: list[int]
 
 
 @dataclass(slots=True)
 class _Plan:
-    """The needs as they are looked up: those with a source to ask, all planned sources' names, and what has none."""
+    """The needs with the sources that are asked for them, the names of planned sources, and needs without a source."""
 
     needs: Needs
     asked: list[tuple[Need, DeclaredSource]]
@@ -83,8 +83,8 @@ class _Plan:
 
 
 @dataclass(slots=True)
-class _Reader:
-    """The reader of the stream: what is held back for him until it is settled, and whether he was sent anything."""
+class _Stream:
+    """The stream of the response: what is held back until the draft is known to be the response, or not."""
 
     on_token: OnToken | None
     on_draft: OnToken | None
@@ -93,7 +93,7 @@ class _Reader:
     has_begun: bool = False
 
     def feed(self, piece: str) -> None:
-        """Send a piece, or hold it back."""
+        """Send a piece of text, or hold it back."""
         if self.is_held:
             self.held.append(piece)
             if self.on_draft is not None:
@@ -103,19 +103,19 @@ class _Reader:
             self.on_token(piece)
 
     def release(self) -> None:
-        """Send what was held back, and what comes from now on."""
+        """Send what was held back, and everything from now on."""
         self.is_held = False
         held, self.held = "".join(self.held), []
         self.feed(held)
 
     def drop(self) -> None:
-        """Forget what was held back: another text is sent."""
+        """Drop what was held back, as another text is sent."""
         self.held, self.is_held = [], False
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One response in the making: dialogue and stages, the persona that every prompt shows, the sources to ask."""
+    """The state of one response: dialogue and stages, the persona that every prompt shows, and the sources to ask."""
 
     dialogue: Dialogue
     stage: StageContext
@@ -149,7 +149,7 @@ class Weave(Method):
     Attributes:
         sources: declared sources (`open_declared`).
         persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of himself in earlier dialogues, likewise: each dialogue's own, or a file's.
+        memory: what the user said of themselves in earlier dialogues, likewise: each dialogue's own, or a file's.
         documents: documents, where nothing is declared.
         graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
         web: web search, likewise.
@@ -223,31 +223,31 @@ class Weave(Method):
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
         turn = await self._open(dialogue, stage)
-        reader = _Reader(stage.on_token, stage.on_draft)
+        stream = _Stream(stage.on_token, stage.on_draft)
         first = asyncio.create_task(self._look_first(turn))
-        drafting = asyncio.create_task(self._draft(turn, first, reader))
+        drafting = asyncio.create_task(self._draft(turn, first, stream))
         alone: list[str] = []
         try:
             plan, selection = await self._look_up(turn, first)
             shown = [one.piece for one in await first if not one.dropped]
             settles = selection.settles and not (turn.may_ask and plan.unclear)
             if settles and not self.check:
-                reader.release()
+                stream.release()
             draft = await drafting
             if settles and draft:
                 alone = await self._check(draft, [*turn.own, *shown], stage, suffix="draft") if self.check else []
                 if not alone:
-                    reader.release()
+                    stream.release()
                     grounding = self._grounding(plan, [*selection.kept, *turn.own])
                     return grounding.drafted(draft, draft, [*turn.own, *shown])
         finally:
             for task in (first, drafting):
                 task.cancel()
             await asyncio.gather(first, drafting, return_exceptions=True)
-        reader.drop()
+        stream.drop()
         cited = {each.knowledge for each in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
-        text = await self._write(turn, draft, plan, selection, alone, reader)
+        text = await self._write(turn, draft, plan, selection, alone, stream)
         return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
 
     # --- what there is to ask
@@ -281,7 +281,7 @@ class Weave(Method):
         found = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
         return show_first([one for each in found for one in each], turn.own, _FIRST)
 
-    async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], reader: _Reader) -> str:
+    async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], stream: _Stream) -> str:
         """Return the draft; nothing where it failed before anything was sent."""
         try:
             shown = [one.piece for one in await first if not one.dropped]
@@ -291,7 +291,7 @@ class Weave(Method):
             return await turn.stage.text(
                 "weave/draft",
                 cites=given,
-                on_token=None if reader.on_token is None else reader.feed,
+                on_token=None if stream.on_token is None else stream.feed,
                 own=given[: len(turn.own)],
                 knowledge=given[len(turn.own) :],
                 may_ask=turn.may_ask,
@@ -299,7 +299,7 @@ class Weave(Method):
                 brief=not turn.is_planned,
             )
         except StageError as error:
-            _go_on(error, "the response is written without a draft", turn.stage, begun=reader.has_begun)
+            _go_on(error, "the response is written without a draft", turn.stage, begun=stream.has_begun)
             return ""
 
     async def _plan(self, turn: _Turn) -> _Plan:
@@ -420,7 +420,7 @@ class Weave(Method):
         plan: _Plan,
         selection: Selection,
         unsupported: Sequence[str],
-        reader: _Reader,
+        stream: _Stream,
     ) -> str:
         """Return the response from draft and pieces; the draft where that fails."""
         stage, own = turn.stage, turn.own
@@ -431,7 +431,7 @@ class Weave(Method):
                 "weave/write",
                 suffix=suffix,
                 cites=given,
-                on_token=None if self.check or reader.on_token is None else reader.feed,
+                on_token=None if self.check or stream.on_token is None else stream.feed,
                 own=given[: len(own)],
                 knowledge=given[len(own) :],
                 draft=draft,
@@ -451,15 +451,15 @@ class Weave(Method):
                 if alone := await self._check(text, given, stage):
                     text = await written(alone, "again") or text
                     await self._check(text, given, stage, suffix="again")
-                reader.feed(text)
+                stream.feed(text)
         except StageError as error:
             if not draft:
                 raise
-            _go_on(error, "the draft is sent", stage, begun=reader.has_begun)
+            _go_on(error, "the draft is sent", stage, begun=stream.has_begun)
             text = ""
         if not text.strip() and draft:
             text = draft
-            reader.feed(text)
+            stream.feed(text)
         return text
 
     async def _check(self, text: str, given: Sequence[Knowledge], stage: StageContext, suffix: str = "") -> list[str]:

@@ -73,7 +73,7 @@ class Desk:
         return same[0]
 
     def items(self, annotator: str) -> list[dict[str, Any]]:
-        """Return what an annotator is asked, in the order of his sheet, with what he answered already."""
+        """Return what an annotator is asked, in the order of their sheet, with what they have answered."""
         head, rows = self._read(annotator)
         return [self._item(dict(zip(head, row, strict=False))) for row in rows if any(row)]
 
@@ -183,7 +183,7 @@ class Given(Coded):
 
 @router.post("/sheet")
 async def show_sheet(request: Request, body: Coded) -> Reply:
-    """Return the annotator's own sheet: what is asked, every item in his order, and what he has answered."""
+    """Return the annotator's own sheet: what is asked, every item in their order, and what they have answered."""
     desk = _desk(request)
     with explained():
         annotator = await asyncio.to_thread(desk.annotator, body.code)

@@ -17,7 +17,7 @@ _WAIT = 30
 
 
 class User(NamedTuple):
-    """Somebody who talks to a service: whose key the request has, and what the caller calls him.
+    """A user of a service: the key that the request has, and the name that the caller gives them.
 
     The same name under two keys is two users.
     """

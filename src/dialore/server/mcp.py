@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _NO_CONSENT = "the user has not agreed to be remembered"
 _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
-    "The `search_` tools look one thing up, `remember` keeps what the user says of himself, "
+    "The `search_` tools look one thing up, `remember` keeps what the user says of themselves, "
     "`list_memory` shows what is kept and `forget` deletes it."
 )
 
@@ -112,7 +112,7 @@ class Consent(BaseModel):
 
 
 class Kept(BaseModel):
-    """A statement of the user about himself, as it is kept."""
+    """A statement of the user about themselves, as it is kept."""
 
     id: str = Field(description="What `forget` takes.")
     text: str
@@ -124,7 +124,9 @@ class Kept(BaseModel):
 class Memory(BaseModel):
     """The record that is kept of the user."""
 
-    consents: bool = Field(description="Whether he has agreed to be remembered; nothing is kept where he has not.")
+    consents: bool = Field(
+        description="Whether they have agreed to be remembered; nothing is kept where they have not."
+    )
     statements: list[Kept]
 
 
@@ -160,7 +162,7 @@ _Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phra
 _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
 _Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
 _Identifier = Annotated[str, Field(min_length=1, max_length=256, description="The id that list_memory gives.")]
-_Statement = Annotated[str, _Line, Field(description="A sentence of the user about himself: I live in Leeds.")]
+_Statement = Annotated[str, _Line, Field(description="A sentence of the user about themselves: I live in Leeds.")]
 
 
 async def ground(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Grounds:
@@ -193,19 +195,19 @@ async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
 
 
 async def _consent(call: _Call) -> Consent | Elicit[Consent]:
-    """Return the user's consent; he is asked where he has not given it and his client can ask him."""
+    """Return the user's consent; they are asked where they have not given it and their client can ask."""
     with _told():
         if await _on(call).service.store.consents(_on(call).who(call)):
             return Consent(remember=True)
     if call.client_capabilities is None or call.client_capabilities.elicitation is None:
-        raise ToolError(f"{_NO_CONSENT}, and this client cannot ask him: see docs/clients.md")
+        raise ToolError(f"{_NO_CONSENT}, and this client cannot ask the user: see docs/clients.md")
     return Elicit("May what you say of yourself be kept for later conversations?", Consent)
 
 
 async def remember(
     call: _Call, statement: _Statement, consent: Annotated[ElicitationResult[Consent], Resolve(_consent)]
 ) -> Kept:
-    """Remember a statement of the user about himself, if he consents; it replaces what it contradicts."""
+    """Remember a statement of the user about themselves, if they consent; it replaces what it contradicts."""
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
     if not is_harmless(statement):
@@ -230,7 +232,7 @@ async def list_memory(call: _Call) -> Memory:
 
 
 async def forget(call: _Call, identifier: _Identifier) -> Memory:
-    """Forget a statement of the user about himself, where he wants that; gives what is left."""
+    """Forget a statement of the user about themselves, where they want that; gives what is left."""
     with _told():
         if not await _on(call).service.store.forget(_on(call).who(call), identifier):
             raise ToolError("nothing of that id is kept of the user: list_memory gives the ids")

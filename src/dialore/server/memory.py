@@ -59,7 +59,7 @@ def _store(request: Request) -> ServerStore:
 
 @router.get("/memory")
 async def list_memory(request: Request, who: Who) -> Reply:
-    """Return what is remembered of a user, the newest first, and whether he consents to it."""
+    """Return what is remembered of a user, the newest first, and whether they consent to it."""
     store = _store(request)
     found = await store.statements(who)
     data = [{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in found]
@@ -68,7 +68,7 @@ async def list_memory(request: Request, who: Who) -> Reply:
 
 @router.put("/memory/consent")
 async def set_consent(request: Request, body: Consent) -> Reply:
-    """Say whether a user wants to be remembered; where he does not, everything that there is of him is deleted."""
+    """Say whether a user wants to be remembered; where they do not, everything that there is of them is deleted."""
     who = _user(request, body.user)
     await _store(request).set_consent(who, consents=body.consents)
     return reply({"consents": body.consents})

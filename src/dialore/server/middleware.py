@@ -178,7 +178,7 @@ class Guard:
 
     @contextmanager
     def _one_more(self, scope: Scope) -> Iterator[None]:
-        """Let somebody without a key in, where his address has few requests under way."""
+        """Let a request without a key in, where its address has few requests under way."""
         address = scope["client"][0] if scope.get("client") else ""
         if self._open[address] >= self._settings.open_per_address:
             raise _too_many("requests at once", 1)

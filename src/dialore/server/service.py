@@ -107,7 +107,7 @@ class Asked:
         persona: sentences about the responder.
         instructions: what else the request wants of the response.
         sampling: how the stages sample that write what may become the response.
-        user: whoever speaks, as the caller names him.
+        user: the user who speaks, as the caller names them.
         conversation: the id under which the conversation is kept, of a user who consents; empty: it is not.
         notes: what of the request is passed over.
     """
@@ -318,7 +318,7 @@ class Service:
         await self.store.keep_conversation(who, asked.conversation, [*turns, said])
 
     async def _remember(self, asked: Asked, dialogue: Dialogue, caller: Caller) -> None:
-        """Keep what the last turn says of the user, where he consents."""
+        """Keep what the last turn says of the user, where they consent."""
         who = User(caller.name, asked.user)
         try:
             if not await self.store.consents(who):

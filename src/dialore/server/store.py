@@ -137,7 +137,7 @@ class ServerStore:
 
     @_changing
     def set_consent(self, connection: sa.Connection, user: User, *, consents: bool) -> None:
-        """Say whether a user wants to be remembered; everything that there is of him is deleted where he does not."""
+        """Say whether a user wants to be remembered; everything that there is of them is deleted where they do not."""
         for table in (PEOPLE,) if consents else (PEOPLE, STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK):
             _delete(connection, table, user)
         if consents:

@@ -1,4 +1,4 @@
-"""Memory: what a user said of himself in earlier conversations, each statement with its time and its turn.
+"""Memory: what a user said of themselves in earlier conversations, each statement with its time and its turn.
 
 A dialogue brings its user's statements (`extra["memory"]`), as a service gives them; a file stands in for dialogues
 that bring none. One open source thus serves many users, and never knows whose statements they are.
@@ -32,7 +32,7 @@ _FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": ".
 
 
 class Statement(BaseModel):
-    """A user's statement about himself.
+    """A user's statement about themselves.
 
     Attributes:
         text: the statement, in the first person.

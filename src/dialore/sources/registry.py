@@ -136,7 +136,7 @@ KINDS: dict[str, SourceKind] = {
         SourceKind(
             "memory",
             "dialore.sources.memory:open_memory",
-            "What the user said of himself before, for dialogues that bring no memory: JSONL.",
+            "What the user said of themselves before, for dialogues that bring no memory: JSONL.",
             key="memory",
             metavar="FILE",
             unnamed="always",

@@ -133,7 +133,7 @@ class SqliteStore:
         )
         with ExitStack() as failed:
             failed.callback(connection.close)
-            # Asked of SQLite: whoever opens and closes the file by himself takes the process's locks from it.
+            # Asked of SQLite: to open and close the file here would release the locks that the process holds on it.
             if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
                 raise InputError(f"{self.path} is not a document index", hint=BUILD)
             connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, search, 'instance')")
