@@ -47,6 +47,18 @@ def test_a_greeting_may_be_given_back(last):
     assert answer_fault(last, dialogue(last)) == ""
 
 
+@pytest.mark.parametrize(
+    ("last", "fault"), [("年票要多少钱？", ECHO), ("How so then?", ECHO), ("Hello?", ""), ("在吗？", "")]
+)
+def test_a_short_question_that_is_said_back_is_no_answer(last, fault):
+    assert answer_fault(last, dialogue(last)) == fault
+    assert answer_fault(f"{last} Yes.", dialogue(last)) == ""
+    pieces: list[str] = []
+    stream = EchoStream(pieces.append, last)
+    stream.feed(last)
+    assert bool(pieces) == (not fault)
+
+
 def test_chinese_echoes_are_seen():
     last = "渡轮上可以带我的狗吗？"
     assert answer_fault("渡轮上可以带我的狗吗", dialogue(last)) == ECHO

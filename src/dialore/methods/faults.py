@@ -15,6 +15,8 @@ SCRIPT = "the answer goes on with a script of both sides"
 INSTRUCTIONS = "the answer says the instructions back"
 _ALIKE = 0.92
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
+_FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4
+"""Words, or Chinese characters, from which a question that is said back word for word is no answer."""
 _LEAST_RUN, _LEAST_SHARE = 4, 0.6
 """Words, or Chinese characters, of a run that stands in the instructions, and the share of an answer in such runs."""
 _USERS = ("Me", "User", "Human", "Customer", "我", "用户")
@@ -27,7 +29,8 @@ def answer_fault(text: str, dialogue: Dialogue, instructions: str = "") -> str:
     """Return why a text is no answer to a dialogue, asked by such instructions; empty where it may be one."""
     if _says_instructions(_plain(text), _plain(instructions)):
         return INSTRUCTIONS
-    if _is_echo(_plain(text), _plain(dialogue.last.text)):
+    said, last = _plain(text), _plain(dialogue.last.text)
+    if _is_echo(said, last) or (said == last and _is_question(dialogue.last.text)):
         return ECHO
     speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
     users = (*_USERS, *speakers - {dialogue.responder})
@@ -64,6 +67,12 @@ def _is_telling(text: str) -> bool:
     return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
 
 
+def _is_question(text: str) -> bool:
+    """Return whether a turn is a question that nobody answers with the same: "Hello?" may be given back."""
+    long = len(_plain(text).split()) >= _FEWEST_ASKED or len(_WIDE.findall(text)) >= _FEWEST_ASKED_WIDE
+    return long and text.rstrip().endswith(("?", "？"))
+
+
 def _plain(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
 
@@ -86,7 +95,7 @@ class EchoStream:
 
     def __init__(self, on_token: OnToken, last: str) -> None:
         self._on_token, self._last = on_token, _plain(last)
-        self._held, self.flows = "", not _is_telling(self._last)
+        self._held, self.flows = "", not (_is_telling(self._last) or _is_question(last))
 
     def feed(self, piece: str) -> None:
         """Take the next piece."""
