@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.settings import read_settings
+from dialore.settings import Limits, ServerSettings, read_settings
 from tests.server.conftest import Scripted, is_up, need, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -94,3 +94,20 @@ def test_every_command_runs(world, command, new_cache):
         finally:
             process.terminate()
             process.wait(30)
+
+
+def test_every_limit_that_the_page_shows_is_the_default():
+    """The tables of serve.md are the one place of the limits: the other pages link to them."""
+    shown = 0
+    for model, head in ((Limits, "| of a key |"), (ServerSettings, "| of the service |")):
+        text = PAGE[PAGE.index(head) :].partition("\n\n")[0]
+        for names, values in re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| ([\d,. and]+) \|", text, re.MULTILINE):
+            fields = re.findall(r"`(\w+)`", names)
+            numbers = [float(value.replace(",", "")) for value in re.findall(r"\d{1,3}(?:,\d{3})+|\d+", values)]
+            assert numbers == [float(model.model_fields[name].default) for name in fields], names
+            shown += len(fields)
+    days = dict(re.findall(r"^\| `(\w+_days)` \| (\d+) \|", PAGE, re.MULTILINE))
+    assert days == {name: str(ServerSettings.model_fields[name].default) for name in ("memory_days", "kept_days")}
+    assert shown >= 18
+    others = {name: (ROOT / "docs" / f"{name}.md").read_text("utf-8") for name in ("sources", "operations")}
+    assert not re.search(r"(?:kept|gone)[^.|]{0,60}\b\d+ days", others["sources"] + others["operations"])
