@@ -211,7 +211,7 @@ def cache_folder() -> Path:
     for folder in (Path(wanted), shared):
         with suppress(OSError):
             folder.mkdir(mode=0o700 if folder == shared else 0o777, parents=True, exist_ok=True)
-            # What somebody else put into everybody's folder is not to be read.
+            # Files of other accounts in a shared folder are not to be read.
             own = folder != shared or os.name == "nt" or folder.stat().st_uid == os.getuid()
             if own and os.access(folder, os.W_OK):
                 return folder

@@ -149,7 +149,7 @@ class Knowledge(BaseModel):
         text: the knowledge in words.
         source: where it was got from.
         score: what it was ranked by: for facts see `Ranking`, under `paper` the cosine with the dialogue history.
-        probability: calibrated probability that it is of use; None where nobody asked.
+        probability: calibrated probability that it is of use; None where it was not computed.
         used: whether the response draws on it.
         set: for DCRAG's facts `foreseen` or `unforeseen` (Section 3.3), else empty.
         detail: what the kind has besides; see `fact` and `passage`.

@@ -328,7 +328,7 @@ def create_agent(
     options: Mapping[str, object] | None = None,
     cite: bool = False,
 ) -> Agent:
-    """Make an agent; whoever has it closes it, and all its parts with it.
+    """Make an agent; the caller closes it, and all its parts with it.
 
     Args:
         method: the method's name, or a method that is made already; None for `weave`, over the starter graph where no

@@ -37,5 +37,5 @@ def metadata(piece: Knowledge) -> dict[str, Any]:
 
 
 def likelihood(piece: Knowledge) -> float:
-    """Return how likely a piece is of use; its score where nobody asked."""
+    """Return how likely a passage is of use; its score where that was not computed."""
     return piece.score if piece.probability is None else piece.probability

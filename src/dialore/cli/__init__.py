@@ -95,6 +95,6 @@ def _usage(error: Exception) -> str:
 
 
 def _hang_up() -> int:
-    """Nobody reads any more: leave quietly, and keep the interpreter from flushing into the closed pipe."""
+    """Leave quietly after a closed pipe, and keep the interpreter from flushing into it."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return _BROKEN_PIPE

@@ -58,7 +58,7 @@ def meta(
     from dialore.evaluation.meta import read_judgements
     from dialore.evaluation.registry import load_metrics
 
-    names = metric or default_metrics(measures, without=("plan",))  # nobody judged plans
+    names = metric or default_metrics(measures, without=("plan",))  # there are no judgements of plans
     needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 

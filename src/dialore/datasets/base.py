@@ -22,7 +22,7 @@ class Answer(BaseModel):
     """A turn that may be the reference, and what its writer had.
 
     Attributes:
-        turn: its place among the dialogue's turns, at least 1; behind the last one where nobody has answered it.
+        turn: its place among the dialogue's turns, at least 1; one past the last turn where that has no answer.
         knowledge: the gold knowledge of this turn: texts, `{"text", ...}` or facts `{"head", "relation", "tail"}`.
         sources: its gold plan; empty where it needed no source, None where the data set has no plans.
         extra: what else belongs to this turn alone, such as the `query` that a person typed for it.
@@ -74,7 +74,7 @@ class Talk:
     ) -> None:
         """Add a turn that may be the reference, unless it opens the dialogue and so answers nothing.
 
-        None is one that nobody has written yet, the last. What is None in `extra` is left out.
+        None is one that is not written yet, the last. What is None in `extra` is left out.
         """
         if (text is None or text.strip()) and self._turns:
             plan = None if sources is None else tuple(sources)

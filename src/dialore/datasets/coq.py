@@ -52,7 +52,7 @@ _FIELDS = {
 
 
 class CoqContexts(DataSet):
-    """The four kinds of context that COQ was made of, each known by its fields; nobody has answered them.
+    """The four kinds of context that COQ was made of, each known by its fields; they have no references.
 
     Goodreads: a review. News Category: headline and short description. aNLI: the two observations, without hypotheses.
     TimeTravel: the five sentences of the original story. Which samples of them the authors took is not said.

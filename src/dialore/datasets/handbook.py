@@ -89,7 +89,7 @@ class Handbook(Jsonl):
     has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Yield the dialogues of a half; nobody has answered their last turns."""
+        """Yield the dialogues of a half, without references."""
         passages = {passage.id: passage for passage in read_passages(self.languages[0])}
         for place, data in json_entries(path, self.published):
             item = checked(data, Item, place)

@@ -57,7 +57,7 @@ class Everyday(Jsonl):
 
 
 def unanswered(dialogue: WholeDialogue) -> WholeDialogue:
-    """Return a dialogue whose turns nobody told apart: its last one is to be answered, and has no reference."""
+    """Return a dialogue of turns without speakers: the last turn is to be answered, without a reference."""
     if dialogue.answers is not None:
         return dialogue
     answer = Answer(turn=len(dialogue.turns), knowledge=dialogue.knowledge)

@@ -111,7 +111,7 @@ def _recorded(call: Recorded) -> Iterator[Row]:
 
 
 class _Said:
-    """A language model that says one thing: the answer of whoever it is called after."""
+    """A language model that returns one answer, under the name of the model that gave it."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name, self._text = name, text

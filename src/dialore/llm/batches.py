@@ -243,7 +243,7 @@ class _Sender:
         return reader.completion()
 
     async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
-        """Send requests in as many batches as they want; those that nobody awaits any more are left out."""
+        """Send requests in as many batches as they want; those that are no longer awaited are left out."""
         async with self._turn:
             while queued := [entry for entry in queued if not entry[2].done()]:
                 if self._is_alone and (others := self._queue.under_way):

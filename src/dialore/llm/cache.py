@@ -41,7 +41,7 @@ class Cached(Wrapper):
         self._address = address
         self._path = Path(path)
         self._database: sqlite3.Connection | None = None
-        # One thread does all the reading and writing: a write that waits for another process stops nobody else.
+        # One thread does all reading and writing: a write that waits for another process does not block the event loop.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
         self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
         self._has_warned = False
@@ -56,7 +56,7 @@ class Cached(Wrapper):
                 task = asyncio.current_task()
                 if not shared.cancelled() or (task is not None and task.cancelling()):
                     raise
-                continue  # whoever asked first gave up: ask ourselves
+                continue  # the first caller was cancelled: ask again
             return _hit(completion, on_token)
         mine: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         self._under_way[key] = mine
@@ -64,7 +64,7 @@ class Cached(Wrapper):
             completion, found = await self._find_or_ask(key, request, on_token)
         except Exception as error:
             mine.set_exception(error)
-            mine.exception()  # marks it as seen, should nobody else be waiting
+            mine.exception()  # marks it as retrieved, as there may be no other caller
             raise
         else:
             mine.set_result(completion)

@@ -72,7 +72,7 @@ class ServerCapabilities:
         self.slowest: float | None = None
 
     def should_stream(self, timeout: float) -> bool:
-        """Return whether an answer that nobody reads along is to be streamed all the same.
+        """Return whether an answer is to be streamed although no caller reads the stream.
 
         Then a time-out is of a silence and not of the answer. It costs time of the processor, and is left out where the
         server is quick.

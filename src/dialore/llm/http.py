@@ -119,7 +119,7 @@ def clean_key(api_key: str | None) -> str:
 
 
 def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
-    """Somebody else's text made fit to quote in an error: one line, short, free of keys."""
+    """Return a server's text as it can be quoted in an error: one line, short, without keys."""
     if len(key) >= 4:
         text = text.replace(key, "[key]")
     text = mend_surrogates(text[:20_000])
@@ -184,7 +184,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
     """Return the error for a connection that could not be made or did not last."""
-    import aiohttp  # loaded by whoever caught the error
+    import aiohttp  # loaded already where such an error was caught
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
         return ModelTimeoutError(f"no connection to {where} in time", hint="is the address right?", retryable=True)

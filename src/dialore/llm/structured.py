@@ -146,7 +146,7 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
     label = f"{request.label}/repair" if request.label else ""
     continuation = request.continuation
     if continuation is not None:
-        # Whoever continues plain text gets the same as lines of it.
+        # Models that continue plain text get the same as lines.
         continuation = f"{continuation}{turn[0].content}\n\n{wanted}\n"
     changes = {"messages": (*request.messages, *turn), "continuation": continuation, "label": label}
     return request.model_copy(update=changes)

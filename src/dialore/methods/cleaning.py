@@ -121,7 +121,7 @@ def _beginnings(words: Iterable[str]) -> list[str]:
 
 
 def as_data(text: str, *marks: str) -> str:
-    """Somebody else's text as it stands in a prompt: on one line, unable to close the tags (`knowledge`) around it."""
+    """Return text from outside as a prompt shows it: on one line, unable to close the tags (`knowledge`) around it."""
     if marks:
         text = _tags(marks).sub(" ", text)
         text = _tags(marks).sub(lambda tag: f"‹{tag[0][1:]}", text)  # what was taken out may leave one around it

@@ -54,7 +54,7 @@ def _is_echo(said: str, last: str) -> bool:
 
 
 def _says_instructions(said: str, told: str) -> bool:
-    """Return whether most of an answer stands in the instructions, in runs that nobody writes by chance."""
+    """Return whether most of an answer stands in the instructions, in runs too long for chance."""
     parts, known = (list(text) if _WIDE.search(told) else text.split() for text in (said, told))
     if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * len(known):
         return False
@@ -63,12 +63,12 @@ def _says_instructions(said: str, told: str) -> bool:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a turn is long enough that nobody answers with the same: greetings are given back."""
+    """Return whether a turn is long enough that the same is no answer, unlike a greeting."""
     return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
 
 
 def _is_question(text: str) -> bool:
-    """Return whether a turn is a question that nobody answers with the same: "Hello?" may be given back."""
+    """Return whether a turn is a question to which the same is no answer, unlike "Hello?"."""
     long = len(_plain(text).split()) >= _FEWEST_ASKED or len(_WIDE.findall(text)) >= _FEWEST_ASKED_WIDE
     return long and text.rstrip().endswith(("?", "？"))
 

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
 _INSTRUCTIONS = "shared/instructions"
-"""The prompt that hands on what whoever runs a conversation wants of its responses."""
+"""The prompt with what the operator of a service wants of its responses."""
 _SLOW, _LATEST = 6, 20
 """Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
 CUT_OFF = "the answer was cut off at the token limit"
@@ -112,7 +112,7 @@ class LLMRunner:
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
             `<method>/<stage>`, which wins.
-        instructions: what whoever runs the conversation wants of responses, as it is; the stages that write what
+        instructions: what the operator of the service wants of responses, verbatim; the stages that write what
             may become the response get it.
         sampling: what these stages sample otherwise than their prompts say.
     """

@@ -139,7 +139,7 @@ class Weave(Method):
     is likely of use; where the turn asks for something, what may be), while one call says what a well-informed talker
     would have to know, where it may be found, and by which query. All named sources are searched at once. Pieces that
     the history has said go, and those that are less likely of use than `threshold`; where nothing is left that the
-    draft was not shown, but for facts that nobody asks for, the draft is the response, streamed as soon as that is
+    draft was not shown, but for facts that are not asked for, the draft is the response, streamed as soon as that is
     certain. Otherwise it is written anew from the draft and the pieces: what was asked is answered, what was wrong is
     mended, what was asked and not found is not invented, and the rest stays as it was.
 

@@ -38,7 +38,7 @@ _METHODS = frozenset({"items", "keys", "values", "get"})
 
 
 class _Sandbox(SandboxedEnvironment):
-    """Templates that see their variables and nothing else: a prompt file of somebody else's runs nothing.
+    """Templates that see their variables and nothing else: a prompt file from elsewhere runs nothing.
 
     Attributes are data alone, methods those of a mapping, loops run over data, and nothing multiplies a text.
     """

@@ -40,7 +40,7 @@ class Served:
 
 @dataclass(slots=True)
 class _Opened:
-    """The agents on one state of what sources there are; closed when nobody asks them any more."""
+    """The agents on one state of the sources; closed after their last request."""
 
     models: dict[str, Served]
     benches: list[Session]

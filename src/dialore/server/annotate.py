@@ -65,7 +65,7 @@ class Desk:
         return found
 
     def annotator(self, code: str) -> str:
-        """Return the name of a code's annotator; raise ServiceError for nobody's."""
+        """Return the name of a code's annotator; raise ServiceError for an unknown code."""
         given = code.strip().lower().encode()
         same = [name for name, own in self.codes().items() if hmac.compare_digest(own.encode(), given)]
         if not same:

@@ -209,7 +209,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         if service := getattr(self.config.app.state, "service", None):  # type: ignore[union-attr]
-            service.knowledge.close()  # a file that takes long to read keeps nobody from ending
+            service.knowledge.close()  # the service does not wait for a file that takes long to read
         await super().shutdown(sockets)
 
 

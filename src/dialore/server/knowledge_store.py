@@ -72,7 +72,7 @@ class AddedKnowledge:
         self._index, self._graph = self.folder / "documents.idx", self.folder / "facts.graph"
         self._sentences, self._files = self.folder / "persona.json", self.folder / "files"
         self._files.parent.mkdir(parents=True, exist_ok=True)
-        self._files.mkdir(mode=0o700, exist_ok=True)  # what users upload is nobody else's
+        self._files.mkdir(mode=0o700, exist_ok=True)  # uploads are readable by this account alone
         self._lock = asyncio.Lock()
         self._limits, self._is_closed = limits, False
         self._readers: set[Reader] = set()

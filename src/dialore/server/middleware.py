@@ -146,7 +146,7 @@ class Guard:
                     await told.response(scope, receive, sent)
 
     async def _send(self, message: Message, send: Send) -> None:
-        """Send a part of an answer; raises ServiceError where nobody reads it."""
+        """Send a part of an answer; raises ServiceError where the client does not read it."""
         try:
             async with asyncio.timeout(self._settings.body_seconds):
                 await send(message)
@@ -195,7 +195,7 @@ class Guard:
         caller.under_way += places
 
     def _check_place(self, headers: dict[str, str]) -> None:
-        """Refuse other sites' pages, and, on this machine, names that somebody has pointed to it."""
+        """Refuse pages of other sites and, on this machine, host names that are not its own (DNS rebinding)."""
         host, origin = headers.get("host", ""), headers.get("origin")
         try:
             name = urlsplit(f"//{host}").hostname if "@" not in host else None

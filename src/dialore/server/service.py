@@ -230,7 +230,7 @@ class Service:
                         text += event
                     yield event
                 response = await task
-            except BaseException as error:  # it took too long, or nobody waits for it any more
+            except BaseException as error:  # it took too long, or the client is gone
                 usage = metered.usage(text)
                 self._telemetry.made("chat", asked.model, metered.steps, usage, began, type(error).__name__)
                 self._later(caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store))

@@ -69,7 +69,7 @@ class ServerStore:
     """Consent, memory, conversations and traces of a service's users, and what its keys have used.
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
-    and conversations are kept of users who consent, and of nobody else; withdrawing consent deletes all that there is
+    and conversations are kept only of users who consent; withdrawing consent deletes all that there is
     of a user. What has expired is never given, and is deleted by `sweep`.
 
     Args:
@@ -124,7 +124,7 @@ class ServerStore:
         command.upgrade(config, "head")
 
     async def close(self) -> None:
-        """Close the connections, when what is under way is done, though nobody may wait for it any longer."""
+        """Close the connections once all work under way is done, also work that is no longer awaited."""
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
 
@@ -132,7 +132,7 @@ class ServerStore:
 
     @_reading
     def consents(self, connection: sa.Connection, user: User) -> bool:
-        """Return whether a user wants to be remembered; nobody does who has not said so."""
+        """Return whether a user wants to be remembered; False for one who has not said so."""
         return _consents(connection, user)
 
     @_changing

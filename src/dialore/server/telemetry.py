@@ -113,7 +113,7 @@ class Telemetry:
             log.info("request", extra={"fields": fields})
 
     def first_text(self, model: str, seconds: float) -> None:
-        """Note how long somebody waited for the first text."""
+        """Record the seconds until the first text."""
         self._first.labels(model).observe(seconds)
 
     def made(

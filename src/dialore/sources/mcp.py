@@ -158,7 +158,7 @@ class McpSource:
             if not ready.done():
                 ready.set_exception(failure)
         finally:
-            ready.cancel()  # if nobody was told how it ended: it was closed
+            ready.cancel()  # closed before it was open
 
     @asynccontextmanager
     async def _transport(self) -> AsyncIterator[Any]:

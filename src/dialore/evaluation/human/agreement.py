@@ -113,7 +113,7 @@ def analyse(annotations: Sequence[Annotation]) -> SearchResult:
     found = SearchResult(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(each.criterion for each in annotations):
         some = [each for each in annotations if each.criterion == criterion]
-        # Where somebody always says the same, the libraries divide by nothing on the way, and give NaN where it shows.
+        # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
             found.agreement.append(_agreement(criterion, [each for each in some if each.asked], found.form))
         if found.form != "pairwise":

@@ -181,7 +181,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
     Raises InputError where two of one name are filled in, and what `read_sheet` raises.
     """
     read: dict[str, Sheet] = {}
-    for path in paths if key.items else paths[:1]:  # where all pairs are of equal texts, nobody is asked
+    for path in paths if key.items else paths[:1]:  # where all pairs are of equal texts, there is no question
         sheet = read_sheet(path, key, path.stem)
         if sheet.annotations or sheet.dropped:
             if path.stem in read:
@@ -195,7 +195,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
 def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of a sheet that are not empty, by column, each with its number."""
     rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else read_csv(path)
-    # Somebody may have put a line of their own above.
+    # An annotator may have added a line above.
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
     head = [name.strip() for name in rows[top]] if rows else []
     if missing := [name for name in wanted if name not in head]:

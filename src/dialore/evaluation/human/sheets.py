@@ -142,7 +142,7 @@ class Key(BaseModel):
 
     Attributes:
         seed: of sampling, shuffling and blinding.
-        same: pairs of equal texts: ties that nobody is asked about.
+        same: pairs of equal texts, which are ties without a question.
     """
 
     format: Literal[1] = 1

@@ -151,7 +151,7 @@ def _put(
             kept = ILLEGAL_CHARACTERS_RE.sub("\ufffd", text.replace("\r\n", "\n"))
             cell.value = kept if len(kept) <= _LONGEST else kept[: _LONGEST - len(rest)] + rest
             # The library takes "=" for the start of a formula and "#N/A" for an error. With the prefix a spreadsheet
-            # leaves the text a text when somebody edits it.
+            # leaves the text a text when it is edited.
             cell.data_type = "s"
             cell.quotePrefix = text[0] in "=+-@"
         cell.alignment = Alignment(wrap_text=True, vertical="top")

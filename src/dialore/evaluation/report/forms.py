@@ -278,7 +278,7 @@ def render_csv(report: Report) -> str:
 
 
 def render_people(people: Sequence[People]) -> str:
-    """Return a line for each finding of annotators in full precision, and for each question nobody answered."""
+    """Return a line for each finding of annotators in full precision, and for each question without an answer."""
     lines = []
     for each in people:
         known = {"criteria": each.name, "form": each.findings.form}

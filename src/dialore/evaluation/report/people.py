@@ -49,7 +49,7 @@ class People:
 
     @property
     def unanswered(self) -> list[str]:
-        """The questions that nobody answered."""
+        """The questions without an answer."""
         answered = {each.criterion for each in self.findings.agreement}
         return [name for name in self.chosen.criteria if name not in answered]
 

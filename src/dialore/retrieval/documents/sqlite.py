@@ -87,7 +87,7 @@ class SqliteStore:
         return self.path.stat().st_size
 
     def close(self) -> None:
-        """Close the connections that nobody uses."""
+        """Close the idle connections."""
         while self._idle:
             self._idle.pop().close()
 
@@ -193,7 +193,7 @@ class SqliteStore:
         if fresh is not None:
             connection.execute("INSERT INTO search (search) VALUES ('optimize')")
         connection.execute("COMMIT")
-        # Without patience: who still reads the former state keeps a part of the log for a while, and nobody waiting.
+        # Without waiting: a reader of the former state keeps a part of the log for a while.
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         approximate = transaction.settings().approximate

@@ -152,7 +152,7 @@ def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
         try:
             env = lmdb.open(str(path), readonly=not writable, map_size=MAP_SIZE, max_readers=1024, **settings)
         except (lmdb.Error, OSError):
-            # Where no lock file can be made, nobody changes the graph either.
+            # Where no lock file can be made, the graph cannot be changed either.
             env = lmdb.open(str(path), readonly=True, lock=False, **settings)
     except (lmdb.Error, OSError) as error:
         raise GraphError(f"{path} is not a graph or is damaged: {error}", hint=REBUILD) from error

@@ -157,7 +157,7 @@ def canonical(name: str) -> str:
 
 
 def relation(name: str) -> Relation:
-    """Return the relation of that name; one that nobody described is worded from its name ("LivesIn": "lives in")."""
+    """Return the relation of that name; one without a description is worded from its name ("LivesIn": "lives in")."""
     known = RELATIONS.get(name)
     if known is not None:
         return known

@@ -466,7 +466,7 @@ class GraphStore(FactStore):
         except (GraphError, lmdb.Error):
             _release(transaction, file)
             raise
-        # Whoever reads holds the state, so memory that is still read is never unmapped.
+        # A reader holds the state, so memory that is still read is never unmapped.
         weakref.finalize(state, _release, transaction, file)
         self._state: GraphState | None = state
         self.meta = state.meta

@@ -454,7 +454,7 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
     """Yield a temporary folder beside the target whose file `made` takes its place if the body ends well.
 
     It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
-    other builds know it for one that is still being written. Whoever changes the old graph is waited for.
+    other builds know it for one that is still being written. A writer of the old graph is waited for.
     """
     with writing(target):
         if target.exists() and not target.is_file():
@@ -477,7 +477,7 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
 
 @contextmanager
 def _unchanging(target: Path) -> Iterator[None]:
-    """Nobody changes the old file in the body, where it is a graph."""
+    """Hold off writers of the old file, where it is a graph, during the body."""
     with ExitStack() as stack:
         with suppress(GraphError, lmdb.ReadonlyError):
             file = stack.enter_context(closing(open_file(target)))

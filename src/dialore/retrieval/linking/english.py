@@ -75,7 +75,7 @@ def _pairs() -> dict[str, str]:
 def respelt(word: str) -> str | None:
     """Return a lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
 
-    Rules make words that nobody writes ("actour"), so the result is only to be looked up.
+    Rules also make words that do not exist ("actour"): use the result for look-ups only.
     """
     known = _pairs().get(word)
     if known is not None or not word.isascii():

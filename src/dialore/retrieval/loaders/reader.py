@@ -159,7 +159,7 @@ def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
 
 
 def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
-    """Read the files that standard input names, until it ends: with whoever wrote to it."""
+    """Read the files that standard input names, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _limit_memory(memory)
     out = os.fdopen(os.dup(1), "wb")
@@ -225,6 +225,6 @@ def _limit_memory(memory: int) -> None:
 
 
 def _limit_time(seconds: float) -> None:
-    """End the process where nobody else does: who began it has ended, and a library lets no thread go on."""
+    """End the process once its parent has ended, as a library may hold all other threads."""
     if hasattr(signal, "setitimer"):
         signal.setitimer(signal.ITIMER_REAL, seconds and 2 * seconds + 5)

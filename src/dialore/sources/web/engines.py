@@ -168,7 +168,7 @@ class BraveEngine(_HttpEngine):
 
 
 class DdgsEngine:
-    """Public search engines as the library ddgs asks them: no key is wanted, and whoever asks often is refused.
+    """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused.
 
     Raises:
         MissingExtraError: the library is not installed (extra `ddgs`).
