@@ -6,6 +6,7 @@ again measures only the sizes that are missing. Charts (SVG) are drawn beside th
 
 # No deferred annotations here: typer reads them.
 import json as jsons
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -150,7 +151,7 @@ def draw(kind: str, found: dict[str, Figures]) -> str:
     figure = Figure(figsize=(11, 3), layout="constrained")
     for axes, (title, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for key, label in lines.items():
-            axes.plot(sizes, [each[key] for each in found.values()], marker="o", markersize=3, label=label)
+            axes.plot(sizes, [each.get(key, math.nan) for each in found.values()], marker="o", markersize=3, label=label)
         axes.set(xscale="log", yscale="log", xlabel=unit)
         axes.set_title(title, loc="left", fontsize=10)
         axes.grid(alpha=0.3)
