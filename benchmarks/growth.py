@@ -151,7 +151,9 @@ def draw(kind: str, found: dict[str, Figures]) -> str:
     figure = Figure(figsize=(11, 3), layout="constrained")
     for axes, (title, lines) in zip(figure.subplots(1, len(panels)), panels.items(), strict=True):
         for key, label in lines.items():
-            axes.plot(sizes, [each.get(key, math.nan) for each in found.values()], marker="o", markersize=3, label=label)
+            axes.plot(
+                sizes, [each.get(key, math.nan) for each in found.values()], marker="o", markersize=3, label=label
+            )
         axes.set(xscale="log", yscale="log", xlabel=unit)
         axes.set_title(title, loc="left", fontsize=10)
         axes.grid(alpha=0.3)
