@@ -118,6 +118,25 @@ def test_where_it_cannot_be_read_search_is_exact_until_the_next_change(path, mon
     assert dense(path, "honey for the throat") == exact
 
 
+@pytest.mark.parametrize("harm", ["gone", "torn"])
+def test_the_next_change_makes_a_lost_one_anew(path, harm):
+    first = path.with_name(valid(path).file)
+    if harm == "gone":
+        first.unlink()
+    else:
+        first.write_bytes(first.read_bytes()[:1000])
+    add_documents(path, texts=["One more."], texts_name="one")
+    assert files(path) == {valid(path).file} != {first.name}
+    assert valid(path).passages == 1001
+
+
+def test_an_index_whose_name_begins_alike_keeps_its_own(path):
+    other = path.with_name("index.old")
+    build_documents(other, texts=sentences(600), chunking=WHOLE)
+    add_documents(path, texts=["One more."], texts_name="one")
+    assert files(path) == {valid(path).file, valid(other).file}
+
+
 def test_without_the_library_a_build_says_so(tmp_path, monkeypatch):
     monkeypatch.setattr(sqlite, "APPROXIMATE_FROM", 500)
     monkeypatch.setitem(sys.modules, "usearch.index", None)

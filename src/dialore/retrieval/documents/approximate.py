@@ -7,6 +7,7 @@ The index file says which file is valid: one that a killed writer left behind is
 
 from __future__ import annotations
 
+import re
 import secrets
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -83,11 +84,11 @@ def extend(
 
 def sweep(index: Path, valid: str) -> None:
     """Delete all approximate indexes of an index file but the valid one, and what killed writers left half written."""
-    for pattern in (f"{index.name}.*.hnsw", f".{index.name}.*.hnsw.*.tmp"):
-        for path in index.parent.glob(pattern):
-            if path.name != valid:
-                with suppress(OSError):  # some systems do not delete what a reader has open: the next change will
-                    path.unlink()
+    own = re.compile(rf"\.?{re.escape(index.name)}\.[0-9a-f]{{8}}\.hnsw(?:\.\d+\.tmp)?")  # not those of NAME.old
+    for path in index.parent.iterdir():
+        if own.fullmatch(path.name) and path.name != valid:
+            with suppress(OSError):  # some systems do not delete what a reader has open: the next change will
+                path.unlink()
 
 
 class ApproximateIndex:

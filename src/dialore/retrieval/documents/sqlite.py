@@ -339,8 +339,8 @@ class SqliteTransaction(Transaction):
         former = settings.approximate
         if former is not None:
             held = self.ask("SELECT COUNT(*) FROM vectors WHERE number <= ?", former.last).fetchone()[0]
-            if former.passages - held > GROWN * former.passages or not self._store.path.with_name(former.file).exists():
-                former = None  # what was deleted cannot be taken out of the graph
+            if former.passages - held > GROWN * former.passages or self._store.approximate(settings) is None:
+                former = None  # deleted passages cannot be taken out of a graph, and a torn file cannot be extended
             elif state.passages - held <= GROWN * state.passages:
                 return
         after, size = (former.last, former.passages) if former else (0, 0)
