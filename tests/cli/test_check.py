@@ -77,9 +77,28 @@ def test_a_run_is_compared_with_another_by_pairs(call, run, tmp_path):
     assert done.code == 1
     assert [(verdict["system"], verdict["figure"], verdict["holds"]) for verdict in json.loads(done.out)] == [
         ("vanilla", "f1", False),
+        ("vanilla", "failed", True),
         ("dcrag", "f1", False),
+        ("dcrag", "failed", True),
     ]
     assert "not worse than 0.6" in done.out
+
+
+def test_what_the_other_run_has_and_this_one_lacks_does_not_hold(call, run, tmp_path):
+    other = made(tmp_path / "other", [0.1] * 10)
+    with RunStore.open(run) as store, store.writing():
+        store.set_metric("f1", {"name": "f1", "paper": "", "definition": "another one"})  # drops the measures
+        for place in range(10):
+            store.add(Job(place, 1), Response(id=f"d{place}", method="dcrag", status="failed", error="down"))
+    done = call("check", run, "--against", other, "--json")
+    assert done.code == 1
+    holds = {(verdict["system"], verdict["figure"]): verdict["holds"] for verdict in json.loads(done.out)}
+    assert holds == {
+        ("vanilla", "f1"): False,
+        ("vanilla", "failed"): True,
+        ("dcrag", "f1"): False,
+        ("dcrag", "failed"): False,
+    }
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What users think of responses: kept with the trace, theirs alone, counted, exported, and answered anew."""
+"""Feedback of users: kept with the trace, theirs alone, counted, exported, and its dialogues answered anew."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from dialore.experiments.feedback import as_dialogues, as_pairs
 from dialore.experiments.store import RunStore
 from dialore.server.store import ServerStore
 from tests.cli.processes import DIALORE
@@ -19,7 +20,8 @@ from tests.server.test_store import ANN, BEN, OTHER_ANN, clock, place, store  # 
 
 DOCS = Path(__file__).parents[2] / "docs"
 RESULT = {"method": "weave", "text": "At ten.", "sources": ["documents"], "plan": ["documents"]}
-RESULT |= {"messages": [{"role": "system", "content": "Be kind."}, {"role": "user", "content": "When does it open?"}]}
+RESULT |= {"messages": [{"role": "user", "content": "When does it open?"}]}
+RESULT |= {"persona": ["I am the host."], "instructions": ["Be kind."]}
 
 
 async def give_all(store):  # noqa: F811
@@ -39,6 +41,20 @@ async def test_feedback_is_kept_with_its_trace_and_the_last_word_counts(store, c
     clock.now += timedelta(days=6)
     assert [(row["trace"], row["good"], row["reason"]) for row in await store.feedback()] == [("t1", True, "")]
     assert await store.trace(ANN.owner, "t1") == RESULT
+
+
+async def test_what_was_no_response_has_no_feedback(store):  # noqa: F811
+    await store.keep_trace(ANN, "knowledge alone", {"method": "weave", "trace": []})
+    assert not await store.give_feedback(ANN, "knowledge alone", good=True)
+
+
+async def test_persona_and_instructions_are_exported_with_the_messages(store):  # noqa: F811
+    await give_all(store)
+    rows = [row for row in await store.feedback() if row["trace"] == "t1"]
+    [dialogue] = as_dialogues(rows)
+    assert (dialogue["persona"], dialogue["extra"]["instructions"]) == (["I am the host."], ["Be kind."])
+    [pair] = as_pairs(rows)
+    assert pair["prompt"][0] == {"role": "system", "content": "I am the host.\nBe kind."}
 
 
 async def test_nobody_speaks_for_another_and_an_owner_sees_their_own_users(store):  # noqa: F811

@@ -51,13 +51,13 @@ def summary(rows: Iterable[Row]) -> list[dict[str, Any]]:
 def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield the dialogues that were answered, each with the better answer, where there is one, as its reference."""
     for row in rows:
-        turns = [
-            {"speaker": _SIDES[message["role"]], "text": message["content"]}
-            for message in row["result"]["messages"]
-            if message["role"] in _SIDES
-        ]
-        feedback = {name: row[name] for name in ("good", "reason", "better")}
-        dialogue = {"id": row["trace"], "turns": turns, "extra": {"feedback": feedback}}
+        result = row["result"]
+        turns = [{"speaker": _SIDES[message["role"]], "text": message["content"]} for message in result["messages"]]
+        extra = {
+            "feedback": {name: row[name] for name in ("good", "reason", "better")},
+            "instructions": result["instructions"],
+        }
+        dialogue = {"id": row["trace"], "turns": turns, "persona": result["persona"], "extra": extra}
         yield dialogue | ({"reference": row["better"]} if row["better"] else {})
 
 
@@ -68,13 +68,19 @@ def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Yield pairs for preference training: the messages, the better answer as chosen, and the one given as rejected."""
+    """Yield pairs for preference training: the messages, the better answer as chosen, and the one given as rejected.
+
+    Persona and instructions of the request are a system message.
+    """
     for row in rows:
         if row["better"] and not row["good"]:
+            result = row["result"]
+            told = "\n".join([*result["persona"], *result["instructions"]])
+            system = [{"role": "system", "content": told}] if told else []
             chosen, rejected = (
                 [{"role": "assistant", "content": text}] for text in (row["better"], row["result"]["text"])
             )
-            yield {"prompt": row["result"]["messages"], "chosen": chosen, "rejected": rejected}
+            yield {"prompt": [*system, *result["messages"]], "chosen": chosen, "rejected": rejected}
 
 
 def write_lines(path: Path, entries: Iterable[Mapping[str, Any]]) -> int:
@@ -109,6 +115,6 @@ async def replay(
             "systems": [{"method": method, "options": own} for method, own in options.items()],
             "concurrency": settings.model.concurrency,
         }
-    ).model_copy(update={"sources": settings.sources, "models": [settings.model.cached()]})
+    ).model_copy(update={"sources": settings.knowledge, "models": [settings.model.cached()]})
     await run_experiment(config, folder, connect, on_progress=on_progress)
     import_responses(folder, [(BEFORE, before)], None)

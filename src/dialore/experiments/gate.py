@@ -9,12 +9,14 @@ import numpy as np
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.report.tables import compare
+from dialore.evaluation.statistics import wilson
 from dialore.experiments.results import RunResults
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from dialore.evaluation.report.data import SystemScores
+    from dialore.evaluation.report.tables import Comparison
     from dialore.experiments.store import RunStore
 
 COSTS = ("seconds", "calls", "prompt_tokens", "completion_tokens")
@@ -70,6 +72,7 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
     """
     results = RunResults([store])
     systems = results.systems()
+    numbers = [system.number for system in store.systems()]
     known = [about.name for about in results.metrics()]
     figures = [*known, "failed", *(f"{cost}.{name}" for cost in COSTS for name in _STATISTICS)]
     verdicts = []
@@ -79,9 +82,9 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
             raise UnknownNameError("figure of the run", limit.figure, figures)
         if limit.system and limit.system not in {name for system in systems for name in (system.name, system.method)}:
             raise UnknownNameError("system of the run", limit.system, [system.name for system in systems])
-        for system in systems:
+        for system, number in zip(systems, numbers, strict=True):
             if limit.system in ("", system.name, system.method):
-                value = _figure(results, system, figure)
+                value = _figure(store, system, number, figure)
                 holds = value is not None and (value >= limit.value if limit.is_least else value <= limit.value)
                 wanted = f"{'at least' if limit.is_least else 'at most'} {limit.value:g}"
                 verdicts.append(Verdict(system.name, figure, value, wanted, holds))
@@ -91,49 +94,64 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
 def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
     """Hold each system's scores against those of its namesake in another run, on the dialogues that both answered.
 
-    A score does not hold where the 95% interval of the paired difference lies on the worse side of none.
+    A score does not hold where the 95% interval of the paired difference lies on the worse side of zero, or where the
+    other run has it and this one has none to compare. Nor does the share of failed responses, which no pair shows,
+    where the other's lies below its 95% interval.
 
     Raises:
-        InputError: the runs have no system of one name, or no metric in common.
+        InputError: the runs have no system of one name, or the other run is not scored.
     """
     results = RunResults([store, base])
-    own, theirs = RunResults([store]).systems(), {system.name for system in RunResults([base]).systems()}
-    count = len(own)
-    before = {system.name: system for system in results.systems()[count:]}
-    pairs = [(system, before[system.name]) for system in results.systems()[:count] if system.name in theirs]
+    count = len(store.systems())
+    own, theirs = results.systems()[:count], {system.name: system for system in results.systems()[count:]}
+    pairs = [(system, theirs[system.name]) for system in own if system.name in theirs]
     if not pairs:
         names = ", ".join(sorted(theirs))
         raise InputError(f"{base.folder} has no system of {store.folder}", hint=f"it has {names}: name one alike")
     verdicts = []
     for system, former in pairs:
-        for comparison in compare(results, [former, system], former, results.metrics()):
-            worse = comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
-            wanted = f"not worse than {former.scores[comparison.metric].value:.4g} (n {comparison.pairs})"
+        made = compare(results, [former, system], former, results.metrics())
+        comparisons = {comparison.metric: comparison for comparison in made}
+        for metric, score in former.scores.items():
+            if score.value is None:
+                continue
+            comparison = comparisons.get(metric)
+            wanted = f"not worse than {score.value:.4g} (n {comparison.pairs if comparison else 0})"
+            value = system.scores[metric].value if comparison else None
             verdicts.append(
-                Verdict(system.name, comparison.metric, system.scores[comparison.metric].value, wanted, not worse)
+                Verdict(system.name, metric, value, wanted, comparison is not None and not _worse(comparison))
             )
-    if not verdicts:
-        raise InputError(f"{store.folder} and {base.folder} have no metric in common", hint="score both")
+        verdicts.append(_failures(system, former))
+    if len(verdicts) == len(pairs):
+        raise InputError(f"{base.folder} is not scored", hint="score both runs by the same metrics")
     return verdicts
 
 
-def _figure(results: RunResults, system: SystemScores, figure: str) -> float | None:
+def _worse(comparison: Comparison) -> bool:
+    return comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
+
+
+def _failures(system: SystemScores, former: SystemScores) -> Verdict:
+    """Hold the share of failed responses against the former one."""
+    failed, answered = system.counts.get("failed", 0), _answered(system)
+    before = former.counts.get("failed", 0) / max(1, _answered(former))
+    holds = answered > 0 and wilson(failed, answered)[0] <= before
+    value = failed / answered if answered else None
+    return Verdict(system.name, "failed", value, f"not above {before:.4g} (n {answered})", holds)
+
+
+def _answered(system: SystemScores) -> int:
+    return sum(system.counts.get(outcome, 0) for outcome in ("ok", "failed"))
+
+
+def _figure(store: RunStore, system: SystemScores, number: int, figure: str) -> float | None:
     """Return a figure of a system; None where it could not be computed."""
     if figure in system.scores:
         return system.scores[figure].value
-    answered = sum(system.counts.get(outcome, 0) for outcome in ("ok", "failed"))
     if figure == "failed":
-        return system.counts.get("failed", 0) / answered if answered else None
+        return system.counts.get("failed", 0) / _answered(system) if _answered(system) else None
     cost, _, statistic = figure.partition(".")
-    values = [*_costs(results, system, cost)]
+    values = store.costs(number, cost)
     if not values:
         return None
     return float(np.mean(values) if statistic == "mean" else np.quantile(values, int(statistic[1:]) / 100))
-
-
-def _costs(results: RunResults, system: SystemScores, cost: str) -> Iterator[float]:
-    """Yield a cost of each response that did not fail."""
-    for scored in results.responses(system):
-        response = scored.response
-        if response.status == "ok":
-            yield response.seconds if cost == "seconds" else float(getattr(response.usage, cost))

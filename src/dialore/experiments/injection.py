@@ -44,9 +44,9 @@ _FENCE = re.compile(
 """The marks around knowledge, and the words about orders in it."""
 
 
-def write_unfenced(folder: Path) -> Path:
-    """Write the shipped prompts of `UNFENCED` into a folder, without marks and words, and return the folder."""
-    for prompt in PromptLibrary():
+def write_unfenced(folder: Path, overrides: Path | None = None) -> Path:
+    """Write the prompts of `UNFENCED`, overridden or shipped, into a folder without marks and words, and return it."""
+    for prompt in PromptLibrary(overrides):
         if prompt.name.partition("/")[0] in UNFENCED and _FENCE.search(prompt.text):
             write_whole(folder / f"{prompt.name}.{prompt.language}.md", _FENCE.sub("", prompt.text))
     return folder
@@ -84,7 +84,7 @@ async def run_injections(
     """
     if not fences and (others := ", ".join(name for name in settings.method if name not in UNFENCED)):
         raise InputError(f"{others}: there are no prompts without fences", hint=f"take {' or '.join(UNFENCED)}")
-    prompts = settings.sources.prompts if fences else write_unfenced(folder / "prompts")
+    prompts = settings.sources.prompts if fences else write_unfenced(folder / "prompts", settings.sources.prompts)
     ended = []
     for seed, carrier in enumerate(CARRIERS):  # a sample of each carrier has other kinds
         config = make_config(

@@ -389,6 +389,11 @@ class RunStore:
         row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
         return dict(counts), dict(zip(names, row, strict=True))
 
+    def costs(self, system: int, name: str) -> list[float]:
+        """Return `seconds`, `calls`, `prompt_tokens` or `completion_tokens` of each response that did not fail."""
+        query = f"select {name} from responses where system = ? and status = 'ok'"  # noqa: S608 - a name of ours
+        return [float(value) for (value,) in self._database.execute(query, (system,))]
+
     # Measures
 
     def measure(self, measures: Mapping[str, Mapping[Job, SampleScore]]) -> None:

@@ -37,7 +37,7 @@ POLL, QUIET = 2.0, 0.5
 """Seconds until a batch is looked at, more each time; and of a queue that does not grow before it is sent."""
 _LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
 _RETRIES, _NOT_THERE = 20, 2
-"""How often a failed call of the batch API is repeated, and one that finds nothing there (404)."""
+"""The most repetitions of a failed call of the batch API, and of one that is answered by 404."""
 _CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
 """Has an item for each call of the dialogue that waits."""
 
@@ -105,11 +105,11 @@ class BatchQueue:
         """
 
         def connected(settings: T, name: str | None) -> LanguageModel | None:
-            layer: Any = (model := connect(settings, name))
+            layer = model = connect(settings, name)
             while isinstance(layer, Wrapper) and not isinstance(layer, Cached):
-                layer = layer._model  # noqa: SLF001 - what wrappers stand around is nobody else's business
-            if isinstance(layer, Cached) and isinstance(layer._model, Endpoint):  # noqa: SLF001
-                _Sender(layer._model, layer, self)  # noqa: SLF001
+                layer = layer.wrapped
+            if isinstance(layer, Cached) and isinstance(layer.wrapped, Endpoint):
+                _Sender(layer.wrapped, layer, self)
             elif name is None:
                 hint = "set --base-url and --model, and leave out --no-cache"
                 raise InputError("--batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
@@ -254,16 +254,18 @@ class _Sender:
                 try:
                     file = await self._patiently(partial(self._upload, lines))
                     self._queue.keep(file, "", keys)
-                except Exception as error:  # noqa: BLE001 - whoever waits is told
+                except Exception as error:  # noqa: BLE001 - it is raised where the batch is awaited
                     if isinstance(error, ModelError) and error.status == 413 and len(chunk) > 1:
                         self._most = (len(chunk) + 1) // 2
                         continue
                     for sending in waiting:
-                        sending.done() or sending.set_exception(copy.copy(error))
+                        if not sending.done():
+                            sending.set_exception(copy.copy(error))
                     continue
                 self._queue.follow(self, batch := _Batch(file, "", keys, True, self._is_alone))
                 for sending in waiting:
-                    sending.done() or sending.set_result(batch)
+                    if not sending.done():
+                        sending.set_result(batch)
 
     async def bring(self, batch: _Batch) -> None:
         """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""

@@ -198,6 +198,11 @@ class Wrapper:
         self._model = model
 
     @property
+    def wrapped(self) -> LanguageModel:
+        """The model underneath."""
+        return self._model
+
+    @property
     def name(self) -> str:
         """The name of the model underneath."""
         return self._model.name

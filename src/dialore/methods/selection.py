@@ -24,7 +24,7 @@ SAID = "the history has said it"
 
 
 class Need(BaseModel):
-    """Something that the response should know: where it may be found, by which query, and whether it is asked for.
+    """A piece of knowledge that the response needs.
 
     Attributes:
         source: the name of a source.
@@ -54,7 +54,7 @@ class Needs(BaseModel):
 
 
 def has_asked_back(dialogue: Dialogue) -> bool:
-    """Return whether the last turn answers a question with which its question before was answered."""
+    """Return whether the turn before the last answered a question of the user with a question."""
     texts = dialogue.texts
     return len(texts) > 2 and texts[-2].rstrip().endswith(("?", "？")) and asks(texts[-3])
 

@@ -301,6 +301,7 @@ class Service:
             sources = sorted({piece.source for piece in result.knowledge})
             messages = [dict(message) for message in asked.messages]
             shown |= {"messages": messages, "plan": result.plan, "sources": sources}
+            shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")

@@ -246,11 +246,13 @@ class ServerStore:
     ) -> bool:
         """Keep what a user thinks of a response, in place of what they thought before, with its trace.
 
-        Both are kept for as long as a trace is from now on. Returns False where the user has no such trace now.
+        Both are kept for as long as a trace is from now on. Returns False where the user has no such response now.
         """
-        own = TRACES.update().where(*self._live(TRACES, user), TRACES.c.id == trace)
-        if not connection.execute(own.values(expires=self._clock() + self._kept)).rowcount:
+        own = (*self._live(TRACES, user), TRACES.c.id == trace)
+        result = connection.scalar(sa.select(TRACES.c.result).where(*own))
+        if result is None or "messages" not in result:  # of knowledge alone, or of a former version
             return False
+        connection.execute(TRACES.update().where(*own).values(expires=self._clock() + self._kept))
         _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)
         self._keep(connection, FEEDBACK, user, trace, good=good, reason=reason, better=better)
         return True

@@ -151,7 +151,7 @@ class McpSource:
                 patience.reschedule(None)
                 ready.set_result(client)
                 await asyncio.get_running_loop().create_future()
-        except Exception as error:  # noqa: BLE001 - of whatever kind, who waits for the connection is told
+        except Exception as error:  # noqa: BLE001 - it is raised where the connection is awaited
             failure = error
             while isinstance(failure, ExceptionGroup):
                 failure = failure.exceptions[0]
@@ -214,9 +214,12 @@ class McpSource:
             said = " ".join(" ".join(texts).split())[:300]
             raise DialoreError(f"{self.call.tool} failed: {said}", hint="does it take such a query?")
         parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
-        cut = ([without_controls(str(part or ""))[: self.call.max_characters] for part in each] for each in parts)
-        passages = [Passage(*each) for each in cut if each[0].strip()]
+        most_letters = self.call.max_characters
+        whole = [[without_controls(str(part or "")) for part in each] for each in parts]
+        passages = [Passage(*(part[:most_letters] for part in each)) for each in whole if each[0].strip()]
         notes = []
+        if long := sum(any(len(part) > most_letters for part in each) for each in whole):
+            notes.append(f"{self.name}: passages cut after {most_letters:,} characters: {long}")
         if len(texts) < len(contents):
             notes.append(f"{self.name}: parts of its result that are no text: {len(contents) - len(texts)}")
         if (count := len(passages)) > (most := self.call.max_passages):
