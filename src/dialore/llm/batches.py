@@ -105,7 +105,7 @@ class BatchQueue:
         """
 
         def connected(settings: T, name: str | None) -> LanguageModel | None:
-            layer = model = connect(settings, name)
+            layer: Any = (model := connect(settings, name))
             while isinstance(layer, Wrapper) and not isinstance(layer, Cached):
                 layer = layer.wrapped
             if isinstance(layer, Cached) and isinstance(layer.wrapped, Endpoint):
