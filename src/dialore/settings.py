@@ -189,8 +189,11 @@ class ModelSettings(Strict):
         description="What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.",
         exclude=True,
     )
-    slots: Annotated[int, Flag(("--slots",), None, _MODEL)] = Field(
-        default=1, ge=1, description="How many calls a gguf: model answers at once.", exclude=True
+    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = Field(
+        default=None,
+        ge=1,
+        description="How many calls a gguf: (1) or hf: (8) model answers at once, where not said.",
+        exclude=True,
     )
     threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = Field(
         default=None, ge=1, description="Of a gguf: model. Default: one a core.", exclude=True

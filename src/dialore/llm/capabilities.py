@@ -236,6 +236,12 @@ def _alternating(messages: list[dict[str, str]], *, system: bool) -> list[dict[s
     return made
 
 
+def strict_schema(schema: OutputSchema) -> dict[str, Any]:
+    """Return a schema in which every field must stand and no other may, where it has such a form; do not change it."""
+    definition: dict[str, Any] = _by_schema(schema.name, json.dumps(schema.definition))["json_schema"]["schema"]
+    return definition
+
+
 def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
     return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, json.dumps(schema.definition))
 

@@ -25,6 +25,8 @@ LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
 """Prefixes of the names of models that are run here."""
 _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
+_BATCH = 8
+"""Requests that a model of Hugging Face answers together, where nothing is said."""
 _PROBE_SECONDS = 0.2
 
 
@@ -50,7 +52,7 @@ def connect(
     extra_body: Mapping[str, object] | None = None,
     thinking: int | None = None,
     context: int | None = None,
-    slots: int = 1,
+    slots: int | None = None,
     threads: int | None = None,
     folder: Path = Path("models"),
     key_env: str = "",
@@ -84,12 +86,13 @@ def connect(
 
         if extra_body:
             raise InputError(f"{found.model} runs here and takes no extra_body", hint="leave it out")
-        return _with_cache(LocalModel(found.model.removeprefix(LOCAL), api=api), cache, f"{LOCAL} {api}")
+        local = LocalModel(found.model.removeprefix(LOCAL), api=api, batch=slots or _BATCH)
+        return _with_cache(local, cache, f"{LOCAL} {api}")
     if found.model is not None and found.model.startswith(GGUF):
         from dialore.llm.gguf import Gguf
 
         place = found.model.removeprefix(GGUF)
-        here: dict[str, Any] = {"context": context, "slots": slots, "threads": threads, "folder": folder, "api": api}
+        here: dict[str, Any] = {"context": context, "slots": slots or 1, "threads": threads, "folder": folder, "api": api}
         asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking}
         return _with_cache(Gguf(place, **here, **asked, extra_body=extra_body), cache, f"{GGUF} {place} {api}")
     if found.model is not None and found.model.startswith(PREFIX):

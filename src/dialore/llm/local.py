@@ -8,9 +8,12 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
+from dialore.llm.capabilities import strict_schema
+from dialore.llm.constrained import Constrained, Vocabulary
 from dialore.llm.model import Api, Completion, Message, OnToken, Request, Role, Usage
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
@@ -28,7 +31,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
     """Return the tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
 
     Args:
-        name: the model.
+        name: the model; or a GGUF file, whose weights are dequantised.
         device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
         dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
         is_causal: take it for a causal model whatever its configuration says.
@@ -40,19 +43,34 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
     transformers.utils.logging.disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    place = pretrained(name)
     try:
         kind: Any = transformers.AutoModelForCausalLM
-        if not is_causal and transformers.AutoConfig.from_pretrained(name).is_encoder_decoder:
+        if not is_causal and transformers.AutoConfig.from_pretrained(**place).is_encoder_decoder:
             kind = transformers.AutoModelForSeq2SeqLM
-        model = kind.from_pretrained(name, dtype="auto" if dtype == "auto" else getattr(torch, dtype)).to(device).eval()
+        model = kind.from_pretrained(**place, dtype="auto" if dtype == "auto" else getattr(torch, dtype))
+        model = model.to(device).eval()
         side = "right" if model.config.is_encoder_decoder else "left"
-        tokenizer = transformers.AutoTokenizer.from_pretrained(name, padding_side=side)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**place, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
         why = f"cannot load the model {name}: {first_line(error)}"
         raise InputError(why, hint="check its name, device and dtype") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return tokenizer, model
+
+
+def pretrained(name: str) -> dict[str, str]:
+    """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file.
+
+    Raises:
+        InputError: it is a GGUF file, and the package that reads such files is missing.
+    """
+    if not name.endswith(".gguf"):
+        return {"pretrained_model_name_or_path": name}
+    import_optional("gguf", "a GGUF file's weights in transformers", "local")
+    file = Path(name)
+    return {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
 
 
 @dataclass(eq=False)
@@ -76,7 +94,8 @@ class LocalModel:
     """A language model of Hugging Face transformers, loaded when first called.
 
     One generation runs at a time, in a thread; requests with the same sampling settings that wait meanwhile are
-    batched. Token counts are exact. Output schemas are enforced where it is `constrained`.
+    batched. Token counts are exact. Output schemas are enforced where messages go through a chat template, or always
+    where it is `constrained`.
 
     A causal model's prompts go through the tokenizer's chat template, rearranged where it takes no system message or
     wants roles to alternate (see `ChatTemplates`); where it has none, the request's continuation is continued, or a
@@ -104,6 +123,7 @@ class LocalModel:
         self._waiting: list[_Job] = []
         self._worker: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
+        self._vocabulary: Vocabulary | None = None
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the model cannot be loaded (see `load`)."""
@@ -119,7 +139,7 @@ class LocalModel:
 
     async def close(self) -> None:
         """Let the model's memory go."""
-        self._loaded = None
+        self._loaded = self._vocabulary = None
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -188,10 +208,7 @@ class LocalModel:
     def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
         """Return the requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
         tokenizer, model = self._load()
-        first = requests[0]
-        # Steering was published for text that is continued.
-        is_steered = first.steering is not None and first.continuation is not None
-        is_plain = model.config.is_encoder_decoder or not tokenizer.chat_template or is_steered
+        first, is_plain = requests[0], self._reads_plain(requests[0])
         stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
         prompts = [
             request.plain_text if is_plain else self._templates.render(tokenizer, request.messages)
@@ -199,6 +216,13 @@ class LocalModel:
         ]
         inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
         return inputs.to(model.device), stop
+
+    def _reads_plain(self, request: Request) -> bool:
+        """Return whether a request's text is continued; else its messages go through the chat template."""
+        tokenizer, model = self._load()
+        # Steering was published for text that is continued.
+        is_steered = request.steering is not None and request.continuation is not None
+        return bool(model.config.is_encoder_decoder or not tokenizer.chat_template or is_steered)
 
     def _bounds(self, width: int, wanted: int) -> tuple[int, int]:
         """Return how many tokens stand before the answer in the model's output, and how many the answer may have."""
@@ -236,11 +260,11 @@ class LocalModel:
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
-        if self._constrained and request.output_schema is not None:
-            from dialore.llm.constrained import Constrained
-
+        is_enforced = self._constrained or (steering is None and not self._reads_plain(request))
+        if is_enforced and request.output_schema is not None:
             given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
-            choice["logits_processor"] = [Constrained(tokenizer, request.output_schema.definition, given)]
+            schema = strict_schema(request.output_schema)
+            choice["logits_processor"] = [Constrained(self._read_vocabulary(), schema, given)]
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
@@ -252,13 +276,18 @@ class LocalModel:
             **choice,
         )
 
+    def _read_vocabulary(self) -> Vocabulary:
+        if self._vocabulary is None:
+            tokenizer, model = self._load()
+            self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
+        return self._vocabulary
+
     def _completion(
         self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
     ) -> Completion | ModelError:
         """Return the completion in one row of a batch; rows that end early are filled up with padding."""
         tokenizer, model = self._load()
-        ends = model.generation_config.eos_token_id
-        ends = set(ends) if isinstance(ends, list) else {ends}
+        ends = _ends(model)
         end = next((place for place, token in enumerate(tokens) if token in ends), None)
         spent = len(tokens) if end is None else end + 1
         text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
@@ -278,6 +307,12 @@ class LocalModel:
             seconds=seconds,
             finish_reason="length" if end is None and stopped is None else "stop",
         )
+
+
+def _ends(model: Any) -> list[int]:
+    """Return the tokens that end an answer."""
+    ends = model.generation_config.eos_token_id
+    return ends if isinstance(ends, list) else [ends]
 
 
 def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]) -> Callable[..., Any]:

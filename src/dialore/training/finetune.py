@@ -17,6 +17,7 @@ from typing import Any, Literal
 
 from dialore import __version__
 from dialore.errors import InputError, import_optional
+from dialore.llm.local import pretrained
 from dialore.learned.model import FORM, check_place, replace_folder
 from dialore.training.trainer import (
     DEFAULT,
@@ -219,7 +220,8 @@ def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]
 def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
     import transformers
 
-    config = transformers.AutoConfig.from_pretrained(base)
+    place = pretrained(base)
+    config = transformers.AutoConfig.from_pretrained(**place)
     heads = config.architectures or []
     fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads
     if config.is_encoder_decoder != (kind == "seq2seq") or not fits:
@@ -227,8 +229,12 @@ def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
         raise InputError(f"{base}{found} is no {_CALLED[kind]} model", hint=f"give a {_CALLED[kind]} --base")
     chosen = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
     # Pickled weights can run any code when read.
-    model = chosen.from_pretrained(base, use_safetensors=True)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    model = chosen.from_pretrained(**place, use_safetensors=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
+    if "gguf_file" in place:
+        # Its weights are dequantised; what says otherwise keeps it from being trained whole, and saved.
+        model.hf_quantizer = None
+        del model.config.quantization_config
     if tokenizer.eos_token_id is None:
         raise InputError(f"the tokenizer of {base} has no end-of-sequence token", hint="choose another --base")
     if tokenizer.pad_token_id is None:
