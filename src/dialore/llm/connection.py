@@ -92,7 +92,13 @@ def connect(
         from dialore.llm.gguf import Gguf
 
         place = found.model.removeprefix(GGUF)
-        here: dict[str, Any] = {"context": context, "slots": slots or 1, "threads": threads, "folder": folder, "api": api}
+        here: dict[str, Any] = {
+            "context": context,
+            "slots": slots or 1,
+            "threads": threads,
+            "folder": folder,
+            "api": api,
+        }
         asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking}
         return _with_cache(Gguf(place, **here, **asked, extra_body=extra_body), cache, f"{GGUF} {place} {api}")
     if found.model is not None and found.model.startswith(PREFIX):

@@ -17,8 +17,8 @@ from typing import Any, Literal
 
 from dialore import __version__
 from dialore.errors import InputError, import_optional
-from dialore.llm.local import pretrained
 from dialore.learned.model import FORM, check_place, replace_folder
+from dialore.llm.local import pretrained
 from dialore.training.trainer import (
     DEFAULT,
     SCRATCH,

@@ -152,7 +152,7 @@ RECIPES = {
         ("plan", "knowledge"),
         _safari,
         "Plans and responds in one sequence (SAFARI, Section 4.2). "
-        "`dialore respond -M safari --model hf:FOLDER -o prompt_variant=supervised -o broken=null`.",
+        "`dialore respond -M safari --model hf:FOLDER -o prompt_variant=supervised -o on_invalid_plan=null`.",
     ),
     "fkg": Recipe(
         ("knowledge",),

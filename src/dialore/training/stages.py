@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, import_optional
 from dialore.llm.distilled import read_rows, shortened
+from dialore.llm.local import pretrained
 from dialore.prompts.history import render_history
 from dialore.training.finetune import Target
 from dialore.training.trainer import SCRATCH
@@ -96,7 +97,7 @@ def lacking(base: str, targets: Sequence[Target]) -> list[str]:
     if base == SCRATCH:
         return []
     transformers = import_optional("transformers", "training", "finetune")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(base)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**pretrained(base))
     used = {mark for one in targets for text, _ in one.parts for mark in _MARKS if mark in text}
     return [mark for mark in _MARKS if mark in used and _written(tokenizer, f"a{mark}a") != f"a{mark}a"]
 
