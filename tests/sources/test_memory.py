@@ -19,7 +19,7 @@ from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
 from dialore.session import Session
 from dialore.sources.base import Listed
-from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of
+from dialore.sources.memory import MemorySource, Statement, open_memory, standing, thing_of, with_intervals
 
 NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 SAID = ["I have two dogs.", "I work as a nurse in a hospital.", "I am allergic to peanuts."]
@@ -292,3 +292,45 @@ async def test_without_a_model_sentences_in_the_first_person_are_kept():
 )
 def test_the_plain_rule(text, kept):
     assert sentences_of_himself(text) == ([text] if kept else [])
+
+
+# --- time
+
+
+async def test_a_question_of_another_time_finds_what_held_then_and_says_until_when():
+    moved = statement("I moved to York.", 3)
+    memory = told(statement("I live in Leeds.", 400), moved, statement("I have two dogs.", 400))
+    now = await MemorySource().search("home", talk("Where do I live?", memory=memory), top=3)
+    assert {one.text for one in now} == {"I moved to York.", "I have two dogs."}
+    before = await MemorySource().search("home", talk("Where did I live before?", memory=memory), top=3)
+    assert {one.text for one in before} == {"I live in Leeds.", "I moved to York.", "I have two dogs."}
+    closed = next(one for one in before if one.text == "I live in Leeds.")
+    assert closed.passage.said == f'"Me", 2025-10-18, held until {moved.said.date().isoformat()}'
+    year = statement("I live in Leeds.", 400).said.year
+    then = await MemorySource().search("home", talk(f"Where did I live in {year}?", memory=memory), top=3)
+    assert {one.text for one in then} == {"I live in Leeds.", "I have two dogs."}
+
+
+async def test_a_turn_is_found_by_who_said_it_and_when_and_nothing_replaces_it():
+    turns = [
+        statement("I live in Leeds.", 90, is_turn=True, speaker="Ann"),
+        statement("I live in York.", 3, is_turn=True),
+    ]
+    found = await MemorySource().search("home", talk("Where does Ann live?", memory=told(*turns)), top=2)
+    speakers = {one.text: one.passage.said.partition(",")[0] for one in found}
+    assert speakers == {"I live in Leeds.": "Ann", "I live in York.": '"Me"'}
+
+
+async def test_what_may_contradict_is_told_with_what():
+    old = statement("I live in Leeds with my cat.", 90)
+    new = statement("We are in York now, my cat and I.", 3, doubts=old.id)
+    found = await MemorySource().search("home", talk("Where do I live?", memory=told(old, new)), top=2)
+    assert any("may contradict" in one.passage.said and old.text in one.passage.said for one in found)
+
+
+def test_the_same_said_again_has_held_since_it_was_first_said():
+    first, again, other = statement("I like tea.", 9), statement("I like tea!", 2), statement("I don't like tea.", 1)
+    assert [one.said for one in with_intervals([again, first], NOW)] == [first.said]
+    closed = with_intervals([again, other, first], NOW)
+    assert [(one.text, one.holds_until) for one in closed] == [(other.text, None), (first.text, other.said)]
+    assert closed[0].replaces == first.id

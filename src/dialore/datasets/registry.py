@@ -25,6 +25,7 @@ _SETS = {
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
     "kdconv": "dialore.datasets.kdconv:KdConv",
+    "locomo": "dialore.datasets.locomo:LoCoMo",
     "mtrag": "dialore.datasets.mtrag:Mtrag",
     "multi-session-chat": "dialore.datasets.multi_session_chat:MultiSessionChat",
     "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",

@@ -1,4 +1,4 @@
-"""Memory: what a user said of themselves in earlier conversations, each statement with its time and its turn.
+"""Memory: what was said in earlier conversations, by whom, when, and from when until when it held.
 
 A dialogue brings its user's statements (`extra["memory"]`), as a service gives them; a file stands in for dialogues
 that bring none. One open source thus serves many users, and never knows whose statements they are.
@@ -16,8 +16,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, Ty
 
 from dialore.errors import InputError, SourceError, describe
 from dialore.files import read_text
-from dialore.knowledge import Knowledge, Passage
+from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.sources.base import SearchResult
+from dialore.sources.periods import Period, is_of_the_past, period_of
 from dialore.sources.persona import PersonaSource
 from dialore.text import content_lemmas, is_chinese, lemmas, normalise, stem
 
@@ -28,16 +29,22 @@ if TYPE_CHECKING:
     from dialore.knowledge import Source
     from dialore.sources.persona import Ranker
 
-_FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": "...", "expires": ...}'
+_FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": "...", "holds_until": ...}'
 
 
 class Statement(BaseModel):
-    """A user's statement about themselves.
+    """A statement in memory, or a whole turn of an earlier conversation.
 
     Attributes:
-        text: the statement, in the first person.
+        text: the statement, in the first person; of a turn, its text.
         said: when it was said.
-        turn: the turn that it was said in.
+        turn: the turn that it was said in, quoted; of a turn, its id.
+        speaker: who said it: `user`, `assistant`, or a name.
+        holds_from: since when it holds; None: since it was said.
+        holds_until: until when it held; None while it holds.
+        replaces: the id of the statement that it replaced.
+        doubts: the id of a statement that it may contradict; which of the two holds is to be asked.
+        is_turn: it is a whole turn, which nothing replaces.
         expires: from when on it is not found any more; None for never.
     """
 
@@ -46,21 +53,48 @@ class Statement(BaseModel):
     text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
     said: AwareDatetime
     turn: str = ""
+    speaker: str = "user"
+    holds_from: AwareDatetime | None = None
+    holds_until: AwareDatetime | None = None
+    replaces: str = ""
+    doubts: str = ""
+    is_turn: bool = False
     expires: AwareDatetime | None = None
 
     @property
     def id(self) -> str:
-        """A stable id of the text, which the piece of knowledge has, too."""
-        return Passage(self.text).id
+        """A stable id of who said what and when, which the piece of knowledge has, too."""
+        return stable_id("passage", self.speaker, self.text, self.said.astimezone(UTC).isoformat())
+
+    @property
+    def searched(self) -> str:
+        """The text that it is found by: a name before it counts."""
+        return self.text if self.speaker in {"user", "assistant"} else f"{self.speaker}: {self.text}"
+
+    @property
+    def begins(self) -> datetime:
+        """Since when it holds."""
+        return self.holds_from or self.said
+
+    def held_at(self, moment: datetime) -> bool:
+        """Return whether it held at a moment."""
+        return self.begins <= moment and (self.holds_until is None or moment < self.holds_until)
+
+    def held_in(self, period: Period) -> bool:
+        """Return whether it held at some time of a period; of a turn, whether it was said then."""
+        if self.is_turn:
+            return period.begins <= self.said < period.ends
+        return self.begins < period.ends and (self.holds_until is None or period.begins < self.holds_until)
 
 
 _STATEMENTS = TypeAdapter(list[Statement])
 
 
 class MemorySource:
-    """The statements that the user of a dialogue made in earlier ones, ranked as a persona is.
+    """What was said in earlier conversations of a dialogue's user, ranked as a persona is.
 
-    What has expired is not found, nor is what a newer statement about the same thing has replaced (`standing`).
+    What holds now is found. A question of another time ("last spring", "before") finds what held then, and turns that
+    were said then; a closed statement is given with the time until which it held. What has expired is not found.
 
     Args:
         statements: stand in where a dialogue brings none.
@@ -78,39 +112,65 @@ class MemorySource:
         self._ranked = PersonaSource(retriever=retriever)
 
     def of(self, dialogue: Dialogue) -> list[Statement]:
-        """Return the statements that stand, newest first; raise SourceError where the dialogue's are malformed."""
+        """Return all statements, also closed ones, newest first; raise SourceError where they are malformed."""
         given = dialogue.extra.get("memory")
         try:
             statements = self.statements if given is None else _STATEMENTS.validate_python(given)
         except ValidationError as error:
             message = f"dialogue {dialogue.id}: its memory: {describe(error)}"
             raise SourceError(message, hint=f"memory is a list of {_FORM}") from error
-        return standing(statements, datetime.now(UTC))
+        return with_intervals(statements, datetime.now(UTC))
 
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
         """See `KnowledgeSource`; `scope` is ignored. Raises SourceError where the dialogue's memory is malformed."""
-        by_text = {statement.text: statement for statement in self.of(dialogue)}
-        if not by_text:
+        statements = self.of(dialogue)
+        pieces = {statement.searched: statement for statement in _asked_for(statements, query, dialogue)}
+        if not pieces:
             return SearchResult()
-        asked = dialogue.model_copy(update={"persona": tuple(by_text), "extra": {}})
+        asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
         found = await self._ranked.search(query, asked, top)
-        return SearchResult(_piece(by_text[piece.text], dialogue, piece.score) for piece in found)
+        return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in found)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`; raises SourceError where the dialogue's memory is malformed."""
-        return (_piece(statement, dialogue) for statement in self.of(dialogue))
+        """See `Listed`: what holds now; raises SourceError where the dialogue's memory is malformed."""
+        statements = self.of(dialogue)
+        return (_piece(each, dialogue, statements) for each in standing(statements, datetime.now(UTC)))
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
-def _piece(statement: Statement, dialogue: Dialogue, score: float = 0.0) -> Knowledge:
-    """Return a statement as knowledge: by whom and when it was said stands before it in prompts."""
-    by = '"Me", {}' if dialogue.language == "en" else "“我”，{}"
-    said = by.format(statement.said.date().isoformat())
-    return Knowledge.of_passage(Passage(statement.text), "memory", score, said=said, turn=statement.turn)
+def _asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
+    """Return the statements of the time that the query, or else the last turn, is about; of two alike the newest."""
+    now = datetime.now(UTC)
+    for text in (query, dialogue.last.text):
+        if (period := period_of(text, now)) and (of_then := [each for each in statements if each.held_in(period)]):
+            return of_then[::-1]
+        if is_of_the_past(text):
+            return [*statements][::-1]
+    return standing(statements, now)[::-1]
+
+
+def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement], score: float = 0.0) -> Knowledge:
+    """Return a statement as knowledge: by whom, when it was said and until when it held stands before it in prompts."""
+    is_english = dialogue.language == "en"
+    by = {"user": '"Me"' if is_english else "“我”", "assistant": '"Friend"' if is_english else "“朋友”"}
+    said = f"{by.get(statement.speaker, statement.speaker)}{', ' if is_english else '，'}{_day(statement.said)}"
+    if statement.holds_from and _day(statement.holds_from) != _day(statement.said):
+        said += (", since {}" if is_english else "，始于{}").format(_day(statement.holds_from))
+    if statement.holds_until:
+        said += (", held until {}" if is_english else "，到{}为止").format(_day(statement.holds_until))
+    if doubted := next((each.text for each in others if statement.doubts and each.id == statement.doubts), ""):
+        note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
+        said += note.format(doubted)
+    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, said=said, turn=statement.turn)
+    return piece.model_copy(update={"id": statement.id})
+
+
+def _day(moment: datetime) -> str:
+    return moment.date().isoformat()
 
 
 def open_memory(path: Path | None = None) -> MemorySource:
@@ -129,13 +189,39 @@ def open_memory(path: Path | None = None) -> MemorySource:
 # --- which statements stand
 
 
+def with_intervals(statements: Iterable[Statement], now: datetime) -> list[Statement]:
+    """Return the statements that have not expired, newest first, each closed by a newer one about the same thing.
+
+    Of two that say the same the newer is left out while the older stands: it has held for longer.
+    """
+    told: list[Statement] = []
+    open_ones: dict[object, int] = {}
+    for given in sorted(statements, key=lambda each: each.begins):
+        statement = given
+        if statement.expires is not None and statement.expires <= now:
+            continue
+        thing = None if statement.is_turn else thing_of(statement.text)
+        key = None if thing is None else (statement.speaker, thing)
+        before = open_ones.get(key)
+        if before is not None and told[before].holds_until is None:
+            if _plain(told[before].text) == _plain(statement.text):
+                told[before] = told[before].model_copy(update={"expires": statement.expires})
+                continue
+            told[before] = told[before].model_copy(update={"holds_until": statement.begins})
+            statement = statement.model_copy(update={"replaces": statement.replaces or told[before].id})
+        if key is not None and statement.holds_until is None:
+            open_ones[key] = len(told)
+        told.append(statement)
+    return told[::-1]
+
+
+def _plain(text: str) -> str:
+    return normalise(text).rstrip(" .!。！")
+
+
 def standing(statements: Iterable[Statement], now: datetime) -> list[Statement]:
-    """Return the statements, newest first, that neither expired nor were replaced by one about the same thing."""
-    valid = [each for each in statements if each.expires is None or each.expires > now]
-    newest: dict[object, Statement] = {}
-    for each in sorted(valid, key=lambda one: one.said, reverse=True):
-        newest.setdefault(thing_of(each.text) or each.id, each)
-    return list(newest.values())
+    """Return the statements, newest first, that hold at a moment: neither expired, nor closed, nor replaced."""
+    return [each for each in with_intervals(statements, now) if each.is_turn or each.held_at(now)]
 
 
 _NUMBERS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"

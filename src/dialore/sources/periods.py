@@ -1,0 +1,156 @@
+"""The time that a question is about: "in May 2023", "last spring", "three weeks ago", "去年春天", "上周"."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from typing import NamedTuple
+
+
+class Period(NamedTuple):
+    """A stretch of time, from its beginning up to its end, which is not part of it."""
+
+    begins: datetime
+    ends: datetime
+
+
+_MONTHS = (
+    *("january", "february", "march", "april", "may", "june"),
+    *("july", "august", "september", "october", "november", "december"),
+)
+_MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS)
+_SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
+_NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_COUNTS = {name: number for number, name in enumerate(_NUMBERS)}
+_COUNTS |= {sign: number for number, sign in enumerate("零一二三四五六七八九十")}
+_COUNTS |= {"a": 1, "an": 1, "两": 2, "几": 3, "a few": 3, "a couple of": 2, "several": 3}
+_UNITS = {"天": "day", "日": "day", "周": "week", "星期": "week", "礼拜": "week", "月": "month", "年": "year"}
+_DAY = (
+    rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?)?(?P<month>{_MONTH})\b"
+    r"(?: (?P<late>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?"
+)
+_FORMS = {
+    "en": [
+        re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b"),
+        re.compile(rf"\b{_DAY},? (?:of )?(?P<year>(?:19|20)\d\d)\b"),
+        re.compile(r"\b(?P<near>last|this|the previous) (?P<unit>week|weekend|month|year)\b"),
+        re.compile(r"\b(?P<near>last|this) (?P<season>spring|summer|autumn|fall|winter)\b"),
+        re.compile(r"\b(?P<season>spring|summer|autumn|fall|winter) (?:of |in )?(?P<year>(?:19|20)\d\d)\b"),
+        re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}) (?P<unit>day|week|month|year)s? ago\b"),
+        re.compile(r"\b(?P<word>yesterday|today)\b"),
+        re.compile(rf"\b(?:in|on|during|since|last|early|late) {_DAY}"),
+        re.compile(r"\b(?:in|during|since|of|by|early|late) (?P<year>(?:19|20)\d\d)\b"),
+    ],
+    "zh": [
+        re.compile(r"(?P<year>(?:19|20)\d\d)[年-](?P<number>\d{1,2})(?:[月-](?:(?P<day>\d{1,2})[日号]?)?)?"),
+        re.compile(
+            r"(?:(?P<near>[去今前])年|(?P<year>(?:19|20)\d\d)年)的?(?:(?P<season>[春夏秋冬])|(?P<number>\d{1,2})月)?"
+        ),
+        re.compile(r"(?P<near>上|这)个?(?P<unit>周|星期|礼拜|月)"),
+        re.compile(r"(?P<count>\d{1,3}|[一二两三四五六七八九十几])个?(?P<unit>天|周|星期|礼拜|月|年)(?:以?前|之前)"),
+        re.compile(r"(?P<word>昨天|前天|今天)"),
+        re.compile(r"(?<![\d年])(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?"),
+    ],
+}
+_WORDS = {"yesterday": 1, "today": 0, "昨天": 1, "前天": 2, "今天": 0}
+_PAST = re.compile(
+    r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|originally|at first|back then|in the past|history)\b"
+    r"|以前|之前|从前|过去|原来|曾经|当时"
+)
+
+
+def is_of_the_past(text: str) -> bool:
+    """Return whether a text asks for what no longer holds."""
+    return bool(_PAST.search(text.lower()))
+
+
+def period_of(text: str, now: datetime) -> Period | None:
+    """Return the first stretch of time that a text names, as it is to be understood at a moment; None for none.
+
+    A month or season without a year is the last one that has begun. Days begin at midnight, UTC.
+    """
+    folded = text.lower()
+    for patterns in _FORMS.values():
+        for pattern in patterns:
+            for match in pattern.finditer(folded):
+                try:
+                    found = _period({name: value for name, value in match.groupdict().items() if value}, now)
+                except (ValueError, OverflowError):  # the 31st of February
+                    continue
+                if found is not None:
+                    return found
+    return None
+
+
+def _period(named: dict[str, str], now: datetime) -> Period | None:
+    today = now.astimezone(UTC).date()
+    unit = _UNITS.get(named.get("unit", ""), named.get("unit", ""))
+    if "word" in named:
+        return _around(today, _WORDS[named["word"]], "day")
+    if "count" in named:
+        count = int(named["count"]) if named["count"].isdecimal() else _COUNTS[named["count"]]
+        return _around(today, count, unit)
+    if unit:
+        return _unit(today, unit, back=0 if named["near"] in {"this", "这"} else 1)
+    year = int(named["year"]) if "year" in named else None
+    if named.get("near") in {"去", "今", "前"}:
+        year = today.year - {"去": 1, "今": 0, "前": 2}[named["near"]]
+    if "season" in named:
+        return _season(today, _SEASONS[named["season"]], year, named.get("near"))
+    return _calendar(today, year, _month(named), int(named.get("day") or named.get("late") or 0))
+
+
+def _month(named: dict[str, str]) -> int:
+    """Return the number of a month; 0 where none is named."""
+    if "month" in named:
+        return next(number for number, name in enumerate(_MONTHS, 1) if name[:3] == named["month"][:3])
+    return int(named.get("number", 0))
+
+
+def _calendar(today: date, year: int | None, month: int, day: int) -> Period | None:
+    """Return a year, a month or a day; a month without a year is the last that has begun."""
+    if not month:
+        return None if year is None else _between(date(year, 1, 1), date(year + 1, 1, 1))
+    first = date(today.year - (month > today.month) if year is None else year, month, 1)
+    if day:
+        return _between(first.replace(day=day), first.replace(day=day) + timedelta(days=1))
+    return _between(first, _later(first, 1))
+
+
+def _around(today: date, count: int, unit: str) -> Period:
+    """Return what "three weeks ago" means: that week; of days that day, of months and years about a month."""
+    if unit in {"day", "week"}:
+        day = today - timedelta(days=count * (7 if unit == "week" else 1))
+        around = timedelta(days=4 if unit == "week" else 1)
+        return _between(day - (around if unit == "week" else timedelta()), day + around)
+    first = _later(today.replace(day=1), -count * (12 if unit == "year" else 1))
+    return _between(_later(first, -1), _later(first, 2))
+
+
+def _unit(today: date, unit: str, back: int) -> Period:
+    if unit in {"week", "weekend"}:
+        monday = today - timedelta(days=today.weekday() + 7 * back)
+        return _between(monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=7))
+    if unit == "month":
+        first = _later(today.replace(day=1), -back)
+        return _between(first, _later(first, 1))
+    return _between(date(today.year - back, 1, 1), date(today.year - back + 1, 1, 1))
+
+
+def _season(today: date, first: int, year: int | None, near: str | None) -> Period:
+    """Return three months: those of a year, else the last that have begun; "last summer" in July is last year's."""
+    if year is None:
+        year = today.year - (first > today.month)
+        if near == "last" and _later(date(year, first, 1), 3) > today:
+            year -= 1
+    return _between(date(year, first, 1), _later(date(year, first, 1), 3))
+
+
+def _later(first: date, months: int) -> date:
+    """Return the first of a month so many months later."""
+    number = first.year * 12 + first.month - 1 + months
+    return date(number // 12, number % 12 + 1, 1)
+
+
+def _between(begins: date, ends: date) -> Period:
+    return Period(*(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (begins, ends)))
