@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from dialore.datasets import data_set, split_dialogues
 from dialore.sources.memory import MemorySource
 from tests.data_folder import real_file
@@ -33,26 +31,32 @@ SAMPLE = {
 async def test_a_question_has_the_turns_as_memory_and_those_that_answer_it_as_gold(tmp_path):
     path = tmp_path / "locomo.json"
     path.write_text(json.dumps([SAMPLE]), "utf-8")
-    first, second = split_dialogues(data_set("locomo").read(path), cut="all")
+    (first,) = split_dialogues(data_set("locomo").read(path), cut="all")
     assert (first.last.text, first.reference, first.extra["category"]) == (
         "What did Ann join?",
         "a choir",
         "single-hop",
     )
     assert [*first.knowledge] == [{"text": "I joined a choir.", "turn": "D1:1", "session": "D1"}]
-    assert first.extra["question"] == "locomo_0_qa0"
     found = await MemorySource().search("joined a choir", first, top=1)
     assert (found[0].text, found[0].passage.said) == ("I joined a choir.", "Ann, 2023-05-08")
     june = await MemorySource().search("What did Ann do in June 2023?", first)
     assert [one.text for one in june] == ["I left the choir."]
+    (second,) = split_dialogues(data_set("locomo-adversarial").read(path), cut="all")
     assert (second.reference, [one["turn"] for one in second.knowledge]) == ("not mentioned", ["D1:2"])
     assert second.knowledge[0]["text"] == "Look! [shares a picture: a red boat]"
+
+
+def test_questions_that_an_audit_found_wrong_are_left_out(tmp_path):
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([SAMPLE]), "utf-8")
+    (tmp_path / "errors.json").write_text(json.dumps([{"question_id": "locomo_0_qa0"}]), "utf-8")
+    assert list(data_set("locomo").read(path)) == []
 
 
 def test_the_published_file():
     path = real_file("locomo/locomo_1_to_5.json.gz")
     dialogues = split_dialogues(data_set("locomo").read(path), cut="all")
-    kinds = [one.extra["category"] for one in dialogues]
-    assert len(kinds) == 999
-    assert kinds.count("adversarial") == 237
-    assert sum(bool(one.knowledge) for one in dialogues) == pytest.approx(995, abs=4)
+    assert len(dialogues) == 999 - 237 - 85
+    assert sum(bool(one.knowledge) for one in dialogues) > 670
+    assert len(list(data_set("locomo-adversarial").read(path))) == 237

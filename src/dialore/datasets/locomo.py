@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -12,8 +13,10 @@ from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import read_forms
+from dialore.files import read_text
 
 _KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
+_ADVERSARIAL = 5
 _TURN = re.compile(r"D\d+:\d+")
 _DATES = ("%I:%M %p on %d %B, %Y", "%I:%M %p on %d %B %Y")
 
@@ -48,9 +51,9 @@ class LoCoMo(DataSet):
     """Each question is a dialogue of one turn, whose memory is all turns of the conversation, with their times.
 
     `knowledge` has the turns that hold the answer, with `turn` and `session`. `extra` has `memory` (see
-    `dialore.sources.memory.Statement`), `category` (multi-hop, temporal, open-domain, single-hop, adversarial),
-    `conversation` and `question`, its id in the audit of the answers. An adversarial question has no answer: the
-    reference is "not mentioned".
+    `dialore.sources.memory.Statement`), `category` (multi-hop, temporal, open-domain, single-hop) and `conversation`.
+    Questions whose answers an audit found wrong are left out where a file `errors*.json` beside it lists them, as
+    `[{"question_id": "locomo_0_qa1", ...}, ...]`.
     """
 
     name = "locomo"
@@ -60,31 +63,48 @@ class LoCoMo(DataSet):
     where = "github.com/snap-research/locomo, data/locomo10.json"
     form = "a JSON list of {`sample_id`, `conversation`, `qa`}"
     has = ("knowledge",)
+    _adversarial = False
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Yield the questions of each conversation."""
+        wrong = _wrong_answers(path)
         for place, entry in read_forms(path, {"conversation": _Sample}, self.published):
-            if not isinstance(entry, _Sample):
+            if isinstance(entry, _Sample):
+                yield from self._questions(entry, f"locomo_{place.number - 1}", wrong)
+
+    def _questions(self, sample: _Sample, name: str, wrong: set[str]) -> Iterator[WholeDialogue]:
+        sessions = _sessions(sample.conversation)
+        memory = []
+        for begins, turns in sessions.values():
+            for said, turn in _timed(begins, turns):
+                told = {"text": turn.said, "said": said.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
+                memory += [told | {"is_turn": True}] if turn.said.strip() else []
+        texts = {turn.dia_id: turn.said for _, turns in sessions.values() for turn in turns}
+        for number, asked in enumerate(sample.qa):
+            if f"{name}_qa{number}" in wrong or (asked.category == _ADVERSARIAL) != self._adversarial:
                 continue
-            sessions = _sessions(entry.conversation)
-            memory = [
-                {"text": turn.said, "said": said.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
-                | {"is_turn": True}
-                for begins, turns in sessions.values()
-                for said, turn in _timed(begins, turns)
-                if turn.said.strip()
-            ]
-            texts = {turn.dia_id: turn.said for _, turns in sessions.values() for turn in turns}
-            for number, asked in enumerate(entry.qa):
-                told = {"category": _KINDS[asked.category], "conversation": entry.sample_id, "memory": memory}
-                name = f"locomo_{place.number - 1}_qa{number}"
-                talk = Talk(f"{self.name}-{entry.sample_id}-{number}", "en", question=name, **told)
-                talk.say("user", asked.question)
-                turns = [turn for evidence in asked.evidence for turn in _TURN.findall(evidence) if turn in texts]
-                gold = [{"text": texts[turn], "turn": turn, "session": turn.partition(":")[0]} for turn in turns]
-                answer = "not mentioned" if asked.category == 5 else str(asked.answer)
-                talk.answer("system", answer, gold)
-                yield from talk.whole()
+            extra = {"category": _KINDS[asked.category], "conversation": sample.sample_id, "memory": memory}
+            talk = Talk(f"{self.name}-{sample.sample_id}-{number}", "en", **extra)
+            talk.say("user", asked.question)
+            turn_ids = [turn for evidence in asked.evidence for turn in _TURN.findall(evidence) if turn in texts]
+            gold = [{"text": texts[turn], "turn": turn, "session": turn.partition(":")[0]} for turn in turn_ids]
+            talk.answer("system", "not mentioned" if self._adversarial else str(asked.answer), gold)
+            yield from talk.whole()
+
+
+class LoCoMoAdversarial(LoCoMo):
+    """The questions whose premise is wrong, and whose answer is that it is not mentioned; see `LoCoMo`."""
+
+    name = "locomo-adversarial"
+    _adversarial = True
+
+
+def _wrong_answers(path: Path) -> set[str]:
+    """Return the ids of the questions that an audit beside a file lists."""
+    wrong: set[str] = set()
+    for audit in path.parent.glob("errors*.json*"):
+        wrong.update(entry["question_id"] for entry in json.loads(read_text(audit)))
+    return wrong
 
 
 def _sessions(conversation: dict[str, Any]) -> dict[int, tuple[datetime, list[_Turn]]]:

@@ -26,6 +26,7 @@ _SETS = {
     "kbp": "dialore.datasets.kbp:KBP",
     "kdconv": "dialore.datasets.kdconv:KdConv",
     "locomo": "dialore.datasets.locomo:LoCoMo",
+    "locomo-adversarial": "dialore.datasets.locomo:LoCoMoAdversarial",
     "mtrag": "dialore.datasets.mtrag:Mtrag",
     "multi-session-chat": "dialore.datasets.multi_session_chat:MultiSessionChat",
     "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",

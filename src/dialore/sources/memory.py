@@ -134,9 +134,9 @@ class MemorySource:
         return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in found)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`: what holds now; raises SourceError where the dialogue's memory is malformed."""
+        """See `Listed`: what holds now, oldest first; raises SourceError where the dialogue's memory is malformed."""
         statements = self.of(dialogue)
-        return (_piece(each, dialogue, statements) for each in standing(statements, datetime.now(UTC)))
+        return (_piece(each, dialogue, statements) for each in standing(statements, datetime.now(UTC))[::-1])
 
     def close(self) -> None:
         """Nothing is held open."""
