@@ -19,6 +19,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
@@ -179,7 +180,9 @@ class Service:
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
         extra: dict[str, Any] = {}
         if asked.user:
-            known = await tried(self.store.statements(User(caller.name, asked.user)), [])
+            who = User(caller.name, asked.user)
+            known = await tried(self.store.statements(who, history=True), [])
+            known += await tried(self.store.turns(who, but=asked.conversation), [])
             extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
@@ -315,8 +318,9 @@ class Service:
         who = User(caller.name, asked.user)
         before = await self.store.conversation(who, asked.conversation) or []
         known = {(each["role"], each["content"]): each for each in before}
-        turns = [known.get((each["role"], each["content"]), each) for each in asked.messages]
-        await self.store.keep_conversation(who, asked.conversation, [*turns, said])
+        now = {"said": datetime.now(UTC).isoformat()}
+        turns = [known.get((each["role"], each["content"]), {**each, **now}) for each in asked.messages]
+        await self.store.keep_conversation(who, asked.conversation, [*turns, {**said, **now}])
 
     async def _remember(self, asked: Asked, dialogue: Dialogue, caller: Caller) -> None:
         """Keep what the last turn says of the user, where they consent."""
