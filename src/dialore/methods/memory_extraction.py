@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import period_of
 from dialore.sources.web.redaction import without_addresses
-from dialore.text import Language, content_lemmas, content_words, light_words, split_lines, stem
+from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, split_lines, stem
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -80,7 +81,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         usage = stage.usage
     kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
     kept = [one for one in kept if _is_borne(one.text, dialogue)][:_MOST]
-    turn = on_one_line(dialogue.last.text)[: 2 * LONGEST]
+    turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     made: list[Statement] = []
     replaced: dict[str, Statement] = {}
@@ -97,6 +98,17 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
         made.append(statement.model_copy(update=references))
     return Remembered(made, replaced, usage)
+
+
+def quoted_turn(text: str) -> str:
+    """Return a turn as statements quote it."""
+    return on_one_line(text)[: 2 * LONGEST]
+
+
+@functools.lru_cache(maxsize=16384)
+def says_something(text: str) -> bool:
+    """Return whether a turn has two words that count: "Tell me more." is not worth finding again."""
+    return len(_borne_words(text, "zh" if is_chinese(text) else "en")) > 1
 
 
 def _share(one: str, other: str, language: Language) -> bool:

@@ -149,7 +149,8 @@ class MemorySource:
 def _asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
     """Return the statements of the time that the query, or else the last turn, is about; of two alike the newest."""
     now = datetime.now(UTC)
-    for text in (query, dialogue.last.text):
+    last = dialogue.last.text
+    for text in (last,) if last in query else (query, last):  # a query of several turns is of the last one's time
         if (period := period_of(text, now)) and (of_then := [each for each in statements if each.held_in(period)]):
             return of_then[::-1]
         if is_of_the_past(text):
