@@ -133,8 +133,8 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     assert turns >= 50, turns
 
     history = running.http.get("/v1/memory?user=page&history=true").json()["data"]
-    assert len(history) == 14, "of what was said twice one is kept"
-    page.goto(f"{running.url}/#knowledge")
+    assert len(history) == 13, "of what was said twice one is kept"
+    page.goto(f"{running.url}/#/knowledge")
     page.get_by_role("button", name="Memory").click()
     pieces = page.locator(".pieces .piece .quoted")
     now = ["I ski.", "My dog Bello has died.", "I am a vegan.", "I have three cats.", "I work as a teacher."]
@@ -149,7 +149,7 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     page.get_by_label("Also what held before").check()
     leeds = page.locator(".piece.past", has_text="I live in Leeds.")
     expect(leeds).to_contain_text("Held from 20 Nov 2026 to 23 Nov 2026, then: “I moved to York.”")
-    expect(pieces).to_have_count(14)
+    expect(pieces).to_have_count(13)
     checked(page, "memory-history")
     page.get_by_role("button", name="Edit: I live in Leeds.").click()
     checked(page, "memory-edit")
@@ -160,5 +160,5 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as a file").click()
     lines = [json.loads(line) for line in saved.value.path().read_text("utf-8").splitlines()]
-    assert len(lines) == 14
+    assert len(lines) == 13
     assert "near the river" in json.dumps(lines)

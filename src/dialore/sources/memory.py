@@ -165,13 +165,15 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
     said = f"{by.get(statement.speaker, statement.speaker)}{', ' if is_english else '，'}{_day(statement.said)}"
     if statement.holds_from and _day(statement.holds_from) != _day(statement.said):
         said += (", since {}" if is_english else "，始于{}").format(_day(statement.holds_from))
-    if statement.holds_until:
-        said += (", held until {}" if is_english else "，到{}为止").format(_day(statement.holds_until))
+    until = _day(statement.holds_until) if statement.holds_until else ""
+    if until:
+        said += (", held until {}" if is_english else "，到{}为止").format(until)
     doubted = "" if statement.holds_until or not statement.doubts else _open_text(others, statement.doubts)
     if doubted:
         note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
         said += note.format(doubted)
-    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, said=said, turn=statement.turn)
+    detail = {"said": said, "turn": statement.turn, "until": until}
+    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail)
     return piece.model_copy(update={"id": statement.id})
 
 
