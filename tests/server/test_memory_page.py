@@ -143,11 +143,11 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     vegan = page.locator(".piece", has_text="I am a vegan.")
     expect(vegan).to_contain_text("May contradict “I love steak.”: you will be asked which holds.")
     page.get_by_label("As it was on").fill("2026-11-21")
-    expect(page.locator(".piece", has_text="I live in Leeds.")).to_contain_text("Held from 20 Nov 2026 to 23 Nov 2026")
+    expect(page.locator(".piece", has_text="I live in Leeds.")).to_contain_text("Held from Nov 20, 2026 to Nov 23, 2026")
     assert set(pieces.all_inner_texts()) == {text for _, text, _ in FRIDAY if text}
     page.get_by_label("Also what held before").check()
     leeds = page.locator(".piece.past", has_text="I live in Leeds.")
-    expect(leeds).to_contain_text("Held from 20 Nov 2026 to 23 Nov 2026, then: “I moved to York.”")
+    expect(leeds).to_contain_text("Held from Nov 20, 2026 to Nov 23, 2026, then: “I moved to York.”")
     expect(pieces).to_have_count(13)
     checked(page, "memory-history")
     page.get_by_role("button", name="Edit: I live in Leeds.").click()
@@ -155,7 +155,7 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     page.get_by_label("Statement").fill("I lived in Leeds, near the river.")
     page.get_by_label("Holds since").fill("2020-03-01")
     page.get_by_role("button", name="Save", exact=True).click()
-    expect(page.locator(".piece.past", has_text="near the river")).to_contain_text("Held from 1 Mar 2020")
+    expect(page.locator(".piece.past", has_text="near the river")).to_contain_text("Held from Mar 1, 2020")
     with page.expect_download() as saved:
         page.get_by_role("button", name="Save as a file").click()
     lines = [json.loads(line) for line in saved.value.path().read_text("utf-8").splitlines()]
