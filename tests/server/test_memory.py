@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from dialore.errors import SourceError
 from dialore.knowledge import Fact
 from dialore.server.knowledge_store import AddedKnowledge
+from dialore.sources.memory import open_memory
+from tests.cli.processes import DIALORE
 from tests.server.conftest import Scripted, need, wait_until
 from tests.server.hostile import STATEMENTS, USERS
 from tests.server.test_guard import bearer, keyed
@@ -154,6 +157,31 @@ def test_what_held_before_is_shown_corrected_and_found(serving):
     assert [running.http.patch(path, json=body).status_code for body in refused] == [400] * 3
     assert running.http.patch(path, json={"user": "ben", "text": "I row."}).status_code == 404
     assert running.http.get("/v1/memory", **asked).json()["data"] == [new, old]
+
+
+def test_the_command_lists_corrects_exports_and_forgets(serving, tmp_path):
+    running = serving(Listening())
+    consent(running)
+    for text in ("I live in Leeds.", "I moved to York."):
+        tell(running, text)
+
+    def command(name, *arguments):
+        words = ["memory", name, str(tmp_path / "known" / "store.sqlite"), "ann", *map(str, arguments)]
+        return subprocess.run([*DIALORE, *words], capture_output=True, text=True, check=False)
+
+    assert [each["text"] for each in json.loads(command("list", "--json").stdout)] == ["I moved to York."]
+    [new, old] = json.loads(command("list", "--history", "--json").stdout)
+    assert (old["text"], old["holds_until"]) == ("I live in Leeds.", new["said"])
+    assert command("edit", old["id"], "--from", "2020-01-01", "--text", "I lived in Hull.").returncode == 0
+    assert command("export", tmp_path / "ann.jsonl").returncode == 0
+    kept = open_memory(tmp_path / "ann.jsonl").statements
+    assert [(each.text, each.begins.year) for each in kept] == [
+        ("I moved to York.", kept[0].said.year),
+        ("I lived in Hull.", 2020),
+    ]
+    assert command("list", "--as-of", "2021-06-01", "--json").stdout.count("I lived in Hull.") == 1
+    assert [command("forget", new["id"]).returncode for _ in range(2)] == [0, 2]
+    assert memory(running)["data"] == []
 
 
 def test_turns_of_other_conversations_are_found(serving):

@@ -48,7 +48,7 @@ WEDNESDAY = (
 
 
 class Attentive(Scripted):
-    """Notes what the script says of a turn, looks every question up in memory, and replies with the likeliest line that it is given."""
+    """Notes what the script says, looks questions up in memory, and replies with the likeliest line that it is given."""
 
     given = ""
 
@@ -143,7 +143,9 @@ def test_memory_is_right_about_what_held_when(serving, page, today):
     vegan = page.locator(".piece", has_text="I am a vegan.")
     expect(vegan).to_contain_text("May contradict “I love steak.”: you will be asked which holds.")
     page.get_by_label("As it was on").fill("2026-11-21")
-    expect(page.locator(".piece", has_text="I live in Leeds.")).to_contain_text("Held from Nov 20, 2026 to Nov 23, 2026")
+    expect(page.locator(".piece", has_text="I live in Leeds.")).to_contain_text(
+        "Held from Nov 20, 2026 to Nov 23, 2026"
+    )
     assert set(pieces.all_inner_texts()) == {text for _, text, _ in FRIDAY if text}
     page.get_by_label("Also what held before").check()
     leeds = page.locator(".piece.past", has_text="I live in Leeds.")
