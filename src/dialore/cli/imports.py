@@ -9,6 +9,7 @@ import typer
 
 from dialore.cli.options import DatasetOptions, Json, takes_settings
 from dialore.cli.output import note, print_json
+from dialore.errors import InputError
 
 
 @takes_settings
@@ -19,6 +20,10 @@ def import_files(
         Path | None,
         typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
     ] = None,
+    conversations: Annotated[
+        bool,
+        typer.Option("--conversations", help="Files of whole conversations: each answer in them is a response."),
+    ] = False,
     json: Json = False,
 ) -> None:
     """Read responses made elsewhere into a run, for score, report, judge and annotate.
@@ -32,7 +37,20 @@ def import_files(
     dialore import bart.jsonl gpt=out.jsonl --data dialogues.jsonl
     dialore import parlai.jsonl --dataset dailydialog --data test.json --cut all
     dialore import bart.jsonl --out runs/try
+    dialore import log.jsonl --conversations --out runs/log
     """
+    if conversations:
+        from dialore.experiments.simulation import import_conversations
+
+        if said:
+            raise InputError("--conversations brings its own dialogues", hint="leave the data set out")
+        named = _named(files)
+        folder = out or Path("runs") / named[0][1].name.partition(".")[0]
+        counts = import_conversations(folder, named)
+        if json:
+            print_json({"folder": str(folder), "systems": counts})
+        note(f"{sum(counts.values())} responses are in {folder}")
+        return
     imported(files, said, out, json=json)
 
 
@@ -42,8 +60,7 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     from dialore.experiments.import_responses import import_responses
     from dialore.settings import validated
 
-    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
-    named = [(name, Path(file)) for name, _, file in whole]
+    named = _named(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
     found = import_responses(folder, named, config)
@@ -57,3 +74,9 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
         note(f"{name}: {one['responses']} responses{empty}{missing}")
     note(f"they are in {folder}")
     return folder
+
+
+def _named(files: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return each file with the name that stands before it, if any."""
+    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
+    return [(name, Path(file)) for name, _, file in whole]

@@ -120,6 +120,22 @@ class BudgetConfig(Strict):
     )
 
 
+class UserConfig(Strict):
+    """The simulated user of `dialore simulate`."""
+
+    model: str | None = Field(default=None, description="Its language model, better another than the agent's.")
+    base_url: str | None = Field(default=None, description="Where that model is; with the agent's where None.")
+    tempers: list[Literal["patient", "brisk", "doubtful"]] = Field(
+        default=["patient", "brisk", "doubtful"],
+        min_length=1,
+        description="In turn over the goals that name none: `patient` takes 6 answers, `doubtful` 5, `brisk` 3.",
+    )
+    turns: int = Field(default=8, ge=1, description="The most answers of a conversation, whatever the temper.")
+    real: str = Field(
+        default="", description="Real dialogues that the simulated are held against: `NAME:SPLIT` or a file."
+    )
+
+
 class RunConfig(Strict):
     """A run: systems × dialogues × models × repetitions."""
 
@@ -152,6 +168,8 @@ class RunConfig(Strict):
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
+
+    user: UserConfig = Field(default=UserConfig(), description="The simulated user, of `dialore simulate` alone.")
 
     def price(self, model: ModelSettings) -> tuple[float, float] | None:
         """Return a model's price in this run: in batches it is half."""

@@ -61,6 +61,20 @@ def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         yield dialogue | ({"reference": row["better"]} if row["better"] else {})
 
 
+def as_conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield whole conversations, each as long as it is known, for `dialore import --conversations`."""
+    longest: list[list[Any]] = []
+    for dialogue, row in sorted(((each, row) for row in rows for each in as_dialogues([row])), key=_length):
+        turns = [*dialogue["turns"], {"speaker": "system", "text": row["result"]["text"]}]
+        if not any(known[: len(turns)] == turns for known in longest):
+            longest.append(turns)
+            yield dialogue | {"turns": turns, "reference": None}
+
+
+def _length(pair: tuple[dict[str, Any], Row]) -> int:
+    return -len(pair[0]["turns"])
+
+
 def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield the responses that were given, as `dialore import` reads them, under the name `before`."""
     for row in rows:

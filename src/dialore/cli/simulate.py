@@ -1,0 +1,83 @@
+"""`dialore simulate`: whole conversations of a method with a simulated user."""
+
+# No deferred annotations here: typer reads them.
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from dialore.cli.options import METHODS, Json, RunOptions, connecting, takes_settings
+from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.run import configured
+
+if TYPE_CHECKING:
+    from dialore.experiments.run import Progress
+
+
+@takes_settings
+def simulate(
+    said: RunOptions,
+    config: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
+    method: Annotated[
+        str | None, typer.Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
+    ] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
+    ] = None,
+    user_model: Annotated[
+        str | None, typer.Option("--user-model", metavar="NAME", help="The user's model. (default: the agent's)")
+    ] = None,
+    user_base_url: Annotated[
+        str | None, typer.Option("--user-base-url", metavar="URL", help="Where it is. (default: the agent's)")
+    ] = None,
+    turns: Annotated[int | None, typer.Option("--turns", min=1, help="The most answers of a conversation.")] = None,
+    real: Annotated[
+        str | None,
+        typer.Option("--real", metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against."),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hold whole conversations with a simulated user, into a run to be scored and reported.
+
+    The data set says what users want: the handbook test's questions, or
+    dialogues with "goal", "about", "temper" and "answer". Run the same
+    command again and only what is missing or failed is done.
+
+    [bold]Examples[/bold]
+    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --user-model llama3.1
+    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --real log.jsonl
+    """
+    import asyncio
+
+    from dialore.experiments.simulation import run_simulation
+    from dialore.experiments.store import RunStore
+
+    own = {"model": user_model, "base_url": user_base_url, "turns": turns, "real": real}
+    changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
+    chosen = configured(config, changes, [method] if method else [], option or [])
+    folder = out or Path("runs") / chosen.name
+    connect, _ = connecting()
+    with progress("talking") as step:
+
+        def tell(now: "Progress") -> None:
+            step(f"talking: {now.failed} failed, {now.tokens:,} tokens", now.before + now.done, now.total)
+
+        ended = asyncio.run(run_simulation(chosen, folder, connect, tell))
+    with RunStore.open(folder) as store:
+        realism: list[dict[str, Any]] = store.facts().get("realism", [])
+    if json:
+        figures = {"before": ended.before, **ended.figures, "tokens": ended.tokens}
+        print_json({"folder": str(folder), "conversations": ended.total, **figures, "realism": realism})
+    elif realism:
+        rows = table("!of users", ">simulated", ">real", ">difference (sd)", ">distance (0 to 1)", ">n")
+        for row in realism:
+            apart = "-" if row["difference"] is None else f"{row['difference']:+.2f}"
+            shown = (f"{row['simulated']:.2f}", f"{row['real']:.2f}", apart, f"{row['distance']:.2f}")
+            rows.add_row(row["feature"], *shown, " / ".join(map(str, row["n"])))
+        console().print(rows)
+    for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
+        note(failure)
+    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there: {folder}")
+    if ended.before + ended.ok < ended.total:
+        raise typer.Exit(1)
