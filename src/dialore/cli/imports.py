@@ -9,7 +9,6 @@ import typer
 
 from dialore.cli.options import DatasetOptions, Json, takes_settings
 from dialore.cli.output import note, print_json
-from dialore.errors import InputError
 
 
 @takes_settings
@@ -21,8 +20,7 @@ def import_files(
         typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
     ] = None,
     conversations: Annotated[
-        bool,
-        typer.Option("--conversations", help="Files of whole conversations: each answer in them is a response."),
+        bool, typer.Option("--conversations", help="Files are whole conversations: each answer is a response.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -39,19 +37,17 @@ def import_files(
     dialore import bart.jsonl --out runs/try
     dialore import log.jsonl --conversations --out runs/log
     """
-    if conversations:
-        from dialore.experiments.simulation import import_conversations
-
-        if said:
-            raise InputError("--conversations brings its own dialogues", hint="leave the data set out")
-        named = _named(files)
-        folder = out or Path("runs") / named[0][1].name.partition(".")[0]
-        counts = import_conversations(folder, named)
-        if json:
-            print_json({"folder": str(folder), "systems": counts})
-        note(f"{sum(counts.values())} responses are in {folder}")
+    if not conversations:
+        imported(files, said, out, json=json)
         return
-    imported(files, said, out, json=json)
+    from dialore.experiments.simulation import import_conversations
+
+    named = _named(files)
+    folder = out or Path("runs") / named[0][1].stem
+    count = import_conversations(folder, named)
+    if json:
+        print_json({"folder": str(folder), "responses": count})
+    note(f"{count} responses are in {folder}")
 
 
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:

@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 @takes_settings
 def simulate(
     said: RunOptions,
-    config: Annotated[Path | None, typer.Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    config: Annotated[
+        Path | None, typer.Argument(metavar="[FILE]", help="An experiment file; or say all here.")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
     method: Annotated[
         str | None, typer.Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
-    ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
     ] = None,
     user_model: Annotated[
         str | None, typer.Option("--user-model", metavar="NAME", help="The user's model. (default: the agent's)")
@@ -31,7 +30,6 @@ def simulate(
     user_base_url: Annotated[
         str | None, typer.Option("--user-base-url", metavar="URL", help="Where it is. (default: the agent's)")
     ] = None,
-    turns: Annotated[int | None, typer.Option("--turns", min=1, help="The most answers of a conversation.")] = None,
     real: Annotated[
         str | None,
         typer.Option("--real", metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against."),
@@ -53,9 +51,9 @@ def simulate(
     from dialore.experiments.simulation import run_simulation
     from dialore.experiments.store import RunStore
 
-    own = {"model": user_model, "base_url": user_base_url, "turns": turns, "real": real}
+    own = {"model": user_model, "base_url": user_base_url, "real": real}
     changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
-    chosen = configured(config, changes, [method] if method else [], option or [])
+    chosen = configured(config, changes, [method] if method else [], [])
     folder = out or Path("runs") / chosen.name
     connect, _ = connecting()
     with progress("talking") as step:
@@ -65,19 +63,20 @@ def simulate(
 
         ended = asyncio.run(run_simulation(chosen, folder, connect, tell))
     with RunStore.open(folder) as store:
-        realism: list[dict[str, Any]] = store.facts().get("realism", [])
+        facts = store.facts()
+    realism: list[dict[str, Any]] = facts.get("realism", [])
     if json:
-        figures = {"before": ended.before, **ended.figures, "tokens": ended.tokens}
-        print_json({"folder": str(folder), "conversations": ended.total, **figures, "realism": realism})
+        figures = {"folder": str(folder), "conversations": ended.total, "before": ended.before, **ended.figures}
+        print_json(figures | {"ended": facts["ended"], "realism": realism})
     elif realism:
-        rows = table("!of users", ">simulated", ">real", ">difference (sd)", ">distance (0 to 1)", ">n")
+        columns = ("simulated", "real", "difference", "distance")
+        rows = table("!of users", *(f">{name}" for name in columns))
         for row in realism:
-            apart = "-" if row["difference"] is None else f"{row['difference']:+.2f}"
-            shown = (f"{row['simulated']:.2f}", f"{row['real']:.2f}", apart, f"{row['distance']:.2f}")
-            rows.add_row(row["feature"], *shown, " / ".join(map(str, row["n"])))
+            rows.add_row(row["feature"], *("-" if row[name] is None else f"{row[name]:.2f}" for name in columns))
         console().print(rows)
     for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
         note(failure)
-    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there: {folder}")
+    ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
+    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
     if ended.before + ended.ok < ended.total:
         raise typer.Exit(1)

@@ -121,19 +121,22 @@ class BudgetConfig(Strict):
 
 
 class UserConfig(Strict):
-    """The simulated user of `dialore simulate`."""
+    """The simulated user of `dialore simulate`.
 
-    model: str | None = Field(default=None, description="Its language model, better another than the agent's.")
-    base_url: str | None = Field(default=None, description="Where that model is; with the agent's where None.")
+    Attributes:
+        model: its language model, better another than the agent's; `base_url` is where that is.
+        tempers: those of goals that name none, in turn.
+        turns: the most answers of a conversation, whatever the temper.
+        real: real dialogues that the simulated are held against: a file, or a data set, `NAME:SPLIT`.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
     tempers: list[Literal["patient", "brisk", "doubtful"]] = Field(
-        default=["patient", "brisk", "doubtful"],
-        min_length=1,
-        description="In turn over the goals that name none: `patient` takes 6 answers, `doubtful` 5, `brisk` 3.",
+        default=["patient", "brisk", "doubtful"], min_length=1
     )
-    turns: int = Field(default=8, ge=1, description="The most answers of a conversation, whatever the temper.")
-    real: str = Field(
-        default="", description="Real dialogues that the simulated are held against: `NAME:SPLIT` or a file."
-    )
+    turns: int = Field(default=8, ge=1)
+    real: str = ""
 
 
 class RunConfig(Strict):

@@ -63,16 +63,13 @@ def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 def as_conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield whole conversations, each as long as it is known, for `dialore import --conversations`."""
-    longest: list[list[Any]] = []
-    for dialogue, row in sorted(((each, row) for row in rows for each in as_dialogues([row])), key=_length):
-        turns = [*dialogue["turns"], {"speaker": "system", "text": row["result"]["text"]}]
-        if not any(known[: len(turns)] == turns for known in longest):
-            longest.append(turns)
-            yield dialogue | {"turns": turns, "reference": None}
-
-
-def _length(pair: tuple[dict[str, Any], Row]) -> int:
-    return -len(pair[0]["turns"])
+    kept: list[list[dict[str, str]]] = []
+    for row in sorted(rows, key=lambda row: -len(row["result"]["messages"])):
+        for dialogue in as_dialogues([{**row, "better": ""}]):
+            turns = [*dialogue["turns"], {"speaker": "system", "text": row["result"]["text"]}]
+            if not any(longer[: len(turns)] == turns for longer in kept):
+                kept.append(turns)
+                yield dialogue | {"turns": turns}
 
 
 def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:

@@ -320,7 +320,9 @@ class RunStore:
         with self._database as database:
             row = database.execute("select position from dialogues where id = ?", (dialogue.id,)).fetchone()
             position = self.size if row is None else int(row[0])
-            content = dialogue.model_dump_json(exclude_unset=True)
+            # As it is when it has been read: a resumed run compares it with that.
+            read = Dialogue.model_validate_json(dialogue.model_dump_json(exclude_unset=True))
+            content = read.model_dump_json(exclude_unset=True)
             database.execute("insert or replace into dialogues values (?, ?, ?)", (position, dialogue.id, content))
             database.execute("delete from measures where position = ?", (position,))
         return position
