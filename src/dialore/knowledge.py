@@ -13,6 +13,8 @@ from dialore.text import normalise
 Source = str
 """A kind of source: of `dialore.sources.registry.KINDS` (`graph`, `documents`, `memory`, `web`, ...), or `model`."""
 Kind = Literal["fact", "passage", "persona"]
+GROUPS = "groups"
+"""The metadata that names the groups which may read a passage."""
 
 
 def stable_id(kind: Kind, *parts: str) -> str:

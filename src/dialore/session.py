@@ -20,6 +20,7 @@ from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
 from dialore.methods import registry
 from dialore.plugins import loadable
+from dialore.retrieval.documents.filters import reading_as
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
@@ -116,7 +117,8 @@ class Session:
     """Opens models, sources and agents as they are needed, each source once, and closes what it opened.
 
     Sources that are given are open already, by the names that methods have for them; they are asked in place of those
-    of that name, and their owner closes them.
+    of that name, and their owner closes them. With `groups`, documents show what a reader with these may read; without,
+    everything.
     """
 
     def __init__(
@@ -125,8 +127,10 @@ class Session:
         given: Mapping[str, object] | None = None,
         *,
         cite: bool = False,
+        groups: Iterable[str] | None = None,
         connect: Connect = connect_model,
     ) -> None:
+        self._groups = groups
         self.settings = (
             sources
             if isinstance(sources, SourceSettings)
@@ -176,7 +180,8 @@ class Session:
                 settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
-            self._opened[name] = opened = kind.open(places, settings)
+            with reading_as(self._groups):
+                self._opened[name] = opened = kind.open(places, settings)
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
 

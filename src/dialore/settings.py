@@ -304,6 +304,9 @@ class KeySettings(Limits):
     name: str = Field(pattern=r"^[\w.-]{1,64}$")
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$", repr=False)
     knowledge: bool = Field(default=False, description="Whether it may change the knowledge.")
+    groups: list[str] = Field(
+        default_factory=list, description='Groups whose passages it may read, beside those of no group; "*": all.'
+    )
 
 
 def _sites(origins: list[str]) -> list[str]:

@@ -35,6 +35,13 @@ _Format = Annotated[
         help="Read all files like this.",
     ),
 ]
+_Meta = Annotated[
+    list[str] | None,
+    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text."),
+]
+_Groups = Annotated[
+    str | None, typer.Option("--groups", metavar="A,B", help="Who may read them, by the groups of a service's keys.")
+]
 _Ocr = Annotated[bool, typer.Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
 _Seconds = Annotated[float, typer.Option("--read-seconds", min=1, help="That reading one file may take.")]
 _Memory = Annotated[int, typer.Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
@@ -69,6 +76,8 @@ def build(
     embedder: Annotated[
         str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",
+    meta: _Meta = None,
+    groups: _Groups = None,
     ocr: _Ocr = False,
     read_seconds: _Seconds = 120,
     read_memory: _Memory = 2000,
@@ -87,6 +96,7 @@ def build(
     dialore respond talk.json --documents handbook
     """
     from dialore.retrieval.chunking import Chunking
+    from dialore.retrieval.documents.filters import metadata_of
     from dialore.retrieval.documents.indexing import build_documents
     from dialore.retrieval.embedding import load_embedder
     from dialore.retrieval.loaders.reader import Reader
@@ -104,6 +114,7 @@ def build(
             chunking=chunking,
             embedder=made,
             vectors=made is not None,
+            metadata=metadata_of(meta or (), groups),
             on_step=step,
         )
     _show_report(report, json=json)
@@ -118,6 +129,8 @@ def add(
         bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
     ] = False,
     file_format: _Format = None,
+    meta: _Meta = None,
+    groups: _Groups = None,
     ocr: _Ocr = False,
     read_seconds: _Seconds = 120,
     read_memory: _Memory = 2000,
@@ -133,12 +146,14 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
+    from dialore.retrieval.documents.filters import metadata_of
     from dialore.retrieval.documents.indexing import add_documents
     from dialore.retrieval.loaders.reader import Reader
 
     given = _given(dataset, files, file_format)
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
+        said = metadata_of(meta or (), groups)
+        report = add_documents(index, **given, metadata=said, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
@@ -176,6 +191,9 @@ def search(
     retriever: Annotated[
         str, typer.Option("--retriever", metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
     ] = "fused",
+    where: Annotated[
+        str | None, typer.Option("--where", metavar="CONDITIONS", help="Of their metadata: year >= 2024 and lang = en")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Search one or more indices.
@@ -183,20 +201,22 @@ def search(
     [bold]Examples[/bold]
     dialore documents search "how do I reset it?" handbook
     dialore documents search 怎么重置 handbook faq --top 3 --json
+    dialore documents search "opening hours" handbook --where "year >= 2024"
     """
     import asyncio
     from contextlib import closing
 
     from dialore.dialogue import Dialogue
     from dialore.sources.base import SearchResult
-    from dialore.sources.documents import RETRIEVERS, open_documents
+    from dialore.sources.documents import RETRIEVERS, narrowed, open_documents
 
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
         raise InputError("the query is empty", hint="say what to look for")
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
-        found = SearchResult.of(asyncio.run(source.search(query, asked, top)))
+        wanted = narrowed(source, where) if where else source
+        found = SearchResult.of(asyncio.run(wanted.search(query, asked, top)))
     for line in found.notes:
         note(line)
     if json:

@@ -18,6 +18,8 @@ from dialore.sources.persona import PersonaSource
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator, Mapping
 
+    Groups = frozenset[str] | None
+
     from dialore.agent import Agent
     from dialore.server.knowledge_store import AddedKnowledge
 
@@ -54,7 +56,7 @@ class _Opened:
 
 
 class ServedAgents:
-    """The agents that settings name, each on the sources that there are by now.
+    """The agents that settings name, each on the sources that there are by now, for readers of each set of groups.
 
     Args:
         later: has something done without being waited for.
@@ -70,22 +72,23 @@ class ServedAgents:
         connect: Connect,
     ) -> None:
         self._settings, self._knowledge, self._later, self._connect = settings, knowledge, later, connect
-        self._opened = _Opened({}, [], {})
+        self._opened: dict[Groups, _Opened] = {None: _Opened({}, [], {})}
 
     def open(self) -> None:
         """Open the agents; raises InputError as `Session` does."""
-        self._opened = self._open()
-        if not isinstance(self._opened.models[MODEL].agent.stage_runner, LLMRunner):
+        own = self._opened[None] = self._open(None)
+        if not isinstance(own.models[MODEL].agent.stage_runner, LLMRunner):
             log.warning("no model: responses show what was found; add one by --base-url and --model")
 
     async def close(self) -> None:
         """Close the agents."""
-        await self._opened.close()
+        for opened in self._opened.values():
+            await opened.close()
 
     @property
     def models(self) -> dict[str, str]:
         """The ids of the models, each with its method; the service's own agent, which answers to two, is one."""
-        own, *others = self._opened.models.items()
+        own, *others = self._opened[None].models.items()
         further = [(name, served) for name, served in others if served is not own[1]]
         return {name: served.agent.method.name for name, served in (own, *further)}
 
@@ -96,10 +99,13 @@ class ServedAgents:
         return not places or bool(places.get("graph")) or "graph" in self._knowledge.places
 
     @contextmanager
-    def served(self, model: str) -> Iterator[Served]:
-        """Yield a model, which stays open meanwhile; raise ServiceError where there is none of that id."""
-        self._refresh()
-        opened = self._opened
+    def served(self, model: str, groups: Groups) -> Iterator[Served]:
+        """Yield a model, which stays open meanwhile, on what a reader with these groups may read; None: on everything.
+
+        Raises:
+            ServiceError: there is no model of that id.
+        """
+        opened = self._refreshed(groups)
         if model not in opened.models:
             error = UnknownNameError("model", model[:100], opened.models)
             raise ServiceError(404, str(error), code="model_not_found", param="model")
@@ -111,26 +117,29 @@ class ServedAgents:
             if opened.is_old and not opened.users:
                 self._later(opened.close())
 
-    def _refresh(self) -> None:
-        """Open the agents on the sources that there are by now; who is being answered keeps the old ones."""
-        if self._knowledge.places == self._opened.places:
-            return
-        old, self._opened = self._opened, self._open()
-        old.is_old = True
-        if not old.users:
-            self._later(old.close())
+    def _refreshed(self, groups: Groups) -> _Opened:
+        """Return the agents on the sources that there are by now; who is being answered keeps the old ones."""
+        old = self._opened.get(groups)
+        if old is not None and self._knowledge.places == old.places:
+            return old
+        new = self._opened[groups] = self._open(groups)
+        if old is not None:
+            old.is_old = True
+            if not old.users:
+                self._later(old.close())
+        return new
 
-    def _open(self) -> _Opened:
+    def _open(self, groups: Groups) -> _Opened:
         settings = self._settings
         methods = settings.method if "method" in settings.model_fields_set else _METHODS
         cites = settings.cite if "cite" in settings.model_fields_set else True
         options = options_by_method(methods, settings.options)
         named = {method: AgentSettings(method=method, options=options[method]) for method in options}
-        bench = self._bench(settings.sources)
+        bench = self._bench(settings.sources, groups)
         without_model = bench.models(settings.model).main is None
         opened = _Opened({}, [bench], self._knowledge.places)
         for name, each in {**named, **settings.agents}.items():
-            own = bench if each.sources is None else self._bench(each.sources)
+            own = bench if each.sources is None else self._bench(each.sources, groups)
             if own is not bench:
                 opened.benches.append(own)
             made = own.agent(each.method, own.models(settings.model), self._grounded(each, own))
@@ -152,11 +161,11 @@ class ServedAgents:
             options.setdefault("strict", True)
         return options
 
-    def _bench(self, sources: SourceSettings) -> Session:
+    def _bench(self, sources: SourceSettings, groups: Groups) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)
         places = sources.model_extra or {}
         if not places:
             given["graph"] = ["starter"]
         for key, place in self._knowledge.places.items():
             given[key] = [*given.get(key, ()), place]
-        return Session(validated(SourceSettings, given, where="sources"), connect=self._connect)
+        return Session(validated(SourceSettings, given, where="sources"), groups=groups, connect=self._connect)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
@@ -45,6 +45,8 @@ class NewDocument(Body):
     text: str = Field(min_length=1)
     title: str = Field(default="", max_length=300)
     url: str = Field(default="", max_length=2000, description="Where it can be looked up; it is not opened.")
+    groups: list[Name] | None = Field(default=None, description="Who may read it; without, the key's own groups.")
+    metadata: dict[str, Any] = Field(default_factory=dict, description="Whatever else is to be found by.")
 
 
 class NewFact(BaseModel):
@@ -93,22 +95,24 @@ async def list_pieces(
     request: Request,
     source: Literal["graph", "documents", "persona"],
     q: Annotated[str, Query(max_length=1000, pattern=r"^[^\x00]*$")] = "",
+    where: Annotated[str, Query(max_length=1000, pattern=r"^[^\x00]*$")] = "",
     offset: Annotated[int, Query(ge=0, le=_DEEPEST)] = 0,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> Reply:
     """Return what the service's own agent knows, declared sources included; with `q` what answers that.
 
+    Of documents, `where` wants metadata: `year >= 2024 and lang = en`.
     `added` is the id by which a piece can be deleted; null where it is of a source that the file names.
     """
-    service, words = service_of(request), q.casefold().split()
+    service, words, caller = service_of(request), q.casefold().split(), request.state.caller
     if not words:
-        found = await service.browse(source, offset, limit + 1)
+        found = await service.browse(source, offset, limit + 1, caller, where)
     elif source == "persona":
-        every = await service.browse(source, 0, _DEEPEST)
+        every = await service.browse(source, 0, _DEEPEST, caller)
         found = [each for each in every if all(word in each.text.casefold() for word in words)][offset:]
     else:
         try:
-            found = (await service.search(source, q, offset + limit + 1))[offset:]
+            found = (await service.search(source, q, offset + limit + 1, caller, where))[offset:]
         except ServiceError as error:
             if error.status_code != 404:
                 raise
@@ -145,7 +149,7 @@ async def list_uses(request: Request) -> Reply:
 @router.get("/knowledge/documents")
 async def list_documents(request: Request) -> Reply:
     """Return the documents that were added."""
-    return reply({"data": await service_of(request).knowledge.documents()})
+    return reply({"data": await service_of(request).knowledge.documents(request.state.caller.groups)})
 
 
 @router.post("/knowledge/documents", dependencies=_CHANGES)
@@ -153,17 +157,22 @@ async def add_document(request: Request, body: NewDocument) -> Reply:
     """Add a text; the next response knows it."""
     service = service_of(request)
     with explained():
-        made = await service.knowledge.add_text(body.text, body.title, body.url)
+        groups = request.state.caller.groups_of_new(body.groups)
+        made = await service.knowledge.add_text(body.text, body.title, body.url, groups, body.metadata)
     return reply(made, 201)
 
 
 @router.post("/knowledge/files", dependencies=_CHANGES)
-async def add_file(request: Request, file: UploadFile) -> Reply:
-    """Upload a file; the next response knows it."""
+async def add_file(
+    request: Request, file: UploadFile, groups: Annotated[str | None, Query(max_length=1000)] = None
+) -> Reply:
+    """Upload a file; the next response knows it. `groups` says who may read it, with commas between them."""
     service = service_of(request)
     most = service.settings.server.max_upload
     with explained():
-        made = await service.knowledge.add_file(file.filename or "", await file.read(), most)
+        caller = request.state.caller
+        allowed = caller.groups_of_new(None if groups is None else [name for name in groups.split(",") if name])
+        made = await service.knowledge.add_file(file.filename or "", await file.read(), most, allowed, caller.groups)
     return reply(made, 201)
 
 
@@ -171,7 +180,7 @@ async def add_file(request: Request, file: UploadFile) -> Reply:
 async def delete_document(request: Request, identifier: str) -> Reply:
     """Delete a document that was added."""
     with explained():
-        await service_of(request).knowledge.delete_document(identifier)
+        await service_of(request).knowledge.delete_document(identifier, request.state.caller.groups)
     return reply({"id": identifier, "deleted": True})
 
 

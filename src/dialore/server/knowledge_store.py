@@ -13,7 +13,7 @@ import re
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -23,7 +23,8 @@ import lmdb
 
 from dialore.errors import InputError
 from dialore.files import write_whole
-from dialore.knowledge import Fact
+from dialore.knowledge import GROUPS, Fact
+from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.opening import open_store as open_index
 from dialore.retrieval.documents.store import Piece
@@ -88,8 +89,12 @@ class AddedKnowledge:
 
     # --- documents
 
-    async def add_file(self, name: str, data: bytes, most: int) -> dict[str, object]:
+    async def add_file(
+        self, name: str, data: bytes, most: int, groups: Sequence[str] = (), reader: frozenset[str] | None = None
+    ) -> dict[str, object]:
         """Read a file, in the place of an earlier one of its name; what is told of it is in `rejects` and `notices`.
+
+        Members of `groups` may read it, or everybody. It takes the place of what its `reader`, with these groups, sees.
 
         Raises:
             ServiceError: it cannot be read or kept, or is larger than `most` when unpacked.
@@ -100,10 +105,14 @@ class AddedKnowledge:
             raise ServiceError(415, f"name a file that ends in {', '.join(ENDINGS)}", code="unsupported_file")
         _check_unpacked(data, most)
         # Threads of its own: a file that takes long keeps no search waiting for one.
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._add_file, name, data)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, self._add_file, name, data, tuple(groups), reader)
 
-    def _add_file(self, name: str, data: bytes) -> dict[str, object]:
-        identifier = hashlib.sha256(name.encode() + b"\0" + data).hexdigest()[:16]
+    def _add_file(
+        self, name: str, data: bytes, groups: tuple[str, ...], reading: frozenset[str] | None
+    ) -> dict[str, object]:
+        begins = "\0".join((name, *groups)).encode()
+        identifier = hashlib.sha256(begins + b"\0" + data).hexdigest()[:16]
         folder = self._files / identifier
         with _kept(self.folder):
             folder.mkdir(exist_ok=True)
@@ -113,7 +122,7 @@ class AddedKnowledge:
                     (folder / ".new").write_bytes(data)
                     (folder / ".new").replace(folder / name)
                     with self._reader() as reader, ReadFiles(folder / name, reader=reader, folder=self.folder) as read:
-                        old, report = self._alone(self._replace_file, identifier, name, read)
+                        old, report = self._alone(self._replace_file, identifier, name, read, groups, reading)
                 except BaseException as error:
                     if not is_known:
                         _remove(folder)
@@ -126,16 +135,23 @@ class AddedKnowledge:
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
 
-    def _replace_file(self, identifier: str, name: str, read: ReadFiles) -> tuple[list[str], DocumentReport]:
+    def _replace_file(
+        self, identifier: str, name: str, read: ReadFiles, groups: tuple[str, ...], reading: frozenset[str] | None
+    ) -> tuple[list[str], DocumentReport]:
         """Take in a file; returns the ids of the documents in whose place it is."""
-        known = self._documents()
+        known = self._documents(reading)
         old = [each for each, document in known.items() if document["name"] == name and each != identifier]
-        return old, self._take(files=read, replaces=[known[each]["path"] for each in old])
+        metadata = {GROUPS: [*groups]} if groups else {}
+        return old, self._take(files=read, replaces=[known[each]["path"] for each in old], metadata=metadata)
 
-    async def add_text(self, text: str, title: str, url: str) -> dict[str, object]:
-        """Take a text as a document; `url` is where it can be looked up, and is not opened."""
-        identifier = hashlib.sha256(json.dumps([title, url, text]).encode()).hexdigest()[:16]
-        piece = Piece(text, title, url, extra={"document": identifier})
+    async def add_text(
+        self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
+    ) -> dict[str, object]:
+        """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
+        told = {name: value for name, value in (metadata or {}).items() if name != GROUPS}
+        told |= {GROUPS: [*groups]} if groups else {}
+        identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
+        piece = Piece(text, title, url, extra={**told, "document": identifier})
         await self._change(functools.partial(self._take, texts=[piece], texts_name=identifier))
         return (await asyncio.to_thread(self._listed))[identifier]
 
@@ -189,10 +205,11 @@ class AddedKnowledge:
                     with suppress(OSError), folder_lock(folder, exclusive=True, wait=False):
                         _remove(folder)
 
-    def _documents(self) -> dict[str, dict[str, Any]]:
+    def _documents(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, Any]]:
+        """Return the documents that a reader with these groups may read, None: all, by their ids."""
         if not self._index.exists():
             return {}
-        with closing(open_index(self._index)) as store, store.read() as transaction:
+        with closing(open_index(self._index)) as store, store.read(Filter(groups=groups)) as transaction:
             found = transaction.documents().values()
         listed: dict[str, dict[str, Any]] = {}
         for each in found:
@@ -202,20 +219,20 @@ class AddedKnowledge:
             listed[identifier] = {"path": each.name, "name": path.name if is_file else "", "passages": each.passages}
         return listed
 
-    async def documents(self) -> list[dict[str, object]]:
-        """Return every document: its id, its file's name, and how many passages it has."""
-        return list((await asyncio.to_thread(self._listed)).values())
+    async def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
+        """Return every document that a reader may read: its id, its file's name, and how many passages it has."""
+        return list((await asyncio.to_thread(self._listed, groups)).values())
 
-    def _listed(self) -> dict[str, dict[str, object]]:
-        found = self._documents().items()
+    def _listed(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, object]]:
+        found = self._documents(groups).items()
         return {name: {"id": name, "file": each["name"], "passages": each["passages"]} for name, each in found}
 
-    async def delete_document(self, identifier: str) -> None:
-        """Delete a document and its file; raises ServiceError where there is none."""
-        await self._change(self._delete_document, identifier)
+    async def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
+        """Delete a document and its file; raises ServiceError where there is none that a reader may read."""
+        await self._change(self._delete_document, identifier, groups)
 
-    def _delete_document(self, identifier: str) -> None:
-        known = self._documents()
+    def _delete_document(self, identifier: str, groups: frozenset[str] | None) -> None:
+        known = self._documents(groups)
         if identifier not in known:
             raise ServiceError(404, "there is no such document", code="document_not_found")
         delete_documents(self._index, files=[known[identifier]["path"]])

@@ -144,7 +144,7 @@ class _Offered:
         return caller
 
     def note(self, model: str) -> str:
-        with self.service.agents.served(model) as served:
+        with self.service.agents.served(model, None) as served:  # for its method's name
             return "" if isinstance(served.agent.stage_runner, LLMRunner) else _NO_MODEL
 
     def who(self, call: _Call) -> User:
@@ -160,6 +160,7 @@ _History = Annotated[Sequence[ChatMessage], Field(description="The turns before 
 _Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
 _Query = Annotated[str, Field(min_length=1, max_length=1000, description="A phrase or a question.")]
 _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")]
+_Where = Annotated[str, Field(max_length=1000, description="Of the metadata, where wanted: year >= 2024 and lang = en")]
 _Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
 _Identifier = Annotated[str, Field(min_length=1, max_length=256, description="The id that list_memory gives.")]
 _Statement = Annotated[str, _Line, Field(description="A sentence of the user about themselves: I live in Leeds.")]
@@ -182,16 +183,19 @@ async def respond(call: _Call, message: _Message, history: _History = (), model:
     return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used, "note": on.note(model)})
 
 
-async def search_documents(call: _Call, query: _Query, top: _Top = 10) -> Found:
+async def search_documents(call: _Call, query: _Query, top: _Top = 10, where: _Where = "") -> Found:
     """Search the documents: passages, each with its title, section and file."""
+    on = _on(call)
     with _told():
-        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("documents", query, top)])
+        found = await on.service.search("documents", query, top, on.caller(call), where)
+        return Found(knowledge=[_piece(each) for each in found])
 
 
 async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
     """Search the commonsense graph: facts about the concepts that the query names."""
     with _told():
-        return Found(knowledge=[_piece(each) for each in await _on(call).service.search("graph", query, top)])
+        found = await _on(call).service.search("graph", query, top, _on(call).caller(call))
+        return Found(knowledge=[_piece(each) for each in found])
 
 
 async def _consent(call: _Call) -> Consent | Elicit[Consent]:

@@ -9,13 +9,14 @@ import ipaddress
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError
+from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.pages import FILES
 from dialore.server.store import ServerStore, tried
@@ -69,6 +70,27 @@ class Caller:
         """The key's name."""
         return self.settings.name
 
+    @property
+    def groups(self) -> frozenset[str] | None:
+        """The groups whose passages it may read; None: all."""
+        return None if EVERY_GROUP in self.settings.groups else frozenset(self.settings.groups)
+
+    def groups_of_new(self, asked: Sequence[str] | None) -> tuple[str, ...]:
+        """Return the groups that may read what the caller adds: those asked for, else the key's own.
+
+        Raises:
+            ServiceError: the key has one of them not.
+        """
+        own = self.groups
+        if asked is None:
+            return tuple(sorted(own or ()))
+        may_publish = not own or bool(asked)
+        if own is not None and not (own.issuperset(asked) and may_publish):
+            named = ", ".join(asked) or "none, which is everybody"
+            message = f"the key {self.name} does not have all of these groups: {named}"
+            raise ServiceError(403, message, code="groups_not_allowed")
+        return tuple(dict.fromkeys(asked))
+
     async def check(self, store: ServerStore) -> None:
         """Count a request, with those that other workers take; raises ServiceError where it is one too many."""
         rate, most = self.settings.requests_per_minute, self.settings.tokens_per_day
@@ -96,7 +118,8 @@ def _too_many(what: str, seconds: float) -> ServiceError:
 
 def anybody() -> Caller:
     """Return the caller where there are no keys."""
-    return Caller(KeySettings(name="local", sha256="0" * 64, knowledge=True, requests_per_minute=0, concurrency=0))
+    own = KeySettings(name="local", sha256="0" * 64, knowledge=True, groups=[EVERY_GROUP])
+    return Caller(own.model_copy(update={"requests_per_minute": 0, "concurrency": 0}))
 
 
 class Guard:

@@ -40,6 +40,7 @@ from dialore.server.store import ServerStore, tried
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
 from dialore.sources.base import listed
+from dialore.sources.documents import narrowed
 from dialore.sources.persona import PersonaSource
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ class Service:
         Raises:
             ServiceError: nothing can be answered.
         """
-        with self.agents.served(asked.model) as served, explained():
+        with self.agents.served(asked.model, caller.groups) as served, explained():
             dialogue = await self._dialogue(asked, served, caller)
             stage_runner = served.agent.stage_runner
             if isinstance(stage_runner, LLMRunner):
@@ -247,18 +248,20 @@ class Service:
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """Return what a response would need to know, with the trace's id; raise as `answer` does."""
-        with self.agents.served(asked.model) as served, explained():
+        with self.agents.served(asked.model, caller.groups) as served, explained():
             dialogue, began = await self._dialogue(asked, served, caller), time.time()
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
             return await self._made("retrieval", asked, grounding, caller, began), grounding
 
-    async def search(self, name: str, query: str, top: int) -> list[Knowledge]:
+    async def search(self, name: str, query: str, top: int, caller: Caller, where: str = "") -> list[Knowledge]:
         """Return what the source of that name of the service's own agent holds for a query, the best first.
 
+        Of documents, `where` wants metadata: `year >= 2024`.
+
         Raises:
-            ServiceError: there is no such source, or it cannot be asked.
+            ServiceError: there is no such source, it cannot be asked, or `where` is no condition.
         """
-        with self.agents.served(MODEL) as served, explained():
+        with self.agents.served(MODEL, caller.groups) as served, explained():
             source = served.bench.source(name)
             if source is None:
                 added = {"documents": "documents", "graph": "facts"}.get(name, name)
@@ -266,14 +269,15 @@ class Service:
                 raise ServiceError(404, f"there is no source {name} ({hint})", code="source_not_found")
             dialogue = Dialogue([query])
             if name != "graph":
-                return list(await source.search(query, dialogue, top))
+                asked = narrowed(source, where) if where else source
+                return list(await asked.search(query, dialogue, top))
             links = source.link([query]) or source.mentions([query])
             facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
             return facts
 
-    async def browse(self, name: str, start: int, count: int) -> list[Knowledge]:
+    async def browse(self, name: str, start: int, count: int, caller: Caller, where: str = "") -> list[Knowledge]:
         """Pieces of what that source of the service's own agent holds, what was added before what the file names."""
-        with self.agents.served(MODEL) as served, explained():
+        with self.agents.served(MODEL, caller.groups) as served, explained():
             if name == "persona":
                 persona = PersonaSource(dict.fromkeys((*self.knowledge.persona, *served.persona), ()))
                 return list(persona.every(Dialogue([name])))[start : start + count]
@@ -284,7 +288,8 @@ class Service:
             def held() -> Iterator[Knowledge]:
                 if name == "graph":
                     return (Knowledge.of_fact(fact, verbalise(fact, "en"), 0.0) for fact in source.facts())
-                several = reversed(getattr(source, "sources", [source]))
+                asked = narrowed(source, where) if where else source
+                several = reversed(getattr(asked, "sources", [asked]))
                 return (piece for each in several for piece in listed(each, Dialogue([name])))
 
             return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
@@ -324,7 +329,7 @@ class Service:
         try:
             if not await self.store.consents(who):
                 return
-            with self.agents.served(asked.model) as served:
+            with self.agents.served(asked.model, caller.groups) as served:
                 known = await self.store.statements(who)
                 kept = await extract_statements(dialogue, known, served.agent.stage_runner)
             await caller.spend(kept.usage.prompt_tokens + kept.usage.completion_tokens, self.store)

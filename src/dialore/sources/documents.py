@@ -8,7 +8,7 @@ import hashlib
 import itertools
 import logging
 from collections import Counter
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -17,6 +17,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
+from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.indexing import add_documents, build_documents
 from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
@@ -80,7 +81,7 @@ class DocumentIndex:
         self.retriever = _checked(retriever)
         self._given, self._addresses = embedder, addresses
         self._store: Store | None = open_store(path)
-        self._owner = True
+        self._owner, self._filter = True, filter_of_reader()
         with self._store.read() as transaction:
             settings = transaction.settings()
         self.name = name or settings.name
@@ -99,6 +100,10 @@ class DocumentIndex:
             raise SourceError(f"the document index {shown(self.path)} is closed", hint="open it again")
         return self._store
 
+    def _read(self) -> AbstractContextManager[Transaction]:
+        """Return one state of the passages that may be read: all questions go through here."""
+        return self._opened().read(self._filter)
+
     def close(self) -> None:
         """Let go of the files; a second time does nothing."""
         if self._store is not None and self._owner:
@@ -116,17 +121,17 @@ class DocumentIndex:
     # --- what is in it
 
     def __len__(self) -> int:
-        with self._opened().read() as transaction:
-            return transaction.state().passages
+        with self._read() as transaction:
+            return transaction.count()
 
     def documents(self) -> list[Document]:
         """Return the documents that have passages, in the order in which they came."""
-        with self._opened().read() as transaction:
+        with self._read() as transaction:
             return list(transaction.documents().values())
 
     def passages(self) -> Iterator[Knowledge]:
         """Yield every passage of one state of the index, in order."""
-        with self._opened().read() as transaction:
+        with self._read() as transaction:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
 
@@ -139,7 +144,7 @@ class DocumentIndex:
 
         They lie together in the index; it is looked for two hundred to each side.
         """
-        with self._opened().read() as transaction:
+        with self._read() as transaction:
             numbers = [each.number for each in transaction.passages([id_number(piece.id)], "id")][:1]
             near = [place for number in numbers for place in range(number - _AROUND, number + _AROUND + 1)]
             around = [self._knowledge(each, 0.0) for each in transaction.passages(near)]
@@ -148,7 +153,7 @@ class DocumentIndex:
     @property
     def fingerprint(self) -> str:
         """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
-        with self._opened().read() as transaction:
+        with self._read() as transaction:
             settings = transaction.settings()
             parts = (
                 settings.embedder_fingerprint,
@@ -161,9 +166,9 @@ class DocumentIndex:
 
     def stats(self) -> dict[str, Any]:
         """Return counts, sizes and settings."""
-        with self._opened().read() as transaction:
+        with self._read() as transaction:
             settings, documents = transaction.settings(), transaction.documents()
-            passages = transaction.state().passages
+            passages = transaction.count()
         return {
             "name": settings.name,
             "path": shown(self.path),
@@ -191,6 +196,16 @@ class DocumentIndex:
         other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
         return other
 
+    def where(self, conditions: str) -> DocumentIndex:
+        """Return this index with the passages whose metadata is so: `year >= 2024 and tag in (a, b)`.
+
+        Raises:
+            InputError: the conditions are none.
+        """
+        other = copy.copy(self)
+        other._filter, other._owner = self._filter.narrowed(conditions), False  # noqa: SLF001 - of its own kind
+        return other
+
     def find(self, query: str, top: int = 10) -> list[Knowledge]:
         """Return the `top` passages for a query, the best first, equal texts once.
 
@@ -198,7 +213,7 @@ class DocumentIndex:
             SourceError: the index is closed or damaged, or its embedder cannot be asked.
         """
         try:
-            with self._opened().read() as transaction:
+            with self._read() as transaction:
                 if (settings := transaction.settings()) != self._settings:
                     self._use(settings)
                 return self._find(transaction, query, top) if top > 0 else []
@@ -216,7 +231,8 @@ class DocumentIndex:
 
     def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
         """Return numbers and scores of passages, the best first; misspelt words count as the index's nearest terms."""
-        if transaction.state().passages <= _SPELLED:
+        # Words of passages that a reader may not read are not to be told by correcting theirs.
+        if self._filter.groups is None and transaction.state().passages <= _SPELLED:
             query = correct(query, transaction.vocabulary)
         by_terms, near = [], []
         if self.retriever != "dense" or self._embedder is None:
@@ -306,6 +322,10 @@ class MultiDocuments:
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return SearchResult(knowledge, notes=notes)
 
+    def where(self, conditions: str) -> MultiDocuments:
+        """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""
+        return MultiDocuments([narrowed(source, conditions) for source in self.sources], name=self.name)
+
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where one of them cannot be listed."""
         return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
@@ -324,6 +344,17 @@ def _checked(retriever: str) -> Retriever:
     if retriever not in RETRIEVERS:
         raise UnknownNameError("retriever", retriever, RETRIEVERS)
     return retriever
+
+
+def narrowed(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
+    """Return a source of documents with the passages whose metadata is so.
+
+    Raises:
+        InputError: the conditions are none, or the source has no metadata.
+    """
+    if not isinstance(source, DocumentIndex | MultiDocuments):
+        raise InputError(f"{source.name} cannot be filtered by metadata", hint="filter an index of documents")
+    return source.where(conditions)
 
 
 # --- opening

@@ -91,7 +91,7 @@ _STATEMENTS = TypeAdapter(list[Statement])
 
 
 class MemorySource:
-    """What was said in earlier conversations of a dialogue's user, ranked as a persona is.
+    """The statements and turns of earlier conversations of a dialogue's user, ranked as a persona is.
 
     What holds now is found. A question of another time ("last spring", "before") finds what held then, and turns that
     were said then; a closed statement is given with the time until which it held. What has expired is not found.

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import json
 import time
 from contextlib import closing, contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, computed_field
 
@@ -21,7 +22,7 @@ from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from dialore.retrieval.documents.store import Transaction
     from dialore.retrieval.embedding import Embedder
@@ -76,9 +77,11 @@ class _Change:
         transaction: Transaction,
         report: DocumentReport,
         embedder: Callable[[], Embedder | None],
+        metadata: Mapping[str, Any],
         on_step: Step | None,
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
+        self._metadata = dict(metadata)
         self._step: Step = on_step or (lambda _step, _done, _total: None)
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
@@ -93,7 +96,7 @@ class _Change:
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
             self._step("writing", done, len(read.files))
-            document = _split_by(file.document, self._chunking)
+            document = _split_by(file.document, self._chunking, self._metadata)
             known = self.number_of.get(document.name)
             if known is not None and self._documents[known].hash == document.hash:
                 self.report.unchanged += 1
@@ -129,7 +132,8 @@ class _Change:
 
     def _put(self, number: int, pieces: Iterable[Piece]) -> None:
         """Take in passages of a document."""
-        for piece in pieces:
+        for given in pieces:
+            piece = replace(given, extra={**given.extra, **self._metadata}) if self._metadata else given
             key = number, piece.id
             if key in self._pending:
                 self.report.duplicates += 1
@@ -192,7 +196,11 @@ class _Change:
 
 @contextmanager
 def _changing(
-    path: Path | str, fresh: Settings | None, embedder: Embedder | None, on_step: Step | None
+    path: Path | str,
+    fresh: Settings | None,
+    embedder: Embedder | None,
+    on_step: Step | None,
+    metadata: Mapping[str, Any] | None = None,
 ) -> Iterator[_Change]:
     """Yield a change of an index, with its report."""
     started = time.monotonic()
@@ -200,7 +208,7 @@ def _changing(
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
             chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
-            change = _Change(transaction, report, chosen, on_step)
+            change = _Change(transaction, report, chosen, metadata or {}, on_step)
             yield change
             change.flush()
             if fresh is not None and not report.added:
@@ -211,9 +219,10 @@ def _changing(
     report.seconds = round(time.monotonic() - started, 3)
 
 
-def _split_by(document: Document, chunking: Chunking) -> Document:
-    """Return a document that was read, with a hash of how it is split, too."""
-    digest = hashlib.blake2b(f"{document.hash} {chunking}".encode(), digest_size=16)
+def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any]) -> Document:
+    """Return a document that was read, with a hash of how it is split and what is said of it, too."""
+    told = f" {json.dumps(metadata, sort_keys=True)}" if metadata else ""
+    digest = hashlib.blake2b(f"{document.hash} {chunking}{told}".encode(), digest_size=16)
     return document.model_copy(update={"hash": digest.hexdigest()})
 
 
@@ -250,6 +259,7 @@ def build_documents(
     chunking: Chunking | None = None,
     embedder: Embedder | None = None,
     vectors: bool = True,
+    metadata: Mapping[str, Any] | None = None,
     file_format: FileFormat | None = None,
     reader: Reader | None = None,
     on_step: Step | None = None,
@@ -265,6 +275,7 @@ def build_documents(
         chunking: how texts are split into passages.
         embedder: makes the vectors; None takes the shipped static one.
         vectors: without, the index is searched by BM25 alone.
+        metadata: of every passage, in place of what its file says; `groups` names the groups that may read them.
         file_format: how all files are read, whatever their names.
         reader: reads them, with its limits; None: one with the usual ones.
         on_step: told what is done, how much of it and of how much.
@@ -288,7 +299,7 @@ def build_documents(
     )
     with (
         _reading(files, file_format, reader, path, on_step) as read,
-        _changing(path, settings, made, on_step) as change,
+        _changing(path, settings, made, on_step, metadata) as change,
     ):
         change.files(read)
         change.texts(texts, texts_name)
@@ -304,6 +315,7 @@ def add_documents(
     prune: bool = False,
     replaces: Collection[str] = (),
     embedder: Embedder | None = None,
+    metadata: Mapping[str, Any] | None = None,
     file_format: FileFormat | None = None,
     reader: Reader | None = None,
     on_step: Step | None = None,
@@ -320,6 +332,7 @@ def add_documents(
         prune: documents go whose files have vanished from the folders.
         replaces: names of documents in whose place the new ones come.
         embedder: the one that made the index's vectors; None loads it.
+        metadata: as there, of what is added.
         file_format: as there.
         reader: as there.
         on_step: as there.
@@ -332,10 +345,10 @@ def add_documents(
         hashes = {document.name: document.hash for document in transaction.documents().values()}
 
     def is_known(document: Document) -> bool:
-        return hashes.get(document.name) == _split_by(document, chunking).hash
+        return hashes.get(document.name) == _split_by(document, chunking, metadata or {}).hash
 
     reading = _reading(files, file_format, reader, path, on_step, is_known)
-    with reading as read, _changing(path, None, embedder, on_step) as change:
+    with reading as read, _changing(path, None, embedder, on_step, metadata) as change:
         change.files(read)
         change.texts(texts, texts_name)
         if read.files:

@@ -16,6 +16,7 @@ import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import K1, B, rarity
+from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import AGAIN, BUILD, Transaction, selective
 from dialore.retrieval.fusion import DECIMALS
 
@@ -51,7 +52,7 @@ _BM25 = f"""
 SELECT number, round(sum(weight * count * {K1 + 1} / (count + {K1} * ({1 - B} + {B} * length / ?)))::numeric,
     {DECIMALS})::float8 AS score
 FROM (SELECT number, length, lexeme, array_length(positions, 1) AS count
-      FROM passages, unnest(terms) AS held (lexeme, positions, weights) WHERE terms @@ ?::tsquery) AS found
+      FROM passages, unnest(terms) AS held (lexeme, positions, weights) WHERE terms @@ ?::tsquery{{seen}}) AS found
 JOIN unnest(?::text[], ?::float8[]) AS asked (term, weight) ON lexeme = term
 GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
@@ -96,11 +97,11 @@ class PostgresStore:
         self._pool.close()
 
     @contextmanager
-    def read(self) -> Iterator[PostgresTransaction]:
+    def read(self, filter_: Filter = ALL) -> Iterator[PostgresTransaction]:
         """See `SqliteStore`."""
         with self._explained(), self._pool.connection() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresTransaction(connection, self.shown)
+            yield PostgresTransaction(connection, self.shown, filter_)
 
     @contextmanager
     def write(self, fresh: Settings | None = None) -> Iterator[PostgresTransaction]:
@@ -144,6 +145,15 @@ class PostgresTransaction(Transaction):
     """One state of an index in a database, or a change of it; see `Transaction`."""
 
     mark = "%s"
+    items = (
+        "SELECT 1 FROM (SELECT value #>> '{}' AS text, CASE WHEN jsonb_typeof(value) = 'number' OR"
+        " value #>> '{}' ~ '^[-+]{0,1}[0-9]+([.][0-9]+){0,1}$' THEN (value #>> '{}')::float8 END AS number"
+        " FROM (SELECT NULLIF(extra, '')::jsonb -> ? AS held) AS field, jsonb_array_elements(CASE WHEN held IS NULL"
+        " THEN '[]' WHEN jsonb_typeof(held) = 'array' THEN held ELSE jsonb_build_array(held) END) AS value) AS item"
+    )
+
+    def _path_of(self, field: str) -> object:
+        return field
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
         """See `Transaction`."""
@@ -165,15 +175,18 @@ class PostgresTransaction(Transaction):
         weights = rare * [terms[term] for term in asked]
         mean = max(state.length / state.passages, 1e-9)
         match = " | ".join(map(_quoted, chosen))
-        return list(self.ask(_BM25, mean, match, asked, weights.tolist(), top))
+        sql = _BM25.replace("{seen}", self._seen)
+        return list(self.ask(sql, mean, match, *self._seen_values, asked, weights.tolist(), top))
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: by the vectors' index, approximately among many."""
         self.ask("SELECT set_config('hnsw.ef_search', ?, true)", str(min(max(top, 40), _WIDEST)))
         self.ask("SELECT set_config('hnsw.iterative_scan', 'strict_order', true)")
-        sql = "SELECT number, -(vector <#> ?::halfvec) FROM passages ORDER BY vector <#> ?::halfvec LIMIT ?"
+        sql = f"SELECT number, -(vector <#> ?::halfvec) FROM passages WHERE TRUE{self._seen}"
+        sql += " ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
-        found = ((number, round(float(score), DECIMALS)) for number, score in self.ask(sql, vector, vector, top))
+        rows = self.ask(sql, vector, *self._seen_values, vector, top)
+        found = ((number, round(float(score), DECIMALS)) for number, score in rows)
         return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
 
     def update_approximate(self, on_added: Callable[[int, int], None]) -> None:

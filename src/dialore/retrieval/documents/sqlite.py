@@ -21,6 +21,7 @@ import numpy as np
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
 from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, ApproximateIndex, extend, sweep
+from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
     AGAIN,
     BUILD,
@@ -40,6 +41,8 @@ _OURS = 0x644C6F72
 """SQLite's application id of our files."""
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
+_COLUMNS_KEPT = 32
+"""Columns that are kept, of all filters; the one that was not asked for longest goes first."""
 _TABLES = """
 DROP TABLE IF EXISTS passages;
 DROP TABLE IF EXISTS vectors;
@@ -75,7 +78,7 @@ class SqliteStore:
         self._idle: list[sqlite3.Connection] = []
         self._inode = 0
         self._lock = threading.Lock()
-        self._columns: dict[str, _Column] = {}
+        self._columns: dict[tuple[str, Filter], _Column] = {}
         self._approximate: ApproximateIndex | None = None
         if path.is_dir():
             old = (path / "index.json").is_file()
@@ -92,8 +95,12 @@ class SqliteStore:
             self._idle.pop().close()
 
     @contextmanager
-    def read(self) -> Iterator[SqliteTransaction]:
-        """One state of the index, whatever others write meanwhile; raises InputError where there is none."""
+    def read(self, filter_: Filter = ALL) -> Iterator[SqliteTransaction]:
+        """One state of the index, whatever others write meanwhile, of the passages that a filter lets through.
+
+        Raises:
+            InputError: there is none.
+        """
         with self._explained():
             inode = self._stat().st_ino
             if inode != self._inode:  # another file is in its place
@@ -102,7 +109,7 @@ class SqliteStore:
             connection, kept = self._connect()
             try:
                 connection.execute("BEGIN")
-                yield SqliteTransaction(connection, self)
+                yield SqliteTransaction(connection, self, filter_)
                 connection.execute("ROLLBACK")
             except BaseException:
                 kept = False
@@ -234,9 +241,9 @@ class SqliteStore:
 
     def column(self, name: str, transaction: SqliteTransaction, after: int = 0) -> _Column:
         """Return a column as a transaction sees it: kept from question to question, read anew where it changed."""
-        state = transaction.state()
+        state, key = transaction.state(), (name, transaction.filter)
         with self._lock:
-            known = self._columns.get(name)
+            known = self._columns.pop(key, None)
             if known is None or known.after != after or known.state != state:
                 grown = (
                     known is not None
@@ -244,7 +251,10 @@ class SqliteStore:
                     and known.state.removals == state.removals
                     and known.state.version < state.version
                 )
-                known = self._columns[name] = transaction.column(name, known if grown else None, after)
+                known = transaction.column(name, known if grown else None, after)
+            while len(self._columns) >= _COLUMNS_KEPT:
+                del self._columns[next(iter(self._columns))]
+            self._columns[key] = known
         return known
 
 
@@ -252,10 +262,19 @@ class SqliteTransaction(Transaction):
     """One state of an index in a file, or a change of it; see `Transaction`."""
 
     _connection: sqlite3.Connection
+    items = (
+        "SELECT 1 FROM (SELECT CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END"
+        " AS text, CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-0-9]*'"
+        " AND value NOT GLOB '*[^-+0-9.eE]*' THEN CAST(value AS REAL) END AS number"
+        " FROM json_each(NULLIF(extra, ''), ?)) AS item"
+    )
 
-    def __init__(self, connection: sqlite3.Connection, store: SqliteStore) -> None:
-        super().__init__(connection, str(store.path))
+    def __init__(self, connection: sqlite3.Connection, store: SqliteStore, filter_: Filter = ALL) -> None:
+        super().__init__(connection, str(store.path), filter_)
         self._store = store
+
+    def _path_of(self, field: str) -> object:
+        return f'$."{field}"'
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
         """See `Transaction`."""
@@ -279,10 +298,14 @@ class SqliteTransaction(Transaction):
         state, lengths = self.state(), self._store.column("length", self)
         mean = state.length / state.passages
         having = [self._having(term) for term in chosen]
+        if self.filter:
+            having = [_among(pair, lengths.numbers) for pair in having]
         numbers, places = np.unique(np.concatenate([numbers for numbers, _ in having]), return_inverse=True)
+        if not len(numbers):
+            return []
         long = lengths.values[0][np.searchsorted(lengths.numbers, numbers)]
         counts = np.concatenate([counts for _, counts in having])
-        rare = rarity(state.passages, np.array([len(numbers) for numbers, _ in having]))
+        rare = rarity(state.passages, np.array([frequencies[term] for term in chosen]))
         weights = np.repeat(rare * [terms[term] for term in chosen], [len(numbers) for numbers, _ in having])
         scores = np.bincount(places, weights * saturation(counts, long[places], mean))
         if len(chosen) == len(frequencies):
@@ -304,21 +327,29 @@ class SqliteTransaction(Transaction):
         """See `Transaction`: an exact scan, of a large index only of what its approximate index proposes or lacks."""
         settings = self.settings()
         index = self._store.approximate(settings)
-        if index is None or settings.approximate is None:
+        if index is None or settings.approximate is None or (self.filter and self.count() < APPROXIMATE_FROM):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
-        condition, value = self.among("number", index.candidates(query, 2 * top))
-        rows = self.ask(f"SELECT number, vector FROM vectors WHERE {condition} ORDER BY number", value).fetchall()
+        condition, value = self.among("number", index.candidates(query, (8 if self.filter else 2) * top))
+        sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._of_seen()} ORDER BY number"
+        rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
         nearest = _nearest(query, proposed, top) + _nearest(query, column, top)
+        if self.filter and len(nearest) < top:  # the filter left out too much of what was proposed
+            return _nearest(query, self._store.column("vector", self), top)
         return sorted(nearest, key=lambda pair: (-pair[1], pair[0]))[:top]
+
+    def _of_seen(self) -> str:
+        """Return the condition that a row of another table is of a passage which the filter lets through."""
+        return f" AND number IN (SELECT number FROM passages WHERE TRUE{self._seen})" if self.filter else ""
 
     def column(self, name: str, known: _Column | None, after: int) -> _Column:
         """Return a column of the passages whose numbers are above `after`; what is known is not read again."""
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        rows = self.ask(f"SELECT number, {name} FROM {table} WHERE number > ? ORDER BY number", last).fetchall()
+        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._of_seen()} ORDER BY number"
+        rows = self.ask(sql, last, *self._seen_values).fetchall()
         numbers: NDArray[np.int64]
         values: tuple[NDArray[Any], ...]
         if name == "vector":
@@ -379,6 +410,14 @@ class SqliteTransaction(Transaction):
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
+
+
+def _among(
+    pair: tuple[NDArray[np.int64], NDArray[np.int64]], seen: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return numbers with their counts, of the passages that are seen alone."""
+    kept = np.isin(pair[0], seen, assume_unique=True)
+    return pair[0][kept], pair[1][kept]
 
 
 def _vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:

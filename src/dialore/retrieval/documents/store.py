@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pydantic import BaseModel, Field, ValidationError
 
 from dialore.errors import InputError
-from dialore.knowledge import stable_id
+from dialore.knowledge import GROUPS, stable_id
+from dialore.retrieval.documents.filters import ALL, COLUMNS, Condition, Filter
 from dialore.text import storable
 
 if TYPE_CHECKING:
@@ -157,13 +158,56 @@ _COLUMNS = "number, id, text, title, url, file, page, extra"
 
 
 class Transaction(ABC):
-    """One state of an index, or a change of it."""
+    """One state of an index, or a change of it; passages that its filter leaves out are not there."""
 
     mark = "?"
     """How the database writes a parameter."""
+    items: str
+    """A row for each item of a field of the metadata: its `text`, its `number` (null where it is none)."""
 
-    def __init__(self, connection: Any, path: str) -> None:  # noqa: ANN401 - sqlite3's or psycopg's
-        self._connection, self._path = connection, path
+    def __init__(self, connection: Any, path: str, filter_: Filter = ALL) -> None:  # noqa: ANN401 - a driver's
+        self._connection, self._path, self.filter = connection, path, filter_
+        self._seen, self._seen_values = self._condition(filter_)
+
+    def _condition(self, filter_: Filter) -> tuple[str, tuple[object, ...]]:
+        """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
+        sql, values = "", []
+        for condition in filter_.conditions:
+            made, own = self._compared(condition)
+            sql += f" AND {made}"
+            values += own
+        if filter_.groups is not None:
+            among, own_groups = self.among("text", filter_.groups)
+            path = self._path_of(GROUPS)
+            sql += f" AND (NOT EXISTS ({self.items}) OR EXISTS ({self.items} WHERE {among}))"
+            values += [path, path, own_groups]
+        return sql, tuple(values)
+
+    def _compared(self, condition: Condition) -> tuple[str, list[object]]:
+        """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
+        operator, values = condition.operator, condition.values
+        compared: list[str] = []
+        own: list[object] = []
+        for value in values:
+            is_number = isinstance(value, float)
+            compared.append(f"{'number' if is_number else 'text'} {'=' if operator in {'in', '!='} else operator} ?")
+            own.append(value if is_number else str(value).lower() if isinstance(value, bool) else value)
+        any_of = " OR ".join(compared)
+        if condition.field in COLUMNS:
+            items, path = f"(SELECT CAST({condition.field} AS TEXT) AS text, {self._number(condition.field)})", []
+            exists = f"EXISTS (SELECT 1 FROM {items} AS item WHERE {any_of})"
+        else:
+            path = [self._path_of(condition.field)]
+            exists = f"EXISTS ({self.items} WHERE {any_of})"
+        return f"{'NOT ' if operator == '!=' else ''}{exists}", [*path, *own]
+
+    @staticmethod
+    def _number(column: str) -> str:
+        return "page AS number" if column == "page" else "NULL AS number"
+
+    @abstractmethod
+    def _path_of(self, field: str) -> object:
+        """Return what the database takes for a field of the metadata."""
 
     def ask(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor of either library
         """Execute a statement whose parameters are written `?`."""
@@ -225,26 +269,36 @@ class Transaction(ABC):
     def documents(self) -> dict[int, Document]:
         """Return the documents that have passages, by number, in the order in which they came."""
         rows = self.ask(
-            "SELECT number, name, hash, bytes, modified, (SELECT COUNT(*) FROM passages WHERE document = d.number) "
-            "FROM documents d ORDER BY number"
+            "SELECT d.number, name, hash, bytes, modified, (SELECT COUNT(*) FROM passages "
+            f"WHERE document = d.number{self._seen}) FROM documents d ORDER BY d.number",
+            *self._seen_values,
         )
         return {
             number: Document(name=name, hash=digest, bytes=size, modified=modified, passages=count)
             for number, name, digest, size, modified, count in rows
+            if count or not self.filter
         }
+
+    def count(self) -> int:
+        """Return how many passages there are."""
+        if not self.filter:
+            return self.state().passages
+        return int(self.ask(f"SELECT COUNT(*) FROM passages WHERE TRUE{self._seen}", *self._seen_values).fetchone()[0])
 
     def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[Passage]:
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition} ORDER BY number",
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number",
             value,
+            *self._seen_values,
         ):
             yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 
     def content(self) -> tuple[int, int]:
         """Return a count and a sum over the passages' ids: other content has others."""
-        count, total = self.ask("SELECT COUNT(*), SUM(id & 4294967295) FROM passages").fetchone()
+        sql = f"SELECT COUNT(*), SUM(id & 4294967295) FROM passages WHERE TRUE{self._seen}"
+        count, total = self.ask(sql, *self._seen_values).fetchone()
         return int(count), int(total or 0)
 
     # --- changes

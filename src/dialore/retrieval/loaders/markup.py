@@ -11,9 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dialore.files import with_long_cells
+from dialore.errors import InputError
+from dialore.files import parse_yaml, with_long_cells
+from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
 from dialore.retrieval.loaders.blocks import Reject, by_headings, paragraphs, row
 
@@ -102,12 +105,20 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
             if named:
                 continue
         held = None
-        named_cells = itertools.zip_longest(names[: len(cells)], cells, fillvalue="")
-        yield Section([Paragraph(row(f"{name}: {cell}" if name and cell else cell for name, cell in named_cells))])
+        named_cells = list(itertools.zip_longest(names[: len(cells)], cells, fillvalue=""))
+        extra: dict[str, Any] = {name: cell for name, cell in named_cells if name and 0 < len(cell) <= _LONGEST_CELL}
+        if GROUPS in names:
+            place = names.index(GROUPS)
+            of = cells[place] if place < len(cells) else ""
+            extra[GROUPS] = [name.strip() for name in re.split("[,;|]", of) if name.strip()]
+        told = (f"{name}: {cell}" if name and cell else cell for name, cell in named_cells if name != GROUPS)
+        yield Section([Paragraph(row(told))], extra=extra)
     if held:
         yield Section([Paragraph(row(held))])
 
 
+_LONGEST_CELL = 100
+"""Characters of a cell up to which it is metadata, too, which passages are filtered by."""
 _SAMPLE = 200
 """Lines by which a table's form is told."""
 _SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
@@ -137,13 +148,31 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 
 
 def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
-    """Yield the sections of a Markdown text; front matter gives a title where there is none, and is left out."""
+    """Yield the sections of a Markdown text; front matter gives a title where there is none, and metadata."""
     front = _FRONT_MATTER.match(text)
+    extra: dict[str, Any] = {}
     if front:
         said = _TITLE.search(front[1])
         title = title or (said[1].strip().strip("\"'") if said else "")
         text = text[front.end() :]
-    yield from by_headings(_blocks(_TARGET.sub("", text), notice), title, url)
+        extra = _metadata(front[1])
+    for section in by_headings(_blocks(_TARGET.sub("", text), notice), title, url):
+        yield replace(section, extra={**extra, **section.extra}) if extra else section
+
+
+def _metadata(front: str) -> dict[str, Any]:
+    """Return what front matter says besides the title, as JSON holds it; nothing where it is no YAML.
+
+    Raises:
+        Unreadable: it is no YAML, and speaks of groups: who may read the file is not known.
+    """
+    try:
+        said = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
+    except (InputError, ValueError) as error:
+        if re.search(rf"^\s*{GROUPS}\b", front, re.MULTILINE):
+            raise Unreadable(f"its front matter names {GROUPS}, but is not valid YAML") from error
+        return {}
+    return {name: value for name, value in said.items() if name != "title"} if isinstance(said, dict) else {}
 
 
 @functools.cache

@@ -1,0 +1,140 @@
+"""Filters of passages: by their metadata, and by who may read them. The databases apply them, whoever asks.
+
+A passage's metadata is any JSON beside its text; `groups` in it names the groups that may read it, and without groups
+everybody may. `year >= 2024 and tag in (news, "press release")` is a filter of metadata; of a list any item counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+
+from dialore.errors import InputError
+from dialore.knowledge import GROUPS
+
+EVERY_GROUP = "*"
+"""The group of a reader who may read all passages."""
+COLUMNS = ("text", "title", "url", "file", "page")
+Value = str | float | bool
+_VALUE = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s(),"\'=<>!]+'
+_CONDITION = re.compile(
+    rf"\s*(?P<field>[^\W\d][\w.-]*)\s*(?:(?P<operator>=|==|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
+    rf"|in\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*"
+)
+_MEND = 'write year >= 2024 and lang = en and tag in (a, "b c")'
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition on a field of the metadata, or on a passage's title, url, file or page.
+
+    Attributes:
+        operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, or `in`.
+        values: one value, or those of `in`.
+    """
+
+    field: str
+    operator: str
+    values: tuple[Value, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Which passages are seen.
+
+    Attributes:
+        conditions: all of these hold.
+        groups: the groups of the reader, who sees what has none of its own or one of these; None: they see all.
+    """
+
+    conditions: tuple[Condition, ...] = ()
+    groups: frozenset[str] | None = None
+
+    def __bool__(self) -> bool:
+        """Return whether anything may be left out."""
+        return bool(self.conditions) or self.groups is not None
+
+    def narrowed(self, where: str) -> Filter:
+        """Return the same with the conditions of an expression, too; raise InputError where it is none."""
+        return replace(self, conditions=(*self.conditions, *parse_where(where)))
+
+
+ALL = Filter()
+_READER: ContextVar[frozenset[str] | None] = ContextVar("dialore_reader", default=None)
+
+
+@contextlib.contextmanager
+def reading_as(groups: Iterable[str] | None) -> Iterator[None]:
+    """Have every index that is opened meanwhile show what a reader with these groups may read; None: all."""
+    named = None if groups is None else frozenset(groups)
+    token = _READER.set(None if named is None or EVERY_GROUP in named else named)
+    try:
+        yield
+    finally:
+        _READER.reset(token)
+
+
+def filter_of_reader() -> Filter:
+    """Return the filter of the reader for whom an index is opened now."""
+    return Filter(groups=_READER.get())
+
+
+def parse_where(text: str) -> tuple[Condition, ...]:
+    """Return the conditions of an expression, joined by `and`.
+
+    Raises:
+        InputError: it is no such expression.
+    """
+    conditions = []
+    place = 0
+    while True:
+        match = _CONDITION.match(text, place)
+        if match is None:
+            raise InputError(f"not a condition on metadata: {text[place:].strip() or text!r}", hint=_MEND)
+        listed = match["values"]
+        values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
+        operator = "in" if listed else match["operator"].replace("==", "=")
+        conditions.append(Condition(match["field"], operator, values))
+        place = match.end()
+        if place == len(text):
+            return tuple(conditions)
+        joined = re.compile(r"and\b", re.IGNORECASE).match(text, place)
+        if joined is None:
+            raise InputError(f"not a condition on metadata: {text[place:].strip()!r}", hint=_MEND)
+        place = joined.end()
+
+
+def _value(text: str) -> Value:
+    if text[0] == '"':
+        return str(json.loads(text))
+    if text[0] == "'":
+        return text[1:-1]
+    if text in {"true", "false"}:
+        return text == "true"
+    with contextlib.suppress(ValueError):
+        return float(text)
+    return text
+
+
+def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, object]:
+    """Return metadata that the command line says: `NAME=VALUE`, and groups with commas between them.
+
+    Raises:
+        InputError: a pair has no `=`.
+    """
+    made: dict[str, object] = {}
+    for pair in pairs:
+        name, given, value = pair.partition("=")
+        if not given or not name.strip():
+            raise InputError(f"{pair!r} is no metadata", hint="write --meta NAME=VALUE")
+        try:
+            made[name.strip()] = json.loads(value)
+        except ValueError:
+            made[name.strip()] = value
+    if groups is not None:
+        made[GROUPS] = [name.strip() for name in groups.split(",") if name.strip()]
+    return made
