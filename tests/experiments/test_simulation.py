@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+from pathlib import Path
 
 import pytest
 
+from dialore.cli import main
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import Sample
@@ -200,3 +203,20 @@ def test_users_who_are_alike_have_no_distance():
     rows = {row["feature"]: row for row in compare_users(other, talks)}
     assert (rows["words a turn"]["simulated"], rows["words a turn"]["distance"]) == (12, 1.0)
     assert rows["turns of the user"]["real"] == 2
+
+
+def test_the_example_is_held_scored_and_reported(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    example = Path(__file__).parents[2] / "examples" / "simulate" / "handbook.yaml"
+    for command in (
+        ["documents", "build", "data/handbook.en.index", "--dataset", "handbook-en"],
+        ["simulate", str(example), "--model", "rehearsal", "--limit", "3"],
+        ["score", "runs/simulate-handbook"],
+        ["report", "runs/simulate-handbook", "--out", "report"],
+    ):
+        with contextlib.suppress(SystemExit):
+            main(command)
+    assert "3 broken" in capsys.readouterr().err  # what is rehearsed says back what it is told
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert "conversation-goal" in page
+    assert "words a turn" in page
