@@ -42,7 +42,8 @@ TABLES = {
     | {"table-1-fkg", "table-3-fcm", "table-9-fcm", "table-11-fcm", "table-1-released", "table-3-released"}
     | {"table-3-pplm", "figure-4-knowledge", "figure-4-response", "section-2"},
     "safari": {"table-4", "table-4-supervised", "table-5", "table-6", "table-6-supervised", "table-7", "table-8"},
-    "real": {"dailydialog", "handbook-en", "handbook-zh", "kbp", "wizard-of-internet", "wizard-of-wikipedia"},
+    "real": {"dailydialog", "handbook-en", "handbook-zh", "handbook-more-en", "handbook-more-zh", "kbp", "locomo"}
+    | {"wizard-of-internet", "wizard-of-wikipedia"},
     "scg-qp": {"table-1", "table-1-finetuned", "table-2", "table-3", "figure-3"},
 }
 

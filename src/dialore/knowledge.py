@@ -107,6 +107,7 @@ class PassageDetail(BaseModel):
         page_error: why the page could not be read.
         said: by whom and when it was said, of a statement in memory.
         turn: the turn that it was said in.
+        until: the day until which it held.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -126,6 +127,7 @@ class PassageDetail(BaseModel):
     page_error: str = ""
     said: str = ""
     turn: str = ""
+    until: str = ""
 
     @property
     def where(self) -> dict[str, str]:

@@ -44,10 +44,10 @@ def stdio(world):
 async def test_tools_have_typed_inputs_and_outputs(address):
     async with Client(address) as session:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}
-        own = {"remember", "list_memory", "forget"}
+        own = {"remember", "list_memory", "edit_memory", "forget"}
         assert {"ground", "respond", "search_documents", "search_graph", *own} == tools.keys()
         changing = [name for name, tool in tools.items() if not tool.annotations.read_only_hint]
-        assert sorted(changing) == ["forget", "remember"]
+        assert sorted(changing) == ["edit_memory", "forget", "remember"]
         for tool in tools.values():
             assert tool.description
             assert tool.output_schema["type"] == "object"

@@ -217,6 +217,6 @@ def test_the_example_is_held_scored_and_reported(tmp_path, monkeypatch, capsys):
         with contextlib.suppress(SystemExit):
             main(command)
     assert "3 broken" in capsys.readouterr().err  # what is rehearsed says back what it is told
-    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    page = (tmp_path / "report" / "report.html").read_text("utf-8")
     assert "conversation-goal" in page
     assert "words a turn" in page

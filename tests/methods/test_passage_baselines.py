@@ -167,7 +167,7 @@ async def test_full_context_shows_everything_before_the_history(language):
     asked = model()
     response, trace, shown = await respond("full-context", dialogue, asked, {"documents": InMemoryPassages(MUGS)})
     assert list(trace) == ["listing", "response-generation"]
-    assert trace["listing"].output == {"passages": 7, "words": 38}
+    assert trace["listing"].output == {"passages": 7, "words": 38, "left_out": 0}
     texts = [piece.text for piece in response.knowledge]
     assert texts[:2] == ["Bees dance.", MUGS[5]]  # once, though the shelf has it too
     assert texts[-2:] == list(persona)
@@ -192,6 +192,16 @@ async def test_full_context_beyond_its_bound_fails_that_dialogue_and_names_the_m
     assert "stage listing of dialogue d1: the documents have more than 30 words (take rag" in response.error
     short = create_agent("full-context", model=model(), sources={"documents": PoolSource()}, options={"words": 30})
     assert (await short.respond(talk(extra={"pool": ["Mugs."]}))).status == "ok"
+
+
+async def test_full_context_leaves_out_what_comes_first_where_it_may():
+    options = {"words": 15, "truncate": True}
+    agent = create_agent("full-context", model=model(), sources={"documents": InMemoryPassages(MUGS)}, options=options)
+    response = await agent.respond(talk(persona=[]))
+    listing = response.trace[0].output
+    assert listing["words"] <= 15
+    assert listing["passages"] + listing["left_out"] == len(MUGS)
+    assert [piece.text for piece in response.knowledge] == MUGS[listing["left_out"] :]
 
 
 async def test_full_context_beyond_the_window_names_the_mend():

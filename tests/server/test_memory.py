@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ import pytest
 from dialore.errors import SourceError
 from dialore.knowledge import Fact
 from dialore.server.knowledge_store import AddedKnowledge
+from dialore.sources.memory import open_memory
+from tests.cli.processes import DIALORE
 from tests.server.conftest import Scripted, need, wait_until
 from tests.server.hostile import STATEMENTS, USERS
 from tests.server.test_guard import bearer, keyed
@@ -120,6 +123,80 @@ def test_one_users_memory_is_never_anothers(serving):
     assert "Bello" not in json.dumps(tell(running, "What is my pet called?", "", mine, said=())["grounding"])
 
 
+def test_what_held_before_is_shown_corrected_and_found(serving):
+    running = serving(Listening(needs=[{"what": "home", "source": "memory", "query": "where I lived", "asked": True}]))
+    consent(running)
+    for text in ("I live in Leeds.", "I moved to York."):
+        tell(running, text)
+    asked = {"params": {"user": "ann", "history": True}}
+    [new, old] = running.http.get("/v1/memory", **asked).json()["data"]
+    assert [each["text"] for each in memory(running)["data"]] == ["I moved to York."]
+    assert (old["text"], old["holds_until"], new["replaces"]) == ("I live in Leeds.", new["said"], old["id"])
+    as_of = running.http.get("/v1/memory", params={"user": "ann", "as_of": old["said"]}).json()["data"]
+    assert [each["text"] for each in as_of] == ["I live in Leeds."]
+    found = tell(running, "Where did I live before?", said=())["grounding"]["knowledge"]
+    assert "I live in Leeds." in {piece["text"] for piece in found}
+    path = f"/v1/memory/{old['id']}"
+    edited = running.http.patch(
+        path, json={"user": "ann", "text": "I lived in Hull.", "holds_from": "2020-01-01T00:00:00Z"}
+    )
+    assert edited.json() == old | {
+        "id": edited.json()["id"],
+        "text": "I lived in Hull.",
+        "holds_from": "2020-01-01T00:00:00Z",
+    }
+    assert running.http.patch(path, json={"user": "ann", "text": "I row."}).status_code == 404, "its id has changed"
+    [new, old] = running.http.get("/v1/memory", **asked).json()["data"]
+    assert new["replaces"] == old["id"] == edited.json()["id"]
+    path = f"/v1/memory/{old['id']}"
+    refused = [
+        {"user": "ann", "holds_until": "1999-01-01T00:00:00Z"},
+        {"user": "ann", "text": "My password is x."},
+        {"user": "ann", "text": " "},
+    ]
+    assert [running.http.patch(path, json=body).status_code for body in refused] == [400] * 3
+    assert running.http.patch(path, json={"user": "ben", "text": "I row."}).status_code == 404
+    assert running.http.get("/v1/memory", **asked).json()["data"] == [new, old]
+
+
+def test_the_command_lists_corrects_exports_and_forgets(serving, tmp_path):
+    running = serving(Listening())
+    consent(running)
+    for text in ("I live in Leeds.", "I moved to York."):
+        tell(running, text)
+
+    def command(name, *arguments):
+        words = ["memory", name, str(tmp_path / "known" / "store.sqlite"), "ann", *map(str, arguments)]
+        return subprocess.run([*DIALORE, *words], capture_output=True, text=True, check=False)
+
+    assert [each["text"] for each in json.loads(command("list", "--json").stdout)] == ["I moved to York."]
+    [new, old] = json.loads(command("list", "--history", "--json").stdout)
+    assert (old["text"], old["holds_until"]) == ("I live in Leeds.", new["said"])
+    assert command("edit", old["id"], "--from", "2020-01-01", "--text", "I lived in Hull.").returncode == 0
+    assert command("export", tmp_path / "ann.jsonl").returncode == 0
+    kept = open_memory(tmp_path / "ann.jsonl").statements
+    assert [(each.text, each.begins.year) for each in kept] == [
+        ("I moved to York.", kept[0].said.year),
+        ("I lived in Hull.", 2020),
+    ]
+    assert command("list", "--as-of", "2021-06-01", "--json").stdout.count("I lived in Hull.") == 1
+    assert [command("forget", new["id"]).returncode for _ in range(2)] == [0, 2]
+    assert memory(running)["data"] == []
+
+
+def test_turns_of_other_conversations_are_found(serving):
+    running = serving(Listening(needs=[{"what": "cake", "source": "memory", "query": "cake recipe", "asked": True}]))
+    tell(running, "The secret of the cake is rum.", said=(), metadata={"conversation": "a"})
+    found = tell(running, "What was the secret of the cake?", said=())["grounding"]["knowledge"]
+    assert "rum" not in json.dumps(found), "nobody has consented"
+    consent(running)
+    tell(running, "The secret of the cake is rum.", said=(), metadata={"conversation": "a"})
+    found = tell(running, "What was the secret of the cake?", said=())["grounding"]["knowledge"]
+    assert "The secret of the cake is rum." in {piece["text"] for piece in found}
+    same = tell(running, "What was the secret of the cake?", said=(), metadata={"conversation": "a"})
+    assert "rum" not in json.dumps(same["grounding"]["knowledge"]), "a conversation is its own history"
+
+
 @pytest.mark.parametrize("text", STATEMENTS, ids=range(len(STATEMENTS)))
 def test_what_is_remembered_stays_a_text(serving, text):
     running = serving(Listening(needs=[{"what": "pet", "source": "memory", "query": "dog", "asked": True}]))
@@ -156,10 +233,12 @@ def test_conversations_are_kept_where_they_are_named_and_the_user_consents(servi
     whole = running.http.get(where, params={"user": "ann"}).json()
     grounding = said["grounding"]
     answer = {"role": "assistant", "content": said["content"], "trace": grounding["trace"], "grounding": grounding}
+    assert len({message.pop("said") for message in whole["messages"]}) == 1
     assert whole == {"id": "c1", "messages": [{"role": "user", "content": "Hello"}, answer]}
     history = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": said["content"]}]
     tell(running, "x", messages=[*history, {"role": "user", "content": "And?"}], metadata={"conversation": "c1"})
     longer = running.http.get(where, params={"user": "ann"}).json()["messages"]
+    assert all(message.pop("said") for message in longer)
     assert longer[:3] == [*whole["messages"], {"role": "user", "content": "And?"}]
     assert [each["role"] for each in longer if "trace" in each] == ["assistant"] * 2
     assert running.http.delete(where, params={"user": "ann"}).json() == {"id": "c1", "deleted": True}

@@ -17,11 +17,14 @@ pytest.importorskip("sqlalchemy", reason="the serve extra is not installed")
 pytest.importorskip("alembic", reason="the serve extra is not installed")
 
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 
 from dialore.errors import InputError
-from dialore.server.database import TABLES, User
+from dialore.server import store as store_module
+from dialore.server.database import PEOPLE, TABLES, Moment, User, open_engine, read_url
 from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 from tests.server.hostile import NAMES
@@ -110,7 +113,9 @@ async def test_one_users_memory_is_never_anothers(store):
     await store.remember(ANN, [said("I ski."), said("I live in Leeds.")])
     await store.remember(BEN, [said("I ski.")])
     ski = said("I ski.").id
-    await store.remember(OTHER_ANN, [said("I moved to York.")], [ski, said("I live in Leeds.").id])
+    leeds, york = said("I live in Leeds."), said("I moved to York.")
+    replaced = {each.id: each.closed_by(york) for each in (said("I ski."), leeds)}
+    await store.remember(OTHER_ANN, [york], replaced)
     assert set(await texts(store, ANN)) == {"I ski.", "I live in Leeds."}
     assert await store.forget(OTHER_ANN, ski) == 0
     assert await store.forget(BEN) == 1
@@ -140,26 +145,66 @@ async def test_a_name_that_is_no_text_is_refused(store):
         await store.set_consent(User("key-1", "ann\0"), consents=True)
 
 
-async def test_what_is_replaced_is_gone_for_good(store):
+async def test_what_is_replaced_holds_no_longer_and_stays_with_its_time(store):
     await store.set_consent(ANN, consents=True)
     old, dog = said("I live in Leeds.", 9), said("I have a dog.", 9)
+    new, died = said("I moved to York.", 1), said("My dog has died.", 0)
     await store.remember(ANN, [old, dog])
-    await store.remember(ANN, [said("I moved to York.", 1)])  # by the plain rule
-    await store.remember(ANN, [said("My dog has died.", 0)], [dog.id])  # as the model said
+    await store.remember(ANN, [new])  # by the plain rule
+    await store.remember(ANN, [died], {dog.id: dog.closed_by(died)})  # as the model said
     assert await texts(store, ANN) == ["My dog has died.", "I moved to York."]
-    await store.forget(ANN, said("I moved to York.").id)
+    history = {each.text: each for each in await store.statements(ANN, history=True)}
+    assert history["I live in Leeds."].holds_until == new.said
+    assert history["I moved to York."].replaces == old.id
+    assert history["I have a dog."].holds_until == died.said
+    as_of = await store.statements(ANN, as_of=NOW - timedelta(days=2))
+    assert {each.text for each in as_of} == {"I live in Leeds.", "I have a dog."}
+    assert await store.statements(ANN, as_of=NOW - timedelta(days=10)) == []
+    await store.forget(ANN, new.id)
     assert await texts(store, ANN) == ["My dog has died."], "the older one does not come back"
-    assert await store.remember(ANN, [said("I live in Hull.", 5), said("I moved to Bath.", 2)])
-    assert await store.remember(ANN, [said("I live in Ghent.", 4)]) == [], "an older one does not replace a newer"
+    assert await store.remember(ANN, [said("I live in Hull.", 5), said("I moved to Bath.", 0.5)])
+    assert await store.remember(ANN, [said("I live in Ghent.", 0.7)]) == [], "an older one does not replace a newer"
     assert await texts(store, ANN) == ["My dog has died.", "I moved to Bath."]
 
 
-async def test_the_same_again_is_kept_once_with_the_newer_time(store):
+async def test_the_same_again_is_kept_once_and_for_longer(store):
     await store.set_consent(ANN, consents=True)
     await store.remember(ANN, [said("I ski.", 50)])
-    await store.remember(ANN, [said("I ski.", 2)])
-    (kept,) = await store.statements(ANN)
-    assert kept.said == NOW - timedelta(days=2)
+    assert [each.text for each in await store.remember(ANN, [said("I ski!", 2)])] == ["I ski."]
+    (kept,) = await store.statements(ANN, history=True)
+    assert (kept.said, kept.expires) == (NOW - timedelta(days=50), NOW + timedelta(days=98))
+
+
+async def test_a_statement_is_corrected(store):
+    await store.set_consent(ANN, consents=True)
+    old, new = said("I live in Leeds.", 9), said("I moved to York.", 1)
+    await store.remember(ANN, [old, new])
+    changes = {"text": "I lived in Hull.", "holds_from": NOW - timedelta(days=99)}
+    assert await store.edit(BEN, old.id, changes) is None
+    edited = await store.edit(ANN, old.id, changes)
+    assert (edited.text, edited.begins, edited.holds_until) == ("I lived in Hull.", NOW - timedelta(days=99), new.said)
+    [kept, corrected] = await store.statements(ANN, history=True)
+    assert (corrected, kept.replaces) == (edited, edited.id)
+    with pytest.raises(InputError, match="holds until"):
+        await store.edit(ANN, new.id, {"holds_until": NOW - timedelta(days=200)})
+    assert [each.text for each in await store.statements(ANN)] == ["I moved to York."]
+
+
+async def test_turns_of_a_users_other_conversations(store, clock):
+    await store.set_consent(ANN, consents=True)
+    await store.set_consent(BEN, consents=True)
+    said_then = {"role": "user", "content": "Tea, please.", "said": (NOW - timedelta(days=2)).isoformat()}
+    await store.keep_conversation(ANN, "a", [said_then, {"role": "assistant", "content": "Here you are."}])
+    await store.keep_conversation(ANN, "b", [{"role": "user", "content": "Hello."}, {"role": "user", "content": " "}])
+    await store.keep_conversation(BEN, "c", [{"role": "user", "content": "Cake."}])
+    turns = {(turn.text, turn.speaker, turn.said, turn.turn) for turn in await store.turns(ANN, "b")}
+    assert turns == {
+        ("Tea, please.", "user", NOW - timedelta(days=2), "a:1"),
+        ("Here you are.", "assistant", NOW, "a:2"),
+    }
+    assert len(await store.turns(ANN)) == 3
+    clock.now = NOW + timedelta(days=7)
+    assert await store.turns(ANN) == []
 
 
 async def test_the_newest_thousand_are_kept(store):
@@ -346,6 +391,37 @@ async def test_workers_that_write_one_users_memory_at_once_lose_nothing(place):
 async def test_the_migrations_make_what_the_program_expects(store):
     with store._engine.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection, opts={"compare_type": True}), TABLES) == []
+
+
+async def test_a_store_of_the_former_version_is_taken_along(place):
+    """Its statements had the ids of their texts."""
+    engine = open_engine(read_url(place))
+    with engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(store_module.__file__).parent / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "2")
+        former = sa.text("INSERT INTO statements VALUES (:owner, :name, :id, :made, :text, :turn, :expires)")
+        former = former.bindparams(sa.bindparam("made", type_=Moment), sa.bindparam("expires", type_=Moment))
+        for user in (ANN, BEN):
+            connection.execute(PEOPLE.insert().values(**user._asdict(), consents=True))
+            for number, text in enumerate(["I live in Leeds.", "我养了一只猫。"], 1):
+                row = {"id": f"passage:{number}", "made": NOW - timedelta(days=number, microseconds=7), "text": text}
+                connection.execute(
+                    former, {**user._asdict(), **row, "turn": "Well.", "expires": NOW + timedelta(days=9)}
+                )
+    engine.dispose()
+    store = ServerStore(place, clock=lambda: NOW)
+    await store.open()
+    for user in (ANN, BEN):
+        [home, cat] = await store.statements(user)
+        assert (home.text, home.turn, home.speaker) == ("I live in Leeds.", "Well.", "user")
+        assert (home.said, home.expires) == (NOW - timedelta(days=1, microseconds=7), NOW + timedelta(days=9))
+    assert await store.forget(ANN, cat.id) == 1
+    assert await store.remember(ANN, [said("I moved to York.")])
+    assert [each.text for each in await store.statements(ANN, history=True)] == ["I moved to York.", "I live in Leeds."]
+    assert len(await store.statements(BEN)) == 2
+    await store.close()
 
 
 async def test_opening_again_keeps_what_there_is(store, place):

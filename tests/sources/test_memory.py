@@ -226,9 +226,54 @@ async def test_the_model_says_what_is_kept_and_what_it_replaces(turn, earlier, n
     known = [statement("I have two dogs.", 9), statement(earlier, 2)]
     kept = await extract_statements(talk(turn), known, asked(model))
     assert [(one.text, one.turn) for one in kept.statements] == [(new, turn)]
-    assert kept.replaced == [known[1].id]
+    assert kept.replaced == {known[1].id: known[1].closed_by(kept.statements[0])}
+    assert (kept.statements[0].replaces, kept.statements[0].doubts) == (known[1].id, "")
     assert kept.usage.calls == 1
     assert f"1. {earlier}\n2. I have two dogs." in model.asked["extraction"]
+
+
+@pytest.mark.parametrize(
+    "extracted",
+    [
+        {"text": "I am a vegan.", "replaces": [1], "unsure": []},  # they share no word
+        {"text": "I am a vegan.", "replaces": [], "unsure": [1]},
+        {"text": "I am a vegan.", "replaces": [1], "unsure": [1]},
+    ],
+)
+async def test_where_it_is_unsure_what_a_statement_ends_both_stay_and_the_reply_is_told_to_ask(extracted):
+    known = [statement("I love steak.", 9)]
+    kept = await extract_statements(talk("I am a vegan."), known, asked(Model(extraction={"statements": [extracted]})))
+    [new] = kept.statements
+    assert (kept.replaced, new.replaces, new.doubts) == ({}, "", known[0].id)
+    dialogue = talk("What could you cook for me, a vegan?", memory=told(*known, new))
+    found = {piece.text: piece.passage.said for piece in await MemorySource().search("vegan steak", dialogue)}
+    assert found.keys() == {"I love steak.", "I am a vegan."}
+    assert found["I am a vegan."].endswith('; may contradict "I love steak.": ask which holds')
+
+
+async def test_a_statement_holds_since_the_time_that_it_names():
+    model = Model(extraction={"statements": [{"text": "I moved to York in May 2023.", "replaces": [1]}]})
+    known = [statement("I live in Leeds.", 2000), statement("I ski.", 1)]
+    kept = await extract_statements(talk("I moved to York in May 2023."), known[:1], asked(model))
+    since = datetime(2023, 5, 1, tzinfo=UTC)
+    assert kept.statements[0].holds_from == since
+    assert kept.replaced[known[0].id].holds_until == since
+
+
+def test_what_is_said_later_closes_what_was_said_before_whatever_it_names():
+    old, new = statement("I live in Leeds.", 9), statement("I live in York.", 1, holds_from=NOW - timedelta(days=90))
+    closed = with_intervals([new, old], NOW)[1]
+    assert (closed.text, closed.holds_until) == (old.text, new.said), "it has held, though not for long"
+
+
+def test_what_doubts_another_closes_nothing_until_one_is_said_again():
+    old = statement("I live in Leeds.", 9)
+    new = statement("I live in York.", 5, doubts=old.id)
+    assert len(standing([old, new], NOW)) == 2
+    again = statement("I live in Leeds.", 1)
+    assert [each.text for each in standing([old, new, again], NOW)] == ["I live in Leeds."]
+    settled = with_intervals([old, new, again], NOW)
+    assert with_intervals(settled, NOW) == settled
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from dialore.cli import (
     imports,
     judge,
     mcp,
+    memory,
     meta,
     methods,
     models,
@@ -93,5 +94,5 @@ for command in (
 ):
     app.command()(command)
 app.command("import")(imports.import_files)
-for group in (graph, documents, prompts, data, samples, train, models, annotate, feedback, bench):
+for group in (graph, documents, prompts, data, samples, train, models, annotate, feedback, memory, bench):
     app.add_typer(group.app, name=group.__name__.rpartition(".")[2])

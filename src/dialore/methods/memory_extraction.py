@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ from dialore.llm.model import Usage
 from dialore.methods.lexical import NullRunner
 from dialore.methods.stages import StageContext
 from dialore.prompts.history import on_one_line
-from dialore.sources.memory import Statement, standing
+from dialore.sources.memory import Statement, standing, thing_of
+from dialore.sources.periods import period_of
 from dialore.sources.web.redaction import without_addresses
-from dialore.text import Language, content_lemmas, content_words, light_words, split_lines, stem
+from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, split_lines, stem
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -27,10 +29,11 @@ _MOST, _SHOWN = 5, 40
 
 
 class Told(BaseModel):
-    """A statement about the user, and the numbers of the earlier statements that it replaces."""
+    """A statement about the user, and the numbers of the earlier statements that it replaces, or may replace."""
 
     text: str
     replaces: list[int] = Field(default_factory=list)
+    unsure: list[int] = Field(default_factory=list)
 
 
 class Extracted(BaseModel):
@@ -41,10 +44,10 @@ class Extracted(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Remembered:
-    """Statements of a turn to be kept, the ids of earlier ones that they replace, and what asking took."""
+    """Statements of a turn to be kept, the earlier ones that they replace by id, closed, and what asking took."""
 
     statements: Sequence[Statement] = ()
-    replaced: Sequence[str] = ()
+    replaced: Mapping[str, Statement] = field(default_factory=dict)
     usage: Usage = field(default_factory=Usage)
 
 
@@ -54,6 +57,9 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
     characters, nor one that the turn does not bear (`_is_borne`). Without a model, sentences in the first person are
     kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
+
+    A time in a statement ("last month") is since when it holds. What the model says is replaced stands, doubted, where
+    the model is unsure or the two statements share no word and are not of one thing.
 
     Args:
         dialogue: the history up to the user's turn.
@@ -75,11 +81,41 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         usage = stage.usage
     kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
     kept = [one for one in kept if _is_borne(one.text, dialogue)][:_MOST]
-    turn = on_one_line(dialogue.last.text)[: 2 * LONGEST]
+    turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
-    made = [Statement(text=on_one_line(one.text), said=now, turn=turn) for one in kept]
-    numbers = {number for one in kept for number in one.replaces if 1 <= number <= len(shown)}
-    return Remembered(made, [shown[number - 1].id for number in sorted(numbers)], usage)
+    made: list[Statement] = []
+    replaced: dict[str, Statement] = {}
+    for one in kept:
+        text = on_one_line(one.text)
+        period = period_of(text, now)
+        since = period.begins if period and period.ends <= now else None
+        statement = Statement(text=text, said=now, turn=turn, holds_from=since)
+        earlier = [shown[number - 1] for number in dict.fromkeys(one.replaces) if 1 <= number <= len(shown)]
+        unsure = [shown[number - 1] for number in one.unsure if 1 <= number <= len(shown)]
+        certain = [each for each in earlier if each not in unsure and _share(each.text, text, dialogue.language)]
+        doubted = [*unsure, *(each for each in earlier if each not in certain)]
+        replaced |= {each.id: each.closed_by(statement) for each in certain}
+        references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
+        made.append(statement.model_copy(update=references))
+    return Remembered(made, replaced, usage)
+
+
+def quoted_turn(text: str) -> str:
+    """Return a turn as statements quote it."""
+    return on_one_line(text)[: 2 * LONGEST]
+
+
+@functools.lru_cache(maxsize=16384)
+def says_something(text: str) -> bool:
+    """Return whether a turn has two words that count: "Tell me more." is not worth finding again."""
+    return len(_borne_words(text, "zh" if is_chinese(text) else "en")) > 1
+
+
+def _share(one: str, other: str, language: Language) -> bool:
+    """Return whether two statements have a word that counts in common, or are about one thing."""
+    if thing_of(one) == thing_of(other):
+        return True
+    return bool(_borne_words(one, language) & _borne_words(other, language))
 
 
 def _is_borne(text: str, dialogue: Dialogue) -> bool:

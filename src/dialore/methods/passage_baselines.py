@@ -131,6 +131,7 @@ class FullContext(Method):
         documents: a document index, where nothing is declared.
         words: how many words of documents are sent at most, a Chinese character counted as one; the default is about
             80,000 tokens. More is an error, as is what the model's window does not hold.
+        truncate: leave out what comes first, of memory the oldest, until the rest fits.
     """
 
     name: ClassVar[str] = "full-context"
@@ -145,6 +146,7 @@ class FullContext(Method):
     memory: KnowledgeSource | None = None
     documents: KnowledgeSource | None = None
     words: int = 60_000
+    truncate: bool = False
 
     def __post_init__(self) -> None:
         """Check the option; raises InputError."""
@@ -159,15 +161,18 @@ class FullContext(Method):
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Everything there is, each text once, until it is too much."""
         pieces: dict[str, Knowledge] = {}
-        words = 0
+        words = left_out = 0
         with stage.step("listing") as step:
             for entry in self.declared.entries:
                 for piece in () if entry.kind == "persona" else listed(entry.source, dialogue):
                     if pieces.setdefault(piece.text, piece) is piece:
                         words += len(_WORD.findall(piece.text))
-                    if words > self.words:
-                        raise _too_much(f"the documents have more than {self.words:,} words")
-            step.output = {"passages": len(pieces), "words": words}
+                    while words > self.words:
+                        if not self.truncate:
+                            raise _too_much(f"the documents have more than {self.words:,} words")
+                        words -= len(_WORD.findall(pieces.pop(next(iter(pieces))).text))
+                        left_out += 1
+            step.output = {"passages": len(pieces), "words": words, "left_out": left_out}
         return Grounding(knowledge=[*pieces.values(), *_persona(self.declared, dialogue)])
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:

@@ -74,8 +74,10 @@ def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
 def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
     """Return whether the history has said a piece: one utterance holds its numbers and most of its words and meaning.
 
-    What it asks it does not say: "Which food am I allergic to?"
+    What it asks it does not say: "Which food am I allergic to?" Nor does it say until when a piece held.
     """
+    if piece.kind == "passage" and piece.passage.until:
+        return False
     pieces = _Pieces([_read(_text_of(piece))])
     said = map(_without_questions, dialogue.texts)
     return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in said if turn)

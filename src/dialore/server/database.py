@@ -26,7 +26,7 @@ class User(NamedTuple):
     name: str
 
 
-class _Moment(sa.TypeDecorator[datetime]):
+class Moment(sa.TypeDecorator[datetime]):
     """A moment in UTC: SQLite knows no time zones."""
 
     impl = sa.DateTime(timezone=True)
@@ -51,15 +51,19 @@ def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
     """Return a table whose rows are deleted when their time has come."""
-    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", _Moment), *columns, _ends())
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _ends())
 
 
 def _ends() -> sa.Column[datetime]:
-    return sa.Column("expires", _Moment, index=True)
+    return sa.Column("expires", Moment, index=True)
 
 
 PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
-STATEMENTS = _kept("statements", sa.Column("text", sa.Text), sa.Column("turn", sa.Text))
+STATEMENTS = _kept(
+    "statements",
+    *(sa.Column(name, sa.Text) for name in ("text", "turn", "speaker", "replaces", "doubts")),
+    *(sa.Column(name, Moment) for name in ("holds_from", "holds_until")),
+)
 CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
 TRACES = _kept("traces", sa.Column("result", sa.JSON))
 FEEDBACK = _kept("feedback", sa.Column("good", sa.Boolean), sa.Column("reason", sa.Text), sa.Column("better", sa.Text))
@@ -72,7 +76,7 @@ USED = _table(
 COUNT = sa.text(
     "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
     " ON CONFLICT (owner, name, began) DO UPDATE SET amount = used.amount + excluded.amount RETURNING amount"
-).bindparams(sa.bindparam("expires", type_=_Moment))
+).bindparams(sa.bindparam("expires", type_=Moment))
 sa.Index("ix_traces_id", TRACES.c.id)  # asked for without a user's name
 
 

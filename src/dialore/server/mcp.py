@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
 from dialore import __version__
 from dialore.methods.memory_extraction import LONGEST, is_harmless
@@ -40,11 +40,12 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.settings import Settings
 
+_NOTHING_KEPT = "nothing of that id is kept of the user: list_memory gives the ids"
 _NO_CONSENT = "the user has not agreed to be remembered"
 _INSTRUCTIONS = (
     "Knowledge-grounded dialogue. `ground` finds what a reply needs to know, `respond` writes it, with citations; "
     "The `search_` tools look one thing up, `remember` keeps what the user says of themselves, "
-    "`list_memory` shows what is kept and `forget` deletes it."
+    "`list_memory` shows what is kept, `edit_memory` corrects it and `forget` deletes it."
 )
 
 
@@ -118,6 +119,10 @@ class Kept(BaseModel):
     text: str
     said: datetime
     turn: str
+    holds_from: datetime | None = Field(description="Since when it holds, where not since it was said.")
+    holds_until: datetime | None = Field(description="Until when it held; null while it holds.")
+    replaces: str = Field(description="The id of the statement that it replaced.")
+    doubts: str = Field(description="The id of a statement that it may contradict: ask the user which holds.")
     expires: datetime | None
 
 
@@ -163,6 +168,9 @@ _Top = Annotated[int, Field(ge=1, le=50, description="How many pieces at most.")
 _Where = Annotated[str, Field(max_length=1000, description="Of the metadata, where wanted: year >= 2024 and lang = en")]
 _Line = StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)
 _Identifier = Annotated[str, Field(min_length=1, max_length=256, description="The id that list_memory gives.")]
+_WithHistory = Annotated[bool, Field(description="Also what holds no longer.")]
+_AsOf = Annotated[AwareDatetime | None, Field(description="What held at that moment instead.")]
+_Until = Annotated[AwareDatetime | None, Field(description="Until when it held, where it holds no longer.")]
 _Statement = Annotated[str, _Line, Field(description="A sentence of the user about themselves: I live in Leeds.")]
 
 
@@ -214,8 +222,7 @@ async def remember(
     """Remember a statement of the user about themselves, if they consent; it replaces what it contradicts."""
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    if not is_harmless(statement):
-        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
+    _check_harmless(statement)
     store, who = _on(call).service.store, _on(call).who(call)
     said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
     with _told():
@@ -227,20 +234,37 @@ async def remember(
     return _kept(kept[0])
 
 
-async def list_memory(call: _Call) -> Memory:
+async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf = None) -> Memory:
     """Return what is remembered of the user, the newest first."""
     store, who = _on(call).service.store, _on(call).who(call)
     with _told():
-        statements = [_kept(each) for each in await store.statements(who)]
+        statements = [_kept(each) for each in await store.statements(who, history=history, as_of=as_of)]
         return Memory(consents=await store.consents(who), statements=statements)
+
+
+async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statement, holds_until: _Until = None) -> Kept:
+    """Correct a statement of the user about themselves, where they want that; its id changes with its text."""
+    _check_harmless(statement)
+    changes: dict[str, object] = {"text": on_one_line(statement)}
+    changes |= {} if holds_until is None else {"holds_until": holds_until}
+    with _told():
+        edited = await _on(call).service.store.edit(_on(call).who(call), identifier, changes)
+    if edited is None:
+        raise ToolError(_NOTHING_KEPT)
+    return _kept(edited)
 
 
 async def forget(call: _Call, identifier: _Identifier) -> Memory:
     """Forget a statement of the user about themselves, where they want that; gives what is left."""
     with _told():
         if not await _on(call).service.store.forget(_on(call).who(call), identifier):
-            raise ToolError("nothing of that id is kept of the user: list_memory gives the ids")
+            raise ToolError(_NOTHING_KEPT)
     return await list_memory(call)
+
+
+def _check_harmless(statement: str) -> None:
+    if not is_harmless(statement):
+        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
 
 
 def _kept(statement: Statement) -> Kept:
@@ -305,11 +329,12 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     server = MCPServer(
         "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
     )
-    tools: list[Callable[..., Any]] = [ground, respond, search_documents, remember, list_memory, forget]
+    tools: list[Callable[..., Any]] = [ground, respond, search_documents, remember, list_memory, edit_memory, forget]
     if service.agents.has_graph:
         tools.insert(3, search_graph)
     for tool in tools:
-        hints = ToolAnnotations(read_only_hint=tool not in {remember, forget}, destructive_hint=tool is forget)
+        changing = tool in {remember, edit_memory, forget}
+        hints = ToolAnnotations(read_only_hint=not changing, destructive_hint=tool in {edit_memory, forget})
         server.add_tool(tool, annotations=hints, structured_output=True)
     return server
 

@@ -7,13 +7,15 @@ from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
-from pydantic import Field
+from pydantic import AwareDatetime, Field, StringConstraints
 
+from dialore.methods.memory_extraction import LONGEST, is_harmless
 from dialore.server.completions import Body, Name, service_of
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import explained
 from dialore.server.store import ServerStore
+from dialore.sources.memory import Statement
 
 T = TypeVar("T")
 
@@ -57,13 +59,43 @@ def _store(request: Request) -> ServerStore:
     return service_of(request).store
 
 
+class Edit(Body):
+    """A statement as a user corrects it; what is not named stays."""
+
+    user: Name
+    text: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST)] | None = None
+    holds_from: AwareDatetime | None = None
+    holds_until: AwareDatetime | None = None
+
+
 @router.get("/memory")
-async def list_memory(request: Request, who: Who) -> Reply:
-    """Return what is remembered of a user, the newest first, and whether they consent to it."""
+async def list_memory(
+    request: Request, who: Who, *, history: bool = False, as_of: Annotated[AwareDatetime | None, Query()] = None
+) -> Reply:
+    """Return what is remembered of a user, the newest first, and whether they consent to it.
+
+    With `history` also what holds no longer, with `as_of` what held at that moment.
+    """
     store = _store(request)
-    found = await store.statements(who)
-    data = [{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in found]
+    data = [_shown(each) for each in await store.statements(who, history=history, as_of=as_of)]
     return reply({"consents": await store.consents(who), "data": data})
+
+
+@router.patch("/memory/{identifier}")
+async def edit_statement(request: Request, identifier: Identifier, body: Edit) -> Reply:
+    """Change a statement's text, or since or until when it holds; its id changes with its text."""
+    changes = body.model_dump(exclude_unset=True, exclude={"user"})
+    if body.text is None:
+        changes.pop("text", None)
+    elif not is_harmless(body.text):
+        raise ServiceError(
+            400, "passwords, addresses and numbers of cards or telephones are not kept", code="invalid_value"
+        )
+    return reply(_shown(_there(await _store(request).edit(_user(request, body.user), identifier, changes))))
+
+
+def _shown(statement: Statement) -> dict[str, object]:
+    return {"id": statement.id, **statement.model_dump(mode="json", exclude_defaults=True)}
 
 
 @router.put("/memory/consent")

@@ -19,6 +19,7 @@ from collections.abc import (
 )
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
@@ -27,7 +28,7 @@ from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
-from dialore.methods.memory_extraction import extract_statements
+from dialore.methods.memory_extraction import extract_statements, quoted_turn, says_something
 from dialore.methods.stages import LLMRunner, T
 from dialore.response import Response
 from dialore.retrieval.graph.relations import verbalise
@@ -180,7 +181,11 @@ class Service:
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
         extra: dict[str, Any] = {}
         if asked.user:
-            known = await tried(self.store.statements(User(caller.name, asked.user)), [])
+            who = User(caller.name, asked.user)
+            known = await tried(self.store.statements(who, history=True), [])
+            quoted = {each.turn for each in known}  # what is noted of them may hold no longer
+            earlier = await tried(self.store.turns(who, but=asked.conversation), [])
+            known += [turn for turn in earlier if quoted_turn(turn.text) not in quoted and says_something(turn.text)]
             extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
@@ -320,8 +325,14 @@ class Service:
         who = User(caller.name, asked.user)
         before = await self.store.conversation(who, asked.conversation) or []
         known = {(each["role"], each["content"]): each for each in before}
-        turns = [known.get((each["role"], each["content"]), each) for each in asked.messages]
-        await self.store.keep_conversation(who, asked.conversation, [*turns, said])
+        now = {"said": datetime.now(UTC).isoformat()}
+        turns = []
+        for number, each in enumerate(asked.messages):
+            mark = each["role"], each["content"]
+            same = before[number : number + 1]
+            is_there = bool(same) and (same[0]["role"], same[0]["content"]) == mark
+            turns.append(same[0] if is_there else known.get(mark, {**each, **now}) if same else {**each, **now})
+        await self.store.keep_conversation(who, asked.conversation, [*turns, {**said, **now}])
 
     async def _remember(self, asked: Asked, dialogue: Dialogue, caller: Caller) -> None:
         """Keep what the last turn says of the user, where they consent."""

@@ -30,18 +30,21 @@ from dialore.server.database import (
     open_engine,
     read_url,
 )
-from dialore.sources.memory import Statement, standing
+from dialore.sources.memory import Statement, standing, with_intervals
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 1000
-"""Statements of one user; the oldest go."""
+"""Statements of one user; the oldest go, of those that hold no longer first."""
+_TURNS = 500
+"""The latest turns of a user's other conversations that are searched."""
 _BEGINNING = 80
 """Characters of a conversation that its title is."""
 
 
 _ALL = User("dialore: all users", "")
+_FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
 
 
 def _threaded(
@@ -144,35 +147,77 @@ class ServerStore:
             connection.execute(PEOPLE.insert().values(**user._asdict(), consents=True))
 
     @_reading
-    def statements(self, connection: sa.Connection, user: User) -> list[Statement]:
-        """Return what is remembered of a user and stands, the newest first."""
-        return standing(_statements(connection, user), self._clock())
+    def statements(
+        self, connection: sa.Connection, user: User, *, history: bool = False, as_of: datetime | None = None
+    ) -> list[Statement]:
+        """Return what is remembered of a user, the newest first: what holds, what held at a moment, or all of it."""
+        told, now = _statements(connection, user), self._clock()
+        if as_of is not None:
+            return [statement for statement in with_intervals(told, now) if statement.held_at(as_of)]
+        return with_intervals(told, now) if history else standing(told, now)
+
+    @_reading
+    def turns(self, connection: sa.Connection, user: User, but: str = "") -> list[Statement]:
+        """Return the latest turns of a user's conversations but one, as they were said."""
+        columns = CONVERSATIONS.c
+        query = sa.select(columns.id, columns.made, columns.turns).where(*self._live(CONVERSATIONS, user))
+        turns: list[Statement] = []
+        for name, made, messages in connection.execute(query.where(columns.id != but).order_by(columns.made.desc())):
+            for number, message in reversed([*enumerate(messages, 1)]):
+                if len(turns) < _TURNS and message["content"].strip():
+                    said = message.get("said") or made
+                    told = {"text": message["content"], "said": said, "speaker": message["role"]}
+                    turns.append(Statement.model_validate({**told, "turn": f"{name}:{number}", "is_turn": True}))
+        return turns
 
     @_changing
     def remember(
-        self, connection: sa.Connection, user: User, said: Iterable[Statement], replaced: Sequence[str] = ()
+        self,
+        connection: sa.Connection,
+        user: User,
+        said: Iterable[Statement],
+        replaced: Mapping[str, Statement] | None = None,
     ) -> list[Statement]:
-        """Remember statements in the place of others, by their ids; gives those that are kept.
+        """Remember statements, and until when those held, by their ids, that they replace; gives those that are kept.
 
-        What a new statement replaces by `standing` is deleted, too. Nothing is kept of a user who does not consent.
+        What a new statement replaces by `with_intervals` is closed, too; where it says the same again the earlier one
+        is kept for longer. Nothing is kept of a user who does not consent.
         """
         if not _consents(connection, user):
             return []
         known = {each.id: each for each in _statements(connection, user)}
         last = max((each.said for each in known.values()), default=self._clock())
         new = {each.id: each for each in (self._dated(one, last) for one in said)}
-        left = {name: each for name, each in known.items() if name not in replaced} | new
-        stand = {each.id for each in standing(left.values(), self._clock())[:_MOST]}
-        gone = [name for name in known if name not in stand or name in new]
-        _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_(gone))
-        kept = [each for name, each in new.items() if name in stand]
-        rows = [
-            {"id": each.id, "made": each.said, "text": each.text, "turn": each.turn, "expires": each.expires}
-            for each in kept
-        ]
-        if rows:
-            connection.execute(STATEMENTS.insert(), [user._asdict() | row for row in rows])
-        return kept
+        closed = {name: each for name, each in (replaced or {}).items() if name in known}
+        told = with_intervals((known | closed | new).values(), self._clock())
+        told = sorted(told, key=lambda statement: statement.holds_until is not None)[:_MOST]
+        changed = [statement for statement in told if known.get(statement.id) != statement]
+        gone = known.keys() - {statement.id for statement in told}
+        _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_([*gone, *(each.id for each in changed)]))
+        if changed:
+            connection.execute(STATEMENTS.insert(), [_row(user, statement) for statement in changed])
+        return [statement for statement in changed if statement.holds_until is None]
+
+    @_changing
+    def edit(
+        self, connection: sa.Connection, user: User, identifier: str, changes: Mapping[str, object]
+    ) -> Statement | None:
+        """Change a statement's text, or since or until when it holds; gives it as it is then, which changes its id.
+
+        None where the user has none of that id. Raises InputError where it would end before it begins.
+        """
+        known = {statement.id: statement for statement in _statements(connection, user)}
+        if identifier not in known:
+            return None
+        edited = Statement.model_validate({**known[identifier].model_dump(), **changes})
+        if edited.holds_until is not None and edited.holds_until <= edited.begins:
+            raise InputError("a statement holds until later than since when", hint="give another date")
+        _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_([identifier, edited.id]))
+        connection.execute(STATEMENTS.insert(), _row(user, edited))
+        for column in (STATEMENTS.c.replaces, STATEMENTS.c.doubts):
+            own = (*_of(STATEMENTS, user), column == identifier)
+            connection.execute(STATEMENTS.update().where(*own).values({column: edited.id}))
+        return edited
 
     def _dated(self, statement: Statement, last: datetime) -> Statement:
         if last > self._clock():  # which has gone back: what is said now is the newest all the same
@@ -344,5 +389,11 @@ def _consents(connection: sa.Connection, user: User) -> bool:
 
 
 def _statements(connection: sa.Connection, user: User) -> list[Statement]:
-    rows = connection.execute(STATEMENTS.select().where(*_of(STATEMENTS, user)))
-    return [Statement(text=row.text, said=row.made, turn=row.turn, expires=row.expires) for row in rows]
+    rows = connection.execute(STATEMENTS.select().where(*_of(STATEMENTS, user))).mappings()
+    given = ({name: row["made" if name == "said" else name] for name in _FIELDS} for row in rows)
+    return [Statement.model_validate(fields) for fields in given]
+
+
+def _row(user: User, statement: Statement) -> dict[str, Any]:
+    fields = {"made" if name == "said" else name: getattr(statement, name) for name in _FIELDS}
+    return {**user._asdict(), "id": statement.id, **fields}

@@ -80,6 +80,10 @@ class Statement(BaseModel):
         """Return whether it held at a moment."""
         return self.begins <= moment and (self.holds_until is None or moment < self.holds_until)
 
+    def closed_by(self, newer: Statement) -> Statement:
+        """Return it as it held until a newer one did; or until that was said, where that held even before it."""
+        return self.model_copy(update={"holds_until": newer.begins if newer.begins > self.begins else newer.said})
+
     def held_in(self, period: Period) -> bool:
         """Return whether it held at some time of a period; of a turn, whether it was said then."""
         if self.is_turn:
@@ -145,7 +149,8 @@ class MemorySource:
 def _asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
     """Return the statements of the time that the query, or else the last turn, is about; of two alike the newest."""
     now = datetime.now(UTC)
-    for text in (query, dialogue.last.text):
+    last = dialogue.last.text
+    for text in (last,) if last in query else (query, last):  # a query of several turns is of the last one's time
         if (period := period_of(text, now)) and (of_then := [each for each in statements if each.held_in(period)]):
             return of_then[::-1]
         if is_of_the_past(text):
@@ -160,13 +165,20 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
     said = f"{by.get(statement.speaker, statement.speaker)}{', ' if is_english else '，'}{_day(statement.said)}"
     if statement.holds_from and _day(statement.holds_from) != _day(statement.said):
         said += (", since {}" if is_english else "，始于{}").format(_day(statement.holds_from))
-    if statement.holds_until:
-        said += (", held until {}" if is_english else "，到{}为止").format(_day(statement.holds_until))
-    if doubted := next((each.text for each in others if statement.doubts and each.id == statement.doubts), ""):
+    until = _day(statement.holds_until) if statement.holds_until else ""
+    if until:
+        said += (", held until {}" if is_english else "，到{}为止").format(until)
+    doubted = "" if statement.holds_until or not statement.doubts else _open_text(others, statement.doubts)
+    if doubted:
         note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
         said += note.format(doubted)
-    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, said=said, turn=statement.turn)
+    detail = {"said": said, "turn": statement.turn, "until": until}
+    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail)
     return piece.model_copy(update={"id": statement.id})
+
+
+def _open_text(statements: Iterable[Statement], identifier: str) -> str:
+    return next((each.text for each in statements if each.id == identifier and each.holds_until is None), "")
 
 
 def _day(moment: datetime) -> str:
@@ -190,28 +202,33 @@ def open_memory(path: Path | None = None) -> MemorySource:
 
 
 def with_intervals(statements: Iterable[Statement], now: datetime) -> list[Statement]:
-    """Return the statements that have not expired, newest first, each closed by a newer one about the same thing.
+    """Return the statements that have not expired, newest first, each closed by one said later about the same thing.
 
-    Of two that say the same the newer is left out while the older stands: it has held for longer.
+    Of two that say the same the newer is left out while the older stands: it has held for longer. One that doubts
+    another closes none.
     """
     told: list[Statement] = []
-    open_ones: dict[object, int] = {}
-    for given in sorted(statements, key=lambda each: each.begins):
+    standing_of: dict[object, list[int]] = {}
+    for given in sorted(statements, key=lambda each: each.said):
         statement = given
         if statement.expires is not None and statement.expires <= now:
             continue
-        thing = None if statement.is_turn else thing_of(statement.text)
-        key = None if thing is None else (statement.speaker, thing)
-        before = open_ones.get(key)
-        if before is not None and told[before].holds_until is None:
-            if _plain(told[before].text) == _plain(statement.text):
-                told[before] = told[before].model_copy(update={"expires": statement.expires})
-                continue
-            told[before] = told[before].model_copy(update={"holds_until": statement.begins})
-            statement = statement.model_copy(update={"replaces": statement.replaces or told[before].id})
-        if key is not None and statement.holds_until is None:
-            open_ones[key] = len(told)
-        told.append(statement)
+        thing = None if statement.is_turn or statement.holds_until else thing_of(statement.text)
+        if thing is None:
+            told.append(statement)
+            continue
+        earlier = standing_of.setdefault((statement.speaker, thing), [])
+        same = [number for number in earlier if _plain(told[number].text) == _plain(statement.text)]
+        for number in [] if statement.doubts else [*earlier]:
+            if number not in same:
+                told[number] = told[number].closed_by(statement)
+                statement = statement.model_copy(update={"replaces": statement.replaces or told[number].id})
+                earlier.remove(number)
+        for number in same:
+            told[number] = told[number].model_copy(update={"expires": statement.expires})
+        if not same:
+            earlier.append(len(told))
+            told.append(statement)
     return told[::-1]
 
 
@@ -220,8 +237,13 @@ def _plain(text: str) -> str:
 
 
 def standing(statements: Iterable[Statement], now: datetime) -> list[Statement]:
-    """Return the statements, newest first, that hold at a moment: neither expired, nor closed, nor replaced."""
-    return [each for each in with_intervals(statements, now) if each.is_turn or each.held_at(now)]
+    """Return the statements, newest first, that hold now: neither expired, nor closed, nor replaced.
+
+    What was said holds, also where the clock has gone back since.
+    """
+    told = with_intervals(statements, now)
+    now = max((now, *(each.said for each in told)))
+    return [each for each in told if each.is_turn or each.held_at(now)]
 
 
 _NUMBERS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"

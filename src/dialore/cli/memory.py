@@ -1,0 +1,134 @@
+"""`dialore memory`: what a service remembers of a user, listed, corrected, exported and forgotten."""
+
+# No deferred annotations here: typer reads them.
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+import typer
+
+from dialore.cli.options import Json, SettingsGroup
+from dialore.cli.output import console, note, print_json, table
+from dialore.errors import InputError
+
+if TYPE_CHECKING:
+    from dialore.server.database import User
+    from dialore.server.store import ServerStore
+
+T = TypeVar("T")
+_Store = Annotated[
+    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
+]
+_Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
+_Id = Annotated[str, typer.Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
+_Key = Annotated[str, typer.Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
+app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What a service remembers of a user.")
+
+
+@app.command("list")
+def show(
+    store: _Store,
+    user: _Name,
+    key: _Key = "local",
+    history: Annotated[bool, typer.Option("--history", help="Also what holds no longer.")] = False,
+    as_of: Annotated[datetime | None, typer.Option("--as-of", metavar="DATE", help="What held then.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what is remembered, the newest first.
+
+    [bold]Examples[/bold]
+    dialore memory list store.sqlite ann --history
+    dialore memory list store.sqlite ann --as-of 2026-05-01
+    """
+    moment = None if as_of is None else as_of.replace(tzinfo=UTC)
+    statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=history, as_of=moment))
+    if json:
+        print_json([{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in statements])
+        return
+    shown = table("!id", "!text", "said", "from", "until")
+    for each in statements:
+        until = f"{each.holds_until:%Y-%m-%d}" if each.holds_until else ""
+        shown.add_row(each.id, each.text, f"{each.said:%Y-%m-%d}", f"{each.begins:%Y-%m-%d}", until)
+    console().print(shown)
+
+
+@app.command("export")
+def export(
+    store: _Store,
+    user: _Name,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    key: _Key = "local",
+) -> None:
+    """Write all that is remembered, also what holds no longer, as a file that `--memory` takes.
+
+    [bold]Examples[/bold]
+    dialore memory export store.sqlite ann ann.jsonl
+    """
+    statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=True))
+    out.write_text("".join(each.model_dump_json(exclude_defaults=True) + "\n" for each in statements), "utf-8")
+    note(f"{len(statements)} statements: {out}")
+
+
+@app.command("edit")
+def edit(
+    store: _Store,
+    user: _Name,
+    identifier: _Id,
+    key: _Key = "local",
+    text: Annotated[str | None, typer.Option("--text", help="What it says.")] = None,
+    since: Annotated[datetime | None, typer.Option("--from", metavar="DATE", help="Since when it holds.")] = None,
+    until: Annotated[datetime | None, typer.Option("--until", metavar="DATE", help="Until when it held.")] = None,
+) -> None:
+    """Correct a statement.
+
+    [bold]Examples[/bold]
+    dialore memory edit store.sqlite ann passage:0123456789ab --until 2026-05-01
+    """
+    changes = {
+        **({} if text is None else {"text": text}),
+        **({} if since is None else {"holds_from": since.replace(tzinfo=UTC)}),
+        **({} if until is None else {"holds_until": until.replace(tzinfo=UTC)}),
+    }
+    edited = _with(store, user, key, lambda kept, who: kept.edit(who, identifier, changes))
+    if edited is None:
+        raise _none(identifier)
+    note(f"{edited.id}: {edited.text}")
+
+
+@app.command("forget")
+def forget(store: _Store, user: _Name, identifier: _Id, key: _Key = "local") -> None:
+    """Delete a statement.
+
+    [bold]Examples[/bold]
+    dialore memory forget store.sqlite ann passage:0123456789ab
+    """
+    if not _with(store, user, key, lambda kept, who: kept.forget(who, identifier)):
+        raise _none(identifier)
+    note("forgotten")
+
+
+def _none(identifier: str) -> InputError:
+    return InputError(f"nothing of the id {identifier} is kept of the user", hint="`dialore memory list` gives the ids")
+
+
+def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:
+    """Return what a store gives of a user; raises InputError where there is no store."""
+    import asyncio
+
+    from dialore.server.database import User
+
+    if "://" not in place and not Path(place).is_file():
+        raise InputError(f"no such store: {place}", hint="it is `store` of [server], else store.sqlite in its folder")
+
+    async def ask() -> T:
+        from dialore.server.store import ServerStore
+
+        store = ServerStore(place)
+        try:
+            await store.open()
+            return await work(store, User(key, user))
+        finally:
+            await store.close()
+
+    return asyncio.run(ask())
