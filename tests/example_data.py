@@ -47,6 +47,7 @@ def write_data(folder: Path) -> Path:
         "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),
         **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("valid", *_WIKIPEDIA_TESTS)},
         **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "valid", "test")},
+        "locomo/locomo_1_to_5.json.gz": gzip.compress(json.dumps(_locomo()).encode()),
         **_coq_contexts(),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
     }
@@ -58,6 +59,19 @@ def write_data(folder: Path) -> Path:
         else:
             path.write_text(content if isinstance(content, str) else json.dumps(content, ensure_ascii=False), "utf-8")
     return data
+
+
+def _locomo() -> list[dict[str, Any]]:
+    turns = [
+        {"speaker": "Ann", "dia_id": f"D1:{number}", "text": said}
+        for number, (_, _, said) in enumerate(THINGS.values())
+    ]
+    asked = [
+        {"question": f"What did Ann say of {name}?", "answer": said, "evidence": [f"D1:{number}"], "category": 4}
+        for number, (name, (_, _, said)) in enumerate(THINGS.items())
+    ]
+    talk = {"session_1_date_time": "1:56 pm on 8 May, 2023", "session_1": turns}
+    return [{"sample_id": "conv-1", "conversation": talk, "qa": asked}]
 
 
 _WIKIPEDIA_TESTS = ("test_random_split", "test_topic_split", "valid_random_split")

@@ -40,7 +40,8 @@ def test_list_says_what_each_holds_and_where_it_is(call):
     found = {each["name"]: each for each in call("data", "list", "--json").lines[0]}
     assert set(found) == {
         *("cmu-dog", "commonsense-dialogues", "coq", "coq-contexts", "dailydialog", "diamante", "everyday"),
-        *("handbook-en", "handbook-zh", "holl-e", "jsonl", "kbp", "kdconv", "mtrag", "multi-session-chat"),
+        *("handbook-en", "handbook-zh", "holl-e", "jsonl", "kbp", "kdconv", "multi-session-chat"),
+        *("locomo", "locomo-adversarial", "mtrag"),
         *("opendialkg", "personachat", "topical-chat"),
         *("wizard-of-internet", "wizard-of-wikipedia", "xdailydialog-en", "xdailydialog-zh"),
     }

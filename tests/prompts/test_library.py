@@ -233,6 +233,7 @@ def test_instructions_are_few_and_name_no_roles(prompt):
         "unclear",
     )
     known |= {name: [] for name in (*empty, "extended", "about_you")} | {"proposal": "", "new_topic": ""}
+    known |= {"about": "", "goal": "", "temper": "doubtful"}
     known["demands"] = Demands().model_dump()
     known["citing"] = PromptLibrary().get("shared/citing", prompt.language).render({}).messages[0].content
     text = "\n".join(message.content for message in prompt.render(known | {"draft": "DRAFT"}).messages)

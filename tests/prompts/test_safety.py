@@ -30,7 +30,7 @@ TEXTS = {
     "question",
     "response",
 }
-TEXTS |= {"separator", "topic"}
+TEXTS |= {"separator", "topic", "about", "goal", "temper"}
 LISTS = {"about_you", "answers", "candidates", "extended", "interests", "persona", "queries", "sentences", "statements"}
 LISTS |= {"instructions", "missing", "texts", "topics", "turns", "unclear", "unsupported"}
 

@@ -48,7 +48,7 @@ WEDNESDAY = (
 
 
 class Attentive(Scripted):
-    """Notes what the script says, looks questions up in memory, and replies with the likeliest line of it."""
+    """Notes what the script says, looks questions up, and replies with the likeliest line that it is given."""
 
     given = ""
 

@@ -32,6 +32,7 @@ from dialore.cli import (
     samples,
     score,
     serve,
+    simulate,
     train,
 )
 from dialore.cli.options import TYPER, SettingsGroup
@@ -79,6 +80,7 @@ for command in (
     respond.ground,
     chat.chat,
     run.run,
+    simulate.simulate,
     distill.distill,
     score.score,
     report.report,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from dialore.experiments.feedback import Row
     from dialore.experiments.run import Progress
 
-_FORMS = ("dialogues", "responses", "pairs")
+_FORMS = ("dialogues", "responses", "pairs", "conversations")
 _Store = Annotated[
     str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
 ]
@@ -53,9 +53,10 @@ def export(
         str,
         typer.Option(
             "--as",
-            metavar="dialogues|responses|pairs",
+            metavar="dialogues|responses|pairs|conversations",
             help="Dialogues for `run`, with better answers as references; the responses given, for `import`, and then "
-            "sheets by `annotate export`; pairs of chosen and rejected answers for preference training.",
+            "sheets by `annotate export`; pairs of chosen and rejected answers for preference training; whole "
+            "conversations, for `import --conversations`.",
         ),
     ] = "dialogues",
     bad: Annotated[bool, typer.Option("--bad", help="Of bad responses alone.")] = False,
@@ -71,6 +72,7 @@ def export(
     from dialore.experiments import feedback
 
     make = {"dialogues": feedback.as_dialogues, "responses": feedback.as_responses, "pairs": feedback.as_pairs}
+    make["conversations"] = feedback.as_conversations
     rows = _rows(store, bad=bad)
     count = feedback.write_lines(out, make[one_of("form", form, _FORMS)](rows))
     if json:

@@ -19,6 +19,9 @@ def import_files(
         Path | None,
         typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
     ] = None,
+    conversations: Annotated[
+        bool, typer.Option("--conversations", help="Files are whole conversations: each answer is a response.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """Read responses made elsewhere into a run, for score, report, judge and annotate.
@@ -32,8 +35,19 @@ def import_files(
     dialore import bart.jsonl gpt=out.jsonl --data dialogues.jsonl
     dialore import parlai.jsonl --dataset dailydialog --data test.json --cut all
     dialore import bart.jsonl --out runs/try
+    dialore import log.jsonl --conversations --out runs/log
     """
-    imported(files, said, out, json=json)
+    if not conversations:
+        imported(files, said, out, json=json)
+        return
+    from dialore.experiments.simulation import import_conversations
+
+    named = _named(files)
+    folder = out or Path("runs") / named[0][1].stem
+    count = import_conversations(folder, named)
+    if json:
+        print_json({"folder": str(folder), "responses": count})
+    note(f"{count} responses are in {folder}")
 
 
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
@@ -42,8 +56,7 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     from dialore.experiments.import_responses import import_responses
     from dialore.settings import validated
 
-    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
-    named = [(name, Path(file)) for name, _, file in whole]
+    named = _named(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
     found = import_responses(folder, named, config)
@@ -57,3 +70,9 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
         note(f"{name}: {one['responses']} responses{empty}{missing}")
     note(f"they are in {folder}")
     return folder
+
+
+def _named(files: Sequence[str]) -> list[tuple[str, Path]]:
+    """Return each file with the name that stands before it, if any."""
+    whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
+    return [(name, Path(file)) for name, _, file in whole]

@@ -120,6 +120,25 @@ class BudgetConfig(Strict):
     )
 
 
+class UserConfig(Strict):
+    """The simulated user of `dialore simulate`.
+
+    Attributes:
+        model: its language model, better another than the agent's; `base_url` is where that is.
+        tempers: those of goals that name none, in turn.
+        turns: the most answers of a conversation, whatever the temper.
+        real: real dialogues that the simulated are held against: a file, or a data set, `NAME:SPLIT`.
+    """
+
+    model: str | None = None
+    base_url: str | None = None
+    tempers: list[Literal["patient", "brisk", "doubtful"]] = Field(
+        default=["patient", "brisk", "doubtful"], min_length=1
+    )
+    turns: int = Field(default=8, ge=1)
+    real: str = ""
+
+
 class RunConfig(Strict):
     """A run: systems × dialogues × models × repetitions."""
 
@@ -152,6 +171,8 @@ class RunConfig(Strict):
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
+
+    user: UserConfig = Field(default=UserConfig(), description="The simulated user, of `dialore simulate` alone.")
 
     def price(self, model: ModelSettings) -> tuple[float, float] | None:
         """Return a model's price in this run: in batches it is half."""

@@ -61,6 +61,17 @@ def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         yield dialogue | ({"reference": row["better"]} if row["better"] else {})
 
 
+def as_conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
+    """Yield whole conversations, each as long as it is known, for `dialore import --conversations`."""
+    kept: list[list[dict[str, str]]] = []
+    for row in sorted(rows, key=lambda row: -len(row["result"]["messages"])):
+        for dialogue in as_dialogues([{**row, "better": ""}]):
+            turns = [*dialogue["turns"], {"speaker": "system", "text": row["result"]["text"]}]
+            if not any(longer[: len(turns)] == turns for longer in kept):
+                kept.append(turns)
+                yield dialogue | {"turns": turns}
+
+
 def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield the responses that were given, as `dialore import` reads them, under the name `before`."""
     for row in rows:

@@ -373,13 +373,17 @@ class Progress:
 
     def count(self, job: Job, response: Response) -> None:
         """Count a response."""
-        usage = response.usage
         if response.status == "ok":
             self.ok += 1
         else:
             self.failed += 1
             if len(self.failures) < _SHOWN:
                 self.failures.append(f"{response.id}, {response.method}: {response.error}")
+        self.spend(response)
+
+    def spend(self, response: Response) -> None:
+        """Count what a response cost."""
+        usage = response.usage
         self.calls += usage.calls - usage.cached
         self.cached += usage.cached
         # Stage by stage, as some calls of a response may be the cache's and others not.

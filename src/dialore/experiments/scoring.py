@@ -45,7 +45,7 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 
 def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model but those given, and nothing that few data sets have."""
-    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook"}
+    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook", "conversation"}
     metrics = load_metrics(metric_names(), Context())
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 

@@ -315,6 +315,18 @@ class RunStore:
             database.execute("insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             database.execute("delete from measures where system = ? and position = ? and repetition = ?", place)
 
+    def put_dialogue(self, dialogue: Dialogue) -> int:
+        """Keep a dialogue, in place of the one of its id, else after the last; gives its position."""
+        with self._database as database:
+            row = database.execute("select position from dialogues where id = ?", (dialogue.id,)).fetchone()
+            position = self.size if row is None else int(row[0])
+            # As it is when it has been read: a resumed run compares it with that.
+            read = Dialogue.model_validate_json(dialogue.model_dump_json(exclude_unset=True))
+            content = read.model_dump_json(exclude_unset=True)
+            database.execute("insert or replace into dialogues values (?, ?, ?)", (position, dialogue.id, content))
+            database.execute("delete from measures where position = ?", (position,))
+        return position
+
     def batches(self) -> list[tuple[str, str, list[str]]]:
         """Return every batch of calls: its input file, its id (empty: perhaps never begun), the calls' keys by line."""
         rows = self._database.execute("select file, batch, keys from batches order by rowid")

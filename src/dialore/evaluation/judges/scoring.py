@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -41,7 +41,7 @@ def make(name: str, context: Context) -> Judge:
         "useful-knowledge": _useful_knowledge,
         "useful-pieces": _useful_pieces,
         "ragas-context-relevance": _context_relevance,
-        "ragas-faithfulness": _faithfulness,
+        "ragas-faithfulness": faithfulness,
         "ragas-answer-relevance": functools.partial(_answer_relevance, embedder),
     }
     prompts: dict[str, tuple[str, ...]] = dict.fromkeys(("informativeness", "overall"), ("quality",))
@@ -144,7 +144,7 @@ async def _useful_knowledge(judge: JudgeClient, sample: Sample) -> SampleScore:
 
 
 async def _useful_pieces(judge: JudgeClient, sample: Sample) -> SampleScore:
-    pieces = _pieces(sample)
+    pieces = pieces_of(sample)
     shape = list_shape("UsefulPieces", "useful", len(pieces))
     said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
     useful = sorted(set(said.model_dump()["useful"]))
@@ -153,7 +153,7 @@ async def _useful_pieces(judge: JudgeClient, sample: Sample) -> SampleScore:
 
 
 async def _context_relevance(judge: JudgeClient, sample: Sample) -> SampleScore:
-    shown = zip(sample.response.knowledge, _pieces(sample), strict=True)
+    shown = zip(sample.response.knowledge, pieces_of(sample), strict=True)
     sentences = [sentence for piece, text in shown for sentence in sentences_of(piece, text)]
     shape = list_shape("NeededSentences", "needed", len(sentences))
     said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
@@ -161,9 +161,12 @@ async def _context_relevance(judge: JudgeClient, sample: Sample) -> SampleScore:
     return SampleScore((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
 
 
-async def _faithfulness(judge: JudgeClient, sample: Sample) -> SampleScore:
-    """Two calls: what the response claims, and what of it follows."""
-    pieces = _pieces(sample)
+async def faithfulness(judge: JudgeClient, sample: Sample, known: Sequence[str] | None = None) -> SampleScore:
+    """Return the share of a response's statements that follow from what is known, its own knowledge where None.
+
+    Two calls: what the response claims, and what of it follows.
+    """
+    pieces = pieces_of(sample) if known is None else known
     claimed = await judge.ask(
         "ragas-faithfulness-statements", Statements, sample.dialogue, response=spoken(sample.response)
     )
@@ -183,7 +186,7 @@ async def _faithfulness(judge: JudgeClient, sample: Sample) -> SampleScore:
 
 
 async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -> SampleScore:
-    known = _pieces(sample) if sample.response.knowledge else []
+    known = pieces_of(sample) if sample.response.knowledge else []
     said = await judge.ask(
         "ragas-answer-relevance",
         Questions,
@@ -202,7 +205,7 @@ async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -
     return SampleScore((float((vectors[1:] @ vectors[0]).mean()),), detail=" | ".join(questions))
 
 
-def _pieces(sample: Sample) -> list[str]:
+def pieces_of(sample: Sample) -> list[str]:
     """Return the knowledge that a response was given, a line each; a fact as the triple that its prompt had.
 
     Raises UnjudgedError where it was given none.
