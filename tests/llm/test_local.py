@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
 import sys
 
 import pytest
@@ -10,6 +12,8 @@ import pytest
 from dialore.errors import InputError, MissingExtraError, ModelError
 from dialore.llm.local import LocalModel, TextStream, find_stop
 from dialore.llm.model import Message, Request, Sampling
+from dialore.llm.structured import output_schema
+from dialore.methods.edit import Better
 from tests.llm.local_checks import check_batched, check_pieces_join_to_the_text, check_stopped
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 
@@ -184,3 +188,15 @@ async def test_stream_holds_back_stops_and_thoughts(text, stop, passed):
     stream.end()
     await asyncio.sleep(0)
     assert "".join(pieces) == passed
+
+
+@pytest.mark.skipif("DIALORE_TEST_GGUF" not in os.environ, reason="set DIALORE_TEST_GGUF to a file of real weights")
+async def test_a_gguf_file_answers_together_and_keeps_to_a_schema():
+    model = LocalModel(os.environ["DIALORE_TEST_GGUF"], batch=2)
+    sampling = Sampling(temperature=0, max_tokens=40)
+    schema = output_schema(Better)
+    asked = [Message(role="user", content=f"Which is better, A or B? {why}") for why in ("A is red.", "B is blue.")]
+    requests = [Request(messages=(each,), sampling=sampling, output_schema=schema) for each in asked]
+    answers = await asyncio.gather(*map(model.complete, requests))
+    assert {json.loads(answer.text).keys() == {"better"} for answer in answers} == {True}
+    await model.close()
