@@ -202,6 +202,7 @@ def test_what_is_remembered_stays_a_text(serving, text):
     running = serving(Listening(needs=[{"what": "pet", "source": "memory", "query": "dog", "asked": True}]))
     for user in ("ann", "ben"):
         consent(running, user)
+    text = f"I wrote: {text}".replace("your ", "all ")
     tell(running, text, said=[text])
     assert [each["text"] for each in memory(running)["data"]] == [text.replace("\0", "")]
     assert memory(running, "ben")["data"] == []

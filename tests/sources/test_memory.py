@@ -235,7 +235,6 @@ async def test_the_model_says_what_is_kept_and_what_it_replaces(turn, earlier, n
 @pytest.mark.parametrize(
     "extracted",
     [
-        {"text": "I am a vegan.", "replaces": [1], "unsure": []},  # they share no word
         {"text": "I am a vegan.", "replaces": [], "unsure": [1]},
         {"text": "I am a vegan.", "replaces": [1], "unsure": [1]},
     ],
@@ -249,6 +248,27 @@ async def test_where_it_is_unsure_what_a_statement_ends_both_stay_and_the_reply_
     found = {piece.text: piece.passage.said for piece in await MemorySource().search("vegan steak", dialogue)}
     assert found.keys() == {"I love steak.", "I am a vegan."}
     assert found["I am a vegan."].endswith('; may contradict "I love steak.": ask which holds')
+
+
+@pytest.mark.parametrize(
+    ("earlier", "new", "doubts"),
+    [
+        ("I love steak.", "I am a vegan.", False),  # no word is shared: small models name statements at random
+        ("I went to a concert of a choir in Leeds.", "My choir meets on Mondays after work.", True),
+    ],
+)
+async def test_a_replacement_that_the_words_do_not_bear_closes_nothing(earlier, new, doubts):
+    known = [statement(earlier, 9)]
+    model = Model(extraction={"statements": [{"text": new, "replaces": [1]}]})
+    kept = await extract_statements(talk(new), known, asked(model))
+    assert (kept.replaced, kept.statements[0].replaces) == ({}, "")
+    assert kept.statements[0].doubts == (known[0].id if doubts else "")
+
+
+@pytest.mark.parametrize("text", ["That is great, Mel!", "I am proud of you.", "你做得很好！", "太棒了！"])
+async def test_what_is_not_said_of_the_user_is_not_kept(text):
+    kept = await extract_statements(talk(text), [], asked(Model(extraction={"statements": [{"text": text}]})))
+    assert not kept.statements
 
 
 async def test_a_statement_holds_since_the_time_that_it_names():

@@ -55,11 +55,11 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
-    characters, nor one that the turn does not bear (`_is_borne`). Without a model, sentences in the first person are
+    characters, nor one that the turn does not bear (`_is_borne`) or that is not of the user (`_is_own`). Without a model, sentences in the first person are
     kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
-    A time in a statement ("last month") is since when it holds. What the model says is replaced stands, doubted, where
-    the model is unsure or the two statements share no word and are not of one thing.
+    A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where both
+    are of one thing or share half of their words; else it stands, doubted where the model is unsure or they share a word.
 
     Args:
         dialogue: the history up to the user's turn.
@@ -80,9 +80,10 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
     kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
-    kept = [one for one in kept if _is_borne(one.text, dialogue)][:_MOST]
+    kept = [one for one in kept if _is_borne(one.text, dialogue) and (dialogue.spoken or _is_own(one.text))][:_MOST]
     turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
+    language = dialogue.language
     made: list[Statement] = []
     replaced: dict[str, Statement] = {}
     for one in kept:
@@ -92,8 +93,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         statement = Statement(text=text, said=now, turn=turn, holds_from=since)
         earlier = [shown[number - 1] for number in dict.fromkeys(one.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in one.unsure if 1 <= number <= len(shown)]
-        certain = [each for each in earlier if each not in unsure and _share(each.text, text, dialogue.language)]
-        doubted = [*unsure, *(each for each in earlier if each not in certain)]
+        certain = [each for each in earlier if each not in unsure and _may_replace(each.text, text, language)]
+        doubted = [*unsure, *(each for each in earlier if each not in certain and _share(each.text, text, language))]
         replaced |= {each.id: each.closed_by(statement) for each in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
         made.append(statement.model_copy(update=references))
@@ -112,10 +113,25 @@ def says_something(text: str) -> bool:
 
 
 def _share(one: str, other: str, language: Language) -> bool:
-    """Return whether two statements have a word that counts in common, or are about one thing."""
-    if thing_of(one) == thing_of(other):
-        return True
+    """Return whether two statements have a word that counts in common."""
     return bool(_borne_words(one, language) & _borne_words(other, language))
+
+
+def _may_replace(earlier: str, later: str, language: Language) -> bool:
+    """Return whether the later statement can contradict the earlier: of one thing, or half of the shorter's words."""
+    if thing_of(earlier) == thing_of(later):
+        return True
+    one, other = _borne_words(earlier, language), _borne_words(later, language)
+    return 2 * len(one & other) >= max(1, min(len(one), len(other)))
+
+
+_OWN = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|our|us)\b|我|咱", re.IGNORECASE)
+_ADDRESSED = re.compile(r"\b(?:you|your|yours)\b|你|您", re.IGNORECASE)
+
+
+def _is_own(text: str) -> bool:
+    """Return whether a statement speaks of its speaker, and to nobody: small models note compliments, too."""
+    return bool(_OWN.search(text)) and not _ADDRESSED.search(text)
 
 
 def _is_borne(text: str, dialogue: Dialogue) -> bool:
