@@ -54,12 +54,12 @@ class Remembered:
 async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], stage_runner: StageRunner) -> Remembered:
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
-    A statement with a password, an e-mail address, a card or phone number is not kept, nor is one of more than 300
-    characters, nor one that the turn does not bear (`_is_borne`) or that is not of the user (`_is_own`). Without a model, sentences in the first person are
-    kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
+    Left out are statements with a password, an e-mail address, a card or phone number, of more than 300 characters,
+    that the turn does not bear (`_is_borne`), and that are not of the user (`_is_own`). Without a model, sentences in
+    the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
     A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where both
-    are of one thing or share half of their words; else it stands, doubted where the model is unsure or they share a word.
+    are of one thing or share half of their words; else it stands, doubted where the model is unsure or a word is shared.
 
     Args:
         dialogue: the history up to the user's turn.
