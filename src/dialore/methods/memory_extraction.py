@@ -58,8 +58,9 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     that the turn does not bear (`_is_borne`), and that are not of the user (`_is_own`). Without a model, sentences in
     the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
-    A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where both
-    are of one thing or share half of their words; else it stands, doubted where the model is unsure or a word is shared.
+    A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where
+    both are of one thing or share half of their words; else it stands, doubted where the model is unsure or they share
+    a word.
 
     Args:
         dialogue: the history up to the user's turn.
