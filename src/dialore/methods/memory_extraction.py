@@ -18,7 +18,7 @@ from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import period_of
 from dialore.sources.web.redaction import without_addresses
-from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, split_lines, stem
+from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, normalise, split_lines, stem
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -59,8 +59,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
     A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where
-    both are of one thing or share half of their words; else it stands, doubted where the model is unsure or they share
-    a word.
+    both are of one thing or share most of their words; else it stands, doubted where they share a word.
 
     Args:
         dialogue: the history up to the user's turn.
@@ -95,7 +94,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         earlier = [shown[number - 1] for number in dict.fromkeys(one.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in one.unsure if 1 <= number <= len(shown)]
         certain = [each for each in earlier if each not in unsure and _may_replace(each.text, text, language)]
-        doubted = [*unsure, *(each for each in earlier if each not in certain and _share(each.text, text, language))]
+        open_ones = [each for each in (*unsure, *earlier) if each not in certain]
+        doubted = [each for each in open_ones if _share(each.text, text, language)]  # small models name any
         replaced |= {each.id: each.closed_by(statement) for each in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
         made.append(statement.model_copy(update=references))
@@ -119,11 +119,11 @@ def _share(one: str, other: str, language: Language) -> bool:
 
 
 def _may_replace(earlier: str, later: str, language: Language) -> bool:
-    """Return whether the later statement can contradict the earlier: of one thing, or half of the shorter's words."""
+    """Return whether one statement can contradict another: of one thing, or most of the shorter's words in common."""
     if thing_of(earlier) == thing_of(later):
-        return True
+        return normalise(earlier) != normalise(later)
     one, other = _borne_words(earlier, language), _borne_words(later, language)
-    return 2 * len(one & other) >= max(1, min(len(one), len(other)))
+    return 2 * len(one & other) > min(len(one), len(other))
 
 
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|our|us)\b|我|咱", re.IGNORECASE)
