@@ -59,7 +59,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
 
     A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where
-    both are of one thing or share most of their words; else it stands, doubted where they share a word.
+    both are of one thing or share most of their words; else it stands, doubted where the model is unsure or
+    they share a word.
 
     Args:
         dialogue: the history up to the user's turn.
@@ -94,8 +95,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         earlier = [shown[number - 1] for number in dict.fromkeys(one.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in one.unsure if 1 <= number <= len(shown)]
         certain = [each for each in earlier if each not in unsure and _may_replace(each.text, text, language)]
-        open_ones = [each for each in (*unsure, *earlier) if each not in certain]
-        doubted = [each for each in open_ones if _share(each.text, text, language)]  # small models name any
+        shared = [each for each in earlier if each not in certain and _share(each.text, text, language)]
+        doubted = [*unsure, *shared]  # what else is said to be replaced small models name at random
         replaced |= {each.id: each.closed_by(statement) for each in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
         made.append(statement.model_copy(update=references))
