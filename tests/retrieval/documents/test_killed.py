@@ -34,7 +34,8 @@ CHANGES = """
     sqlite.APPROXIMATE_FROM = int(sys.argv[3])
     path, first = Path(sys.argv[1]), int(sys.argv[2])
     build_documents(path.with_name("warm"), texts=["What is imported once is there before the first change."])
-    add_documents(path.with_name("warm"), texts=["So is what only a change imports."])
+    more = [f"So is what only a change to {m} passages imports." for m in range(50)]
+    add_documents(path.with_name("warm"), texts=more)
     print("ready", flush=True)
     for n in range(first, first + 1000):
         add_documents(path, texts=[f"change {n} passage {m} kept" for m in range(30)], texts_name=f"n{n}")
