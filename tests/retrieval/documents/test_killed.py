@@ -58,8 +58,11 @@ def check(path: Path) -> int:
         assert len(passages) == 30 * len(by_change) == len(index)
         assert sum(document.passages for document in index.documents()) == len(index)
         for retriever in ("bm25", "dense"):
-            found = index.by(retriever).find("change passage kept", 10_000)
-            assert {piece.text for piece in found} == set(passages)
+            found = {piece.text for piece in index.by(retriever).find("change passage kept", 10_000)}
+            assert found <= set(passages)
+            # A graph of neighbours may miss one of many that are nearly alike.
+            least = 0.95 if retriever == "dense" and list(path.parent.glob(f"{path.name}.*.hnsw")) else 1
+            assert len(found) >= least * len(passages)
     return max(by_change)
 
 
