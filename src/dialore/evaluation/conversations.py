@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
 
 METRICS = [f"conversation-{name}" for name in ("goal", "turns-to-goal", "tokens", "repeated-questions")]
-"""Those that need no model."""
+"""The metrics that need no model."""
 _FIRST = "the response is the first of its conversation"
 _ALIKE = 0.8
 """Of two questions' words, the share in common from which they ask the same."""

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import StageContext
 
 PATIENCE = {"patient": 6, "doubtful": 5, "brisk": 3}
-"""How many answers a user of each temper takes."""
+"""The number of answers that a user of each temper takes."""
 _PROMPT = "user/turn"
 _GREETING = {"en": "Hello! How can I help you?", "zh": "您好，有什么可以帮您？"}
 """The message that a user's first turn answers; it is no part of the conversation."""

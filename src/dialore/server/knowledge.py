@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, StringConstraints
 
-from dialore.knowledge import Fact, Knowledge
+from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
 from dialore.server.completions import (
     Body,
@@ -157,6 +157,8 @@ async def add_document(request: Request, body: NewDocument) -> Reply:
     """Add a text; the next response knows it."""
     service = service_of(request)
     with explained():
+        if GROUPS in body.metadata:
+            raise ServiceError(400, "groups are a field of its own, beside metadata", code="invalid_request")
         groups = request.state.caller.groups_of_new(body.groups)
         made = await service.knowledge.add_text(body.text, body.title, body.url, groups, body.metadata)
     return reply(made, 201)

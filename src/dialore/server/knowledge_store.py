@@ -148,8 +148,7 @@ class AddedKnowledge:
         self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
-        told = {name: value for name, value in (metadata or {}).items() if name != GROUPS}
-        told |= {GROUPS: [*groups]} if groups else {}
+        told = {**(metadata or {}), **({GROUPS: [*groups]} if groups else {})}
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
         piece = Piece(text, title, url, extra={**told, "document": identifier})
         await self._change(functools.partial(self._take, texts=[piece], texts_name=identifier))

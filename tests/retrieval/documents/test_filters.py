@@ -126,7 +126,7 @@ def test_an_approximate_index_proposes_and_the_filter_decides(tmp_path, monkeypa
 
 
 @pytest.mark.parametrize(
-    "where", ["", "year", "year >= ", "year ~ 3", "year = 1 or year = 2", "year = 1 and", "a in ()"]
+    "where", ["", "year", "year >= ", "year ~ 3", "year = 1 or year = 2", "year = 1 and", "a in ()", 'a = "\\x"']
 )
 def test_what_is_no_condition_is_an_error(where):
     with pytest.raises(InputError, match="not a condition"):
@@ -150,9 +150,9 @@ def test_metadata_of_the_command_line():
 
 def test_front_matter_and_columns_are_metadata(tmp_path):
     (tmp_path / "a.md").write_text(
-        "---\ntitle: Pay\nyear: 2024\ngroups: [staff]\n---\nPilots get 900 a week.\n", "utf-8"
+        "---\ntitle: Pay\nyear: 2024\nGroups: [staff]\n---\nPilots get 900 a week.\n", "utf-8"
     )
-    (tmp_path / "b.csv").write_text("name,year,groups\nAnchor,2022,\nBuoy,2024,staff;board\n", "utf-8")
+    (tmp_path / "b.csv").write_text("name,year,Groups\nAnchor,2022,\nBuoy,2024,staff;board\n", "utf-8")
     (tmp_path / "c.jsonl").write_text(
         json.dumps({"text": "A buoy is red.", "groups": ["board"], "year": 2021}), "utf-8"
     )

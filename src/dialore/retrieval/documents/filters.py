@@ -21,11 +21,12 @@ EVERY_GROUP = "*"
 COLUMNS = ("text", "title", "url", "file", "page")
 Value = str | float | bool
 _VALUE = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s(),"\'=<>!]+'
+_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _CONDITION = re.compile(
     rf"\s*(?P<field>[^\W\d][\w.-]*)\s*(?:(?P<operator>=|==|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
     rf"|in\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*"
 )
-_MEND = 'write year >= 2024 and lang = en and tag in (a, "b c")'
+_HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
     while True:
         match = _CONDITION.match(text, place)
         if match is None:
-            raise InputError(f"not a condition on metadata: {text[place:].strip() or text!r}", hint=_MEND)
+            raise InputError(f"not a condition on metadata: {text[place:].strip() or text!r}", hint=_HINT)
         listed = match["values"]
         values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
         operator = "in" if listed else match["operator"].replace("==", "=")
@@ -104,20 +105,21 @@ def parse_where(text: str) -> tuple[Condition, ...]:
             return tuple(conditions)
         joined = re.compile(r"and\b", re.IGNORECASE).match(text, place)
         if joined is None:
-            raise InputError(f"not a condition on metadata: {text[place:].strip()!r}", hint=_MEND)
+            raise InputError(f"not a condition on metadata: {text[place:].strip()!r}", hint=_HINT)
         place = joined.end()
 
 
 def _value(text: str) -> Value:
     if text[0] == '"':
-        return str(json.loads(text))
+        try:
+            return str(json.loads(text))
+        except ValueError as error:
+            raise InputError(f"not a condition on metadata: {text} is no text of JSON", hint=_HINT) from error
     if text[0] == "'":
         return text[1:-1]
     if text in {"true", "false"}:
         return text == "true"
-    with contextlib.suppress(ValueError):
-        return float(text)
-    return text
+    return float(text) if _NUMBER.fullmatch(text) else text
 
 
 def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, object]:

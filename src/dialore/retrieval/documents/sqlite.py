@@ -96,7 +96,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[SqliteTransaction]:
-        """One state of the index, whatever others write meanwhile, of the passages that a filter lets through.
+        """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through.
 
         Raises:
             InputError: there is none.

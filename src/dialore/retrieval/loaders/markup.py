@@ -100,6 +100,7 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
         if not any(cells):
             continue
         if names is None:
+            cells = [GROUPS if cell.lower() == GROUPS else cell for cell in cells]
             named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
             names, held = (cells, cells) if named else ([], None)
             if named:
@@ -169,10 +170,12 @@ def _metadata(front: str) -> dict[str, Any]:
     try:
         said = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
     except (InputError, ValueError) as error:
-        if re.search(rf"^\s*{GROUPS}\b", front, re.MULTILINE):
+        if re.search(rf"^\s*{GROUPS}\b", front, re.MULTILINE | re.IGNORECASE):
             raise Unreadable(f"its front matter names {GROUPS}, but is not valid YAML") from error
         return {}
-    return {name: value for name, value in said.items() if name != "title"} if isinstance(said, dict) else {}
+    if not isinstance(said, dict):
+        return {}
+    return {GROUPS if name.lower() == GROUPS else name: value for name, value in said.items() if name != "title"}
 
 
 @functools.cache
