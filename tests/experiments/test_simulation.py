@@ -120,6 +120,27 @@ def test_goes_on_after_the_last_kept_turn(simulated, tmp_path):
         simulated([BATHS], {"baths": []}, {"baths": []})
 
 
+def test_goes_on_where_an_answer_is_none(simulated, tmp_path):
+    asked = "When does the last ferry leave today?"
+    agent, user = [asked, asked, "Which day?"], [asked, "Please, the last ferry."]
+    ended, models = simulated([FERRY], {"ferry": [*agent, ""]}, {"ferry": [*user, "Today."]})
+    assert (ended.ok, ended.failed) == (0, 1)  # an answer that came out empty is asked for again
+    told = next(asked for asked in models["person"].asked if asked.label.startswith("ferry@2"))
+    assert told.messages[-1].content == "Sorry, I have no answer to that."
+    ended, models = simulated([FERRY], {"ferry": ["No idea."]}, {"ferry": []})
+    assert (ended.ok, [one.label.partition("/")[0] for one in models["agent"].asked]) == (1, ["ferry@3"])
+    with RunStore.open(tmp_path / "run") as store:
+        assert [store.response(job).status for job in store.jobs()] == ["failed", "ok", "ok"]
+    assert (scored(tmp_path / "run")["conversation-goal"], scored(tmp_path / "run")["conversation-tokens"]) == (0, 60)
+
+
+def test_a_conversation_whose_last_answer_is_none_counts(simulated, tmp_path):
+    asked = "When does the last ferry leave today?"
+    ended, _ = simulated([FERRY], {"ferry": ["No.", "No.", asked, asked]}, {"ferry": ["When?", "Sure?", asked]})
+    assert (ended.ok, ended.failed) == (1, 0)
+    assert scored(tmp_path / "run")["conversation-goal"] == 0
+
+
 def test_opens_with_the_goals_own_words_where_the_user_fails_at_once(simulated, tmp_path):
     simulated([FERRY], {"ferry": ["At 18:35."]}, {"ferry": ["DONE"]}, **{"user.real": "handbook-en:a"})
     with RunStore.open(tmp_path / "run") as store:

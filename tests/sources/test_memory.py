@@ -123,6 +123,34 @@ def test_what_is_not_the_same_thing(one, other):
     assert len(standing([statement(one, 2), statement(other, 1)], NOW)) == 2
 
 
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I like to swim.", "I love swimming!"),
+        ("I play electric guitar.", "Oh, I play the electric guitar."),
+        ("I'm a nurse.", "I am a nurse"),
+        ("I travel lots.", "I really travel a lot."),
+        ("我喜欢游泳。", "我爱游泳"),
+    ],
+)
+def test_what_is_said_again_is_kept_once_for_as_long_as_it_has_held(one, other):
+    kept = with_intervals([statement(one, 9), statement(other, 1)], NOW)
+    assert [(each.text, each.holds_until) for each in kept] == [(one, None)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("I'm an Olympian.", "I was an Olympian."),
+        ("I love swimming.", "I hate swimming."),
+        ("我爱游泳。", "我讨厌游泳。"),
+    ],
+)
+def test_what_is_said_otherwise_is_no_duplicate(one, other):
+    kept = with_intervals([statement(one, 9), statement(other, 1)], NOW)
+    assert [(each.text, each.holds_until is None) for each in kept] == [(other, True), (one, False)]
+
+
 async def test_a_malformed_memory_is_a_source_error_in_one_line():
     for memory in ("text", [{"text": "I ski."}], [{"text": " ", "said": "2026-11-03T18:20:00Z"}]):
         with pytest.raises(SourceError, match="memory") as caught:

@@ -24,6 +24,7 @@ from dialore.experiments.run import Progress, facts_of, load_dialogues, open_sys
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.llm.model import Budgeted
 from dialore.methods.base import Method
+from dialore.methods.faults import FAULTS
 from dialore.parallel import bounded_map
 from dialore.response import Response
 from dialore.session import Connect, Session, connect_model
@@ -39,6 +40,8 @@ PATIENCE = {"patient": 6, "doubtful": 5, "brisk": 3}
 _PROMPT = "user/turn"
 _GREETING = {"en": "Hello! How can I help you?", "zh": "您好，有什么可以帮您？"}
 """The message that a user's first turn answers; it is no part of the conversation."""
+_NO_ANSWER = {"en": "Sorry, I have no answer to that.", "zh": "抱歉，这个我答不上来。"}
+"""What a user is told where the model's answer was none, twice: an echo, or a script."""
 _STOP = re.compile(r"\b(?:DONE|LEAVE)\b")
 _OFFER = re.compile(
     r"\b(?:how (?:can|may) i (?:help|assist)|i (?:can|will) (?:help|assist) you)\b"
@@ -165,7 +168,10 @@ async def run_simulation(
 async def _hold(
     goal: Dialogue, store: RunStore, number: int, agent: Agent, user: Agent, turns: int, progress: Progress
 ) -> str:
-    """Hold one conversation to its end, after what is kept of it; gives what failed, else nothing."""
+    """Hold one conversation to its end, after what is kept of it; gives what failed, else nothing.
+
+    An answer that is none fails its response, not the conversation: the user is told so, and goes on or leaves.
+    """
     done, positions = store.done(), {name: position for position, name in enumerate(store.dialogue_ids())}
     standing, talk, dialogue = Standing.of(goal), tuple[Utterance, ...](), goal
     sides = {"user": "system", "system": "user"}
@@ -191,19 +197,22 @@ async def _hold(
             dialogue = goal.model_copy(update={"id": name, "turns": (*talk, said), "extra": extra})
             position = store.put_dialogue(dialogue)
         job = Job(position, number)
-        if job in done:
+        if job in done or f"{goal.id}@{standing.turn + 2}" in positions:
             response = store.response(job)
         else:
             response = await agent.respond(dialogue)
             progress.spend(response)
             store.add(job, response)
+        text = response.text
         if response.status == "failed":
-            return response.error or "the response failed"
+            if not any(fault in (response.error or "") for fault in FAULTS):
+                return response.error or "the response failed"
+            text = _NO_ANSWER[goal.language]
         standing = Standing.of(dialogue)
-        if standing.reached(dialogue, response.text) or standing.turn >= min(turns, PATIENCE[standing.temper]):
-            _end(store, dialogue, "goal" if standing.reached(dialogue, response.text) else "patience")
+        if standing.reached(dialogue, text) or standing.turn >= min(turns, PATIENCE[standing.temper]):
+            _end(store, dialogue, "goal" if standing.reached(dialogue, text) else "patience")
             return ""
-        talk = (*dialogue.turns, Utterance(speaker="system", text=response.text))
+        talk = (*dialogue.turns, Utterance(speaker="system", text=text))
         standing.known = tuple(dict.fromkeys([*standing.known, *(piece.text for piece in response.knowledge)]))
         standing.tokens += response.usage.prompt_tokens + response.usage.completion_tokens
 

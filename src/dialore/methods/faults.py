@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 ECHO = "the answer says the last turn back"
 SCRIPT = "the answer goes on with a script of both sides"
 INSTRUCTIONS = "the answer says the instructions back"
+FAULTS = (ECHO, SCRIPT, INSTRUCTIONS)
 _ALIKE = 0.92
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
 _FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4

@@ -218,7 +218,7 @@ def with_intervals(statements: Iterable[Statement], now: datetime) -> list[State
             told.append(statement)
             continue
         earlier = standing_of.setdefault((statement.speaker, thing), [])
-        same = [number for number in earlier if _plain(told[number].text) == _plain(statement.text)]
+        same = [number for number in earlier if _gist(told[number].text) == _gist(statement.text)]
         for number in [] if statement.doubts else [*earlier]:
             if number not in same:
                 told[number] = told[number].closed_by(statement)
@@ -230,10 +230,6 @@ def with_intervals(statements: Iterable[Statement], now: datetime) -> list[State
             earlier.append(len(told))
             told.append(statement)
     return told[::-1]
-
-
-def _plain(text: str) -> str:
-    return normalise(text).rstrip(" .!。！")
 
 
 def standing(statements: Iterable[Statement], now: datetime) -> list[Statement]:
@@ -261,11 +257,14 @@ _ONE_OF_A_KIND = {
 _FAVOURITE = re.compile(r"^my (?:new |all[- ]time )?(favou?rite [\w ]+?) (?:is|are)\b|^我最(?:喜欢|爱)的(.+?)是")
 _SHORT = (("i'm ", "i am "), ("i've ", "i have "), ("n't ", " not "), ("'s ", " is "), ("favourite", "favorite"))
 _LEADS = re.compile(r"^(?:(?:and|but|so|well|oh|yes|now|actually|also|currently|these days)\b,? )+")
-_TASTE = frozenset(("love", "enjoy", "adore", "hate", "dislike"))
-_ASIDE_TEXT = "a an the do not no never any longer long anymor now currently still really very also use to just"
+_LIKES, _DISLIKES = frozenset(("love", "enjoy", "adore")), frozenset(("hate", "dislike"))
+_ASIDE_TEXT = "a an the do not no never any longer long anymore now currently still really very also use to just"
 _ASIDE = frozenset((*_ASIDE_TEXT.split(), *_NUMBERS.split("|")))
+_LIGHT = frozenset(("a", "an", "the", "do", "really", "very", "also", "just", "to"))
 _ASIDE_ZH = re.compile(r"[\d一二两三四五六七八九十]+|不再|再也|没有|[不没别了有]|从来|现在|以前")
 _TASTE_ZH = re.compile(r"喜欢|讨厌|热爱|爱")
+_LIKES_ZH = re.compile(r"喜欢|热爱|爱")
+_PAST = re.compile(r"\b(?:was|were|had|did|used to)\b")
 
 
 @functools.lru_cache(maxsize=16384)
@@ -277,10 +276,7 @@ def thing_of(text: str) -> object:
     denial and like or dislike: "I have two cats", "I have three cats"; "I like horror", "I don't like horror".
     None where nothing is left.
     """
-    folded = normalise(text).replace("’", "'").rstrip(" .!。！") + " "
-    for short, whole in _SHORT:
-        folded = folded.replace(short, whole)
-    folded = _LEADS.sub("", folded).strip()
+    folded = _folded(text)
     if found := _FAVOURITE.match(folded):
         return "favourite", tuple(content_lemmas(found[1] or found[2], "zh" if found[2] else "en"))
     for name, pattern in _ONE_OF_A_KIND.items():
@@ -288,5 +284,27 @@ def thing_of(text: str) -> object:
             return name
     if is_chinese(folded):
         return tuple(content_lemmas(_TASTE_ZH.sub("喜欢", _ASIDE_ZH.sub("", folded)), "zh")) or None
-    said = ("like" if word in _TASTE else stem(word) for word in lemmas(folded, "en"))
-    return tuple(word for word in said if word not in _ASIDE and not word.isdigit()) or None
+    counted = [word for word in lemmas(folded, "en") if word not in _ASIDE and not word.isdigit()]
+    return tuple("like" if word in _LIKES | _DISLIKES else stem(word) for word in counted) or None
+
+
+@functools.lru_cache(maxsize=16384)
+def _gist(text: str) -> tuple[str, ...]:
+    """Return what statements that say the same have in common, in order, as "I love to swim", "I like swimming"."""
+    folded = _folded(text)
+    if is_chinese(folded):
+        return (re.sub(r"[\W_]+", "", _LIKES_ZH.sub("喜欢", folded)),)
+    said = tuple(
+        "like" if word in _LIKES else "dislike" if word in _DISLIKES else word
+        for word in lemmas(folded, "en")
+        if word not in _LIGHT
+    )
+    return ("past", *said) if _PAST.search(folded) else said
+
+
+def _folded(text: str) -> str:
+    """Return a statement in lower case, its shortened forms whole, without what leads into it."""
+    folded = normalise(text).replace("’", "'").rstrip(" .!。！") + " "
+    for short, whole in _SHORT:
+        folded = folded.replace(short, whole)
+    return _LEADS.sub("", folded).strip()
