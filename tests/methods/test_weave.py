@@ -105,7 +105,7 @@ def likely(monkeypatch):
     monkeypatch.setattr(
         module,
         "probabilities_of_use",
-        lambda pieces, query, _: [0.9 if "half past" in each.text and query != FIRST else 0.01 for each in pieces],
+        lambda pieces, query, *_: [0.9 if "half past" in each.text and query != FIRST else 0.01 for each in pieces],
     )
 
 
@@ -219,7 +219,7 @@ async def test_what_the_draft_says_of_what_it_was_shown_is_drawn_on_without_a_ci
 async def test_what_the_draft_was_not_shown_is_a_reason_to_write(monkeypatch):
     chances = {OPENS: {FIRST: 0.5}, OWNER: {"Mara": 0.02}}
     monkeypatch.setattr(
-        module, "probabilities_of_use", lambda pieces, query, _: [chances[each.text].get(query, 0) for each in pieces]
+        module, "probabilities_of_use", lambda pieces, query, *_: [chances[each.text].get(query, 0) for each in pieces]
     )
     asked = {"what": "its owner", "source": "library", "query": "Mara", "asked": True}
     write = "It opens at half past seven [2], and belongs to Mara Oduya [1]."
@@ -238,7 +238,7 @@ async def test_what_is_hardly_of_use_is_no_reason_to_write(monkeypatch):
     monkeypatch.setattr(
         module,
         "probabilities_of_use",
-        lambda pieces, query, _: [chances[each.text] if each.text == OPENS or query != FIRST else 0 for each in pieces],
+        lambda pieces, query, *_: [chances[each.text] if each.text == OPENS or query != FIRST else 0 for each in pieces],
     )
     response, _ = await answer(Model({"needs": ASKED}))
     assert (response.text, response.usage.calls) == (DRAFT, 2)
@@ -470,7 +470,7 @@ async def test_every_need_keeps_its_best_before_any_keeps_a_second(monkeypatch, 
 
 async def test_what_the_turn_asks_for_comes_before_what_would_only_be_nice(monkeypatch):
     monkeypatch.setattr(
-        module, "probabilities_of_use", lambda pieces, query, _: [0.9 if query == "nice" else 0.3] * len(pieces)
+        module, "probabilities_of_use", lambda pieces, query, *_: [0.9 if query == "nice" else 0.3] * len(pieces)
     )
 
     class One:

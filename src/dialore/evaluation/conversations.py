@@ -38,8 +38,8 @@ class Standing(Checked):
         turn: which of the responder's turns it is, from 1.
         known: the knowledge that earlier turns were given, and `tokens` what they cost.
         ended: at the last turn, how the conversation ended: `goal` (reached), `done` or `left` (the user says that they
-            know, or leaves), `patience`, `broken` (the user's model failed), `log` (not known).
-        scripted: the user's model failed at once, and the goal's own words opened the conversation.
+            know, or leaves), `patience`, `log` (not known).
+        scripted: the user's model failed at a turn, and the goal's own words stand there.
     """
 
     goal: str = ""
@@ -87,10 +87,8 @@ class ByRule(Mean):
         if self.about.name == "conversation-repeated-questions":
             return _asks_again(sample)
         standing, usage = Standing.of(sample.dialogue), sample.response.usage
-        if standing.ended in {"", "broken"}:
-            return unavailable(
-                "the simulated user failed" if standing.ended else "the conversation goes on, or is none"
-            )
+        if not standing.ended:
+            return unavailable("the conversation goes on, or is none")
         if self.about.name == "conversation-tokens":
             return SampleScore((float(standing.tokens + usage.prompt_tokens + usage.completion_tokens),))
         if standing.ended == "log" and not standing.answer:

@@ -43,12 +43,15 @@ _GREETING = {"en": "Hello! How can I help you?", "zh": "您好，有什么可以
 _NO_ANSWER = {"en": "Sorry, I have no answer to that.", "zh": "抱歉，这个我答不上来。"}
 """What a user is told where the model's answer was none, twice: an echo, or a script."""
 _STOP = re.compile(r"\b(?:DONE|LEAVE)\b")
-_OFFER = re.compile(
+_AS_SERVICE = re.compile(
     r"\b(?:how (?:can|may) i (?:help|assist)|i (?:can|will) (?:help|assist) you)\b"
-    r"|\b(?:can|may) i (?:help|assist) you|\b(?:happy|glad|here) to (?:help|assist)\b"
-    r"|有什么(?:可以|能)帮|为您服务",
+    r"|\b(?:can|may) i (?:help|assist) you|\b(?:happy|glad|here) to (?:help|assist)\b|feel free to ask"
+    r"|\b(?:i'm|i am) sorry, but i (?:don't|do not|can't|cannot)\b"
+    r"|\bprovide (?:me with )?more (?:details|information|context)"
+    r"|有什么(?:可以|能)帮|为您服务|抱歉，我(?:不|没|无)|请(?:您)?提供更多|随时(?:问我|告诉我)",
     re.IGNORECASE,
 )
+"""What the side that answers says: the user's model speaks for the wrong one."""
 _CORRECTION = re.compile(
     r"\b(?:no,|not what i|i meant|that(?:'s| is)(?: not|n't) |i (?:already|just) (?:said|told|asked)|wrong|actually,"
     r"|you (?:didn't|did not)|are you sure)|不是(?:这|问)|我(?:是说|的意思|问的是)|不对|你没|答非所问|说过了|确定吗",
@@ -95,13 +98,13 @@ class SimulatedUser(Method):
     standing: Standing
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
-        """Write the person's next turn, once more where it speaks for the other side."""
+        """Write the person's next turn, once more where it speaks for the other side; failed where it does so again."""
         told: dict[str, Any] = self.standing.model_dump(include={"goal", "about", "temper"})
-        text = await stage.text(_PROMPT, cites=(), **told)
-        if _OFFER.search(text):
-            text = await stage.text(_PROMPT, cites=(), suffix="again", **told)
-        if _OFFER.search(text):
-            return Response(status="failed", text=text, error="the simulated user offers help, as the other side would")
+        text = await stage.text(_PROMPT, cites=(), again=False, **told)
+        if _AS_SERVICE.search(text):
+            text = await stage.text(_PROMPT, cites=(), suffix="again", again=True, **told)
+        if _AS_SERVICE.search(text):
+            return Response(status="failed", text=text, error="the simulated user speaks for the other side")
         return Response(text=text)
 
 
@@ -170,7 +173,8 @@ async def _hold(
 ) -> str:
     """Hold one conversation to its end, after what is kept of it; gives what failed, else nothing.
 
-    An answer that is none fails its response, not the conversation: the user is told so, and goes on or leaves.
+    An answer that is none fails its response, not the conversation: the user is told so, and goes on or leaves. Where
+    the user's model fails, the goal's own words are what the user says; where they were said just before, they leave.
     """
     done, positions = store.done(), {name: position for position, name in enumerate(store.dialogue_ids())}
     standing, talk, dialogue = Standing.of(goal), tuple[Utterance, ...](), goal
@@ -185,12 +189,12 @@ async def _hold(
             seen.insert(0, Utterance(speaker="user", text=_GREETING[goal.language]))
             turn = await user.respond(goal.model_copy(update={"id": name, "turns": tuple(seen)}))
             progress.spend(turn)
-            stop = _STOP.search(turn.text)
+            stop = _STOP.search(turn.text) if turn.status == "ok" else None
             text = turn.text if turn.status == "ok" and not stop else ""
-            if talk and not text:
-                _end(store, dialogue, ("done" if stop[0] == "DONE" else "left") if stop else "broken")
-                return turn.error or ""
             scripted = " ".join(turn.text for turn in goal.turns if turn.speaker == goal.last.speaker)
+            if talk and (stop or (not text and talk[-2].text == scripted)):
+                _end(store, dialogue, "done" if stop and stop[0] == "DONE" else "left")
+                return ""
             said = Utterance(speaker="user", text=text or scripted)
             place = {"turn": standing.turn + 1, "scripted": standing.scripted or not text}
             extra = {**goal.extra, "conversation": standing.model_dump(mode="json") | place}

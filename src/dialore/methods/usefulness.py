@@ -44,7 +44,7 @@ _LEAST = 1e-9
 _NO_WORD = -1
 
 
-def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> list[float]:
+def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue, also: str = "") -> list[float]:
     """For each piece found for a query, the probability that it is of use in the response to the dialogue.
 
     The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. A
@@ -54,7 +54,11 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
         pieces: what a search found.
         query: what was looked for, standing alone.
         dialogue: the history; the response is to its last turn.
+        also: another query for the same; the higher probability counts, as either may miss what is meant.
     """
+    if also and also != query:
+        by_both = (probabilities_of_use(pieces, each, dialogue) for each in (query, also))
+        return [max(pair) for pair in zip(*by_both, strict=True)]
     query = correct(query, lambda letter: _terms_of(pieces, letter))
     found = np.zeros(len(pieces))
     names = [_model_of(piece) for piece in pieces]

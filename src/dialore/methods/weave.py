@@ -399,7 +399,7 @@ class Weave(Method):
             pieces = [*{piece.id: piece for found in both for piece in found}.values()]
         else:
             pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
-        chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue)
+        chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue, also)
         if entry.kind == "memory":  # whose own ranking finds more: on LoCoMo the first holds the answer in 38, not 27%
             pieces = sorted(pieces, key=lambda piece: -piece.score)
             chances = sorted(chances, reverse=True)
