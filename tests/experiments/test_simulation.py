@@ -75,6 +75,7 @@ def test_ends_by_goal_or_by_the_users_word_and_is_scored(simulated, tmp_path):
         [FERRY, BATHS],
         {"ferry": ["Which day do you mean?", "At 18:35."], "baths": ["They open at ten each day but Monday."]},
         {"ferry": ["When is the last boat?", "Today, please."], "baths": ["Baths on a Monday?", "DONE"]},
+        **{"user.real": "handbook-en:a"},
     )
     assert (ended.ok, ended.failed) == (2, 0)
     kept = standings(tmp_path / "run")
@@ -87,6 +88,9 @@ def test_ends_by_goal_or_by_the_users_word_and_is_scored(simulated, tmp_path):
         ("user", "Which day do you mean?"),
     ]
     assert "18:35" not in later.messages[0].content  # they must not know the answer
+    with RunStore.open(tmp_path / "run") as store:
+        rows = {row["feature"]: row for row in store.facts()["realism"]}
+    assert (rows["words a turn"]["simulated"], rows["words a turn"]["n"][0]) == (11 / 3, 3)
     scores = scored(tmp_path / "run")
     assert scores["conversation-goal"] == 1
     assert scores["conversation-turns-to-goal"] == 1.5

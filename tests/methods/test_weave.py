@@ -238,7 +238,9 @@ async def test_what_is_hardly_of_use_is_no_reason_to_write(monkeypatch):
     monkeypatch.setattr(
         module,
         "probabilities_of_use",
-        lambda pieces, query, *_: [chances[each.text] if each.text == OPENS or query != FIRST else 0 for each in pieces],
+        lambda pieces, query, *_: [
+            chances[each.text] if each.text == OPENS or query != FIRST else 0 for each in pieces
+        ],
     )
     response, _ = await answer(Model({"needs": ASKED}))
     assert (response.text, response.usage.calls) == (DRAFT, 2)

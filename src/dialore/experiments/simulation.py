@@ -77,10 +77,9 @@ def goals_of(config: RunConfig) -> list[Dialogue]:
     for number, place in enumerate(sorted(chosen)):
         dialogue = dialogues[place]
         item, tempers = item_of(dialogue), config.user.tempers
-        said = " ".join(turn.text for turn in dialogue.turns if turn.speaker == dialogue.last.speaker)
         own = dialogue.extra if item is None else item.model_dump(include={"answer", "wrong"})
         own = {name: own[name] for name in own.keys() & {"goal", "about", "temper", "answer", "wrong"}}
-        standing = Standing(**{"goal": said, "temper": tempers[number % len(tempers)]} | own)
+        standing = Standing(**{"goal": _words_of(dialogue), "temper": tempers[number % len(tempers)]} | own)
         if standing.temper not in PATIENCE:
             raise UnknownNameError(f"temper of the user of {dialogue.id}", standing.temper, PATIENCE)
         extra = {name: value for name, value in dialogue.extra.items() if name not in {"handbook", "answerability"}}
@@ -162,8 +161,13 @@ async def run_simulation(
         found: dict[str, object] = {"ended": Counter(standing.ended for standing in standings)}
         found["scripted"] = sum(standing.scripted for standing in standings)
         if config.user.real and last:
-            free = [dialogue for dialogue in last.values() if not Standing.of(dialogue).scripted]
-            found["realism"] = compare_users(free, real_dialogues(config.user.real))
+            own = {goal.id: _words_of(goal) for goal in goals}
+            written = []
+            for name, dialogue in last.items():
+                turns = tuple(turn for turn in dialogue.turns if turn.text != own[name])
+                if any(turn.speaker == "user" for turn in turns):
+                    written.append(dialogue.model_copy(update={"turns": turns}))
+            found["realism"] = compare_users(written, real_dialogues(config.user.real))
         store.keep(found)
     return progress
 
@@ -191,7 +195,7 @@ async def _hold(
             progress.spend(turn)
             stop = _STOP.search(turn.text) if turn.status == "ok" else None
             text = turn.text if turn.status == "ok" and not stop else ""
-            scripted = " ".join(turn.text for turn in goal.turns if turn.speaker == goal.last.speaker)
+            scripted = _words_of(goal)
             if talk and (stop or (not text and talk[-2].text == scripted)):
                 _end(store, dialogue, "done" if stop and stop[0] == "DONE" else "left")
                 return ""
@@ -219,6 +223,11 @@ async def _hold(
         talk = (*dialogue.turns, Utterance(speaker="system", text=text))
         standing.known = tuple(dict.fromkeys([*standing.known, *(piece.text for piece in response.knowledge)]))
         standing.tokens += response.usage.prompt_tokens + response.usage.completion_tokens
+
+
+def _words_of(goal: Dialogue) -> str:
+    """Return the goal's own words: its user's turns."""
+    return " ".join(turn.text for turn in goal.turns if turn.speaker == goal.last.speaker)
 
 
 def _end(store: RunStore, dialogue: Dialogue, how: str) -> None:
