@@ -30,14 +30,16 @@ class Agent:
         method: the method.
         stage_runner: who does its stages.
         cite: whether responses cite their knowledge (`Response.citations`); those of a method with `cites` always do.
+        rerank: what puts the pieces that sources find in order, see `StageContext`.
 
     Raises:
         UnknownNameError: the method's `prompt_variant` is none.
     """
 
-    def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False) -> None:
+    def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False, rerank: str = "") -> None:
         self.method = method
         self.stage_runner = stage_runner
+        self.rerank = rerank
         self.cite = cite or getattr(method, "cites", False)
         self._prompt_variant = prompt_variant_of(method)
         self.closing: list[object] = []
@@ -72,6 +74,7 @@ class Agent:
             on_draft=on_draft,
             cite=self.cite,
             prompt_variant=self._prompt_variant,
+            rerank=self.rerank,
         )
         try:
             response = await self.method.respond(dialogue, stage)
@@ -99,7 +102,8 @@ class Agent:
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         dialogue = dialogue_of(dialogue)
-        stage = StageContext(self.stage_runner, self.method.name, dialogue, prompt_variant=self._prompt_variant)
+        variant = self._prompt_variant
+        stage = StageContext(self.stage_runner, self.method.name, dialogue, prompt_variant=variant, rerank=self.rerank)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:

@@ -19,8 +19,10 @@ from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
 from dialore.methods import registry
+from dialore.methods.stages import BY_MODEL
 from dialore.plugins import loadable
 from dialore.retrieval.documents.filters import reading_as
+from dialore.retrieval.reranking import load_reranker
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
 from dialore.sources.registry import KINDS
 
@@ -216,7 +218,7 @@ class Session:
         source, an option that does not fit.
         """
         if not isinstance(method, str):
-            return Agent(method, self._responder(models), cite=self.cite)
+            return self._agent(method, models)
         cls = _class(method)
         if models.main is None and method != LEXICAL:
             method, cls, options = LEXICAL, _class(LEXICAL), None
@@ -225,7 +227,16 @@ class Session:
         wanted = {*cls.required_sources, *(("graph",) if method == LEXICAL and not named else ())}
         sources = {name: self.source(name, needed=name in wanted) for name in read}
         made = registry.create_method(method, sources, options)
-        return Agent(made, self._responder(Models(None) if method == LEXICAL else models), cite=self.cite)
+        return self._agent(made, Models(None) if method == LEXICAL else models)
+
+    def _agent(self, method: Method, models: Models) -> Agent:
+        """Return the agent of a method; raise InputError where the reranker cannot be had."""
+        rerank = self.settings.rerank
+        if rerank == BY_MODEL and models.main is None:
+            rerank = ""
+        elif rerank and rerank != BY_MODEL:
+            load_reranker(rerank)
+        return Agent(method, self._responder(models), cite=self.cite, rerank=rerank)
 
     def _responder(self, models: Models) -> StageRunner:
         if models.main is None:

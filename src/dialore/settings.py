@@ -242,6 +242,10 @@ class SourceSettings(Strict):
         default=None,
         description="What facts are ranked by: static, st:NAME, onnx:FOLDER, endpoint:MODEL[@URL]. Default: static.",
     )
+    rerank: Annotated[str, Flag(("--rerank",), "SPEC", _KNOWLEDGE)] = Field(
+        default="",
+        description="Put what sources find in order once more: cross:NAME, dense:st:NAME, ..., or model, by the model.",
+    )
     prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
         default=None, description="Prompts that override ours; start from `dialore prompts export`."
     )

@@ -18,7 +18,7 @@ from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
-from dialore.methods.cleaning import CleanStream, clean_response
+from dialore.methods.cleaning import CleanStream, clean_response, prompt_line
 from dialore.methods.faults import EchoStream, answer_fault, stops
 from dialore.prompts.history import (
     Block,
@@ -28,6 +28,7 @@ from dialore.prompts.history import (
     history_variables,
 )
 from dialore.response import Citation, Outcome, StageTrace
+from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ _SLOW, _LATEST = 6, 20
 CUT_OFF = "the answer was cut off at the token limit"
 """A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
+BY_MODEL = "model"
+"""The reranker that is the language model itself."""
+_CANDIDATES, _NAMED = 20, 5
+"""Pieces that are found to be reranked, and how many of them the model names."""
 _SECOND, _AGAIN = 1000, 0.7
 """The sample index and the temperature at which an answer is asked for once more."""
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
@@ -55,6 +60,12 @@ class Text(BaseModel):
     """The output of a stage that writes plain text."""
 
     text: str
+
+
+class Best(BaseModel):
+    """The numbers of the pieces that serve a query best, the best first."""
+
+    best: list[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +325,8 @@ class StageContext:
         on_draft: gets what is written before it is known whether it is the response.
         cite: have the response cite its knowledge by number (see `citations`).
         prompt_variant: that of the prompts, "" or `paper` (see `Method`).
+        rerank: what puts the pieces that a source finds in order: a reranker's spec (`load_reranker`), or `model`, the
+            language model itself, listwise; "" for the source's own order.
         trace: what was done.
         given: the knowledge that the last text which may become the response was given.
     """
@@ -326,6 +339,7 @@ class StageContext:
     on_draft: OnToken | None = field(default=None, kw_only=True)
     cite: bool = field(default=False, kw_only=True)
     prompt_variant: str = field(default="", kw_only=True)
+    rerank: str = field(default="", kw_only=True)
     trace: list[StageTrace] = field(default_factory=list, init=False)
     given: list[Knowledge] = field(default_factory=list, init=False)
     _citations: dict[str, list[Citation]] = field(default_factory=dict, init=False)
@@ -498,15 +512,18 @@ class StageContext:
     ) -> list[Knowledge]:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
-        The trace, and the summary, have the query as it was sent.
+        The trace, and the summary, have the query as it was sent. Of passages, statements and sentences more are
+        found than are asked for where they are reranked.
 
         Raises:
             StageError: it would fail so for every dialogue (see `is_fatal`).
         """
         found = SearchResult()
+        is_reranked = self.rerank and source.kind != "graph"
+        depth = max(top, _CANDIDATES) if is_reranked else top
         with self.step(name) as step:
             try:
-                found = SearchResult.of(await source.search(query, self.dialogue, top, scope))
+                found = SearchResult.of(await source.search(query, self.dialogue, depth, scope))
                 query = query if found.query is None else found.query
                 step.notes += found.notes
             except DialoreError as error:
@@ -517,7 +534,37 @@ class StageContext:
                 query = query if error.query is None else error.query
             step.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
             step.summary = summary.format(query)
-        return found
+        if not is_reranked or len(found) < 2:
+            return found
+        ranked = (await self._reranked(name, query, found))[:top]
+        return [found[place].model_copy(update={"score": round(score, 4)}) for place, score in ranked]
+
+    async def _reranked(self, name: str, query: str, found: Sequence[Knowledge]) -> list[tuple[int, float]]:
+        """Return places and scores of what was found, by a reranker or the model; as found where the model fails.
+
+        The model gives no scores: they fall from 1 in equal steps.
+        """
+        texts = [prompt_line(piece) for piece in found]
+        if self.rerank != BY_MODEL:
+            with self.step(f"reranking-{name}") as step:
+                reranker = load_reranker(self.rerank)
+                ranked = await asyncio.to_thread(reranker.rerank, query, texts, len(texts))
+                step.output = {"found": [found[place].id for place, _ in ranked]}
+            return ranked
+        numbers = {"type": "integer", "minimum": 1, "maximum": len(found)}
+        best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
+        schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
+        said = Best(best=[])
+        try:
+            said = await self.ask(
+                "shared/reranking", Best, said, suffix=name, schema=schema, query=query, passages=texts
+            )
+        except StageError as error:
+            if is_fatal(error.cause):
+                raise
+        named = [number - 1 for number in said.best if 1 <= number <= len(found)]
+        order = dict.fromkeys([*named, *range(len(found))])
+        return [(place, 1 - rank / len(found)) for rank, place in enumerate(order)]
 
     async def _text(
         self,

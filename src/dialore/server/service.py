@@ -203,7 +203,7 @@ class Service:
                     stage_runner, instructions=asked.instructions, sampling=asked.sampling
                 )
             metered = _Metered(stage_runner)
-            agent = Agent(served.agent.method, metered, cite=served.agent.cite)
+            agent = Agent(served.agent.method, metered, cite=served.agent.cite, rerank=served.agent.rerank)
             waiting: deque[str | Stage | Draft] = deque()
             awake = asyncio.Event()
 
