@@ -267,9 +267,8 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
         yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
         for place in config.sources.places(kind.name):
-            path = Path(place.removeprefix(kind.prefix))
-            named = place.startswith(kind.prefix) and (len(path.parts) > 1 or path.suffix)
-            if named and ":" not in str(path) and not path.exists():
+            _, path = kind.path_of(place) or ("", Path())
+            if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
                 yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
     for spec in _specs(config):
         prefix, _, place = spec.partition(":")

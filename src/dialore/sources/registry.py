@@ -29,7 +29,7 @@ class SourceKind:
         metavar: what a place of it looks like.
         several: whether several may be named, which are asked as one.
         form: what the opener takes of each place.
-        prefix: what stands before a path, in a place that may be something else ("corpus:").
+        prefixes: what may stand before a path, in a place that may be something else ("corpus:", "mcp:").
         unnamed: whether it is opened where none is named: never, where a method cannot do without, or always.
         options: further settings that the opener takes: `ranking`, or `opened`, the other sources by name.
         ranker: the opener's argument that says how pieces are ranked, where it has one.
@@ -49,7 +49,7 @@ class SourceKind:
     short: str = ""
     several: bool = False
     form: type[Path] | type[str] = Path
-    prefix: str = ""
+    prefixes: tuple[str, ...] = ("",)
     unnamed: Literal["never", "needed", "always"] = "never"
     options: tuple[str, ...] = ()
     ranker: str = ""
@@ -67,13 +67,16 @@ class SourceKind:
         """Its long option."""
         return f"--{self.option or self.key}"
 
+    def path_of(self, place: str) -> tuple[str, Path] | None:
+        """Return a place's prefix and its path; None where it is no path."""
+        prefix = next((prefix for prefix in self.prefixes if place.startswith(prefix)), None)
+        return None if prefix is None else (prefix, Path(place.removeprefix(prefix)))
+
     def located(self, place: str, folder: Path) -> str:
         """Return a place that is a path and exists in the folder, as an absolute path; any other as it is."""
-        prefix = "mcp:" if place.startswith("mcp:") else self.prefix
-        if not place.startswith(prefix):
-            return place
-        path = folder / Path(place.removeprefix(prefix)).expanduser()
-        return prefix + str(path.resolve()) if path.exists() else place
+        prefix, given = self.path_of(place) or ("", Path())
+        path = folder / given.expanduser()
+        return prefix + str(path.resolve()) if given.parts and path.exists() else place
 
     def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
@@ -116,6 +119,7 @@ KINDS: dict[str, SourceKind] = {
             metavar="PATH|URL",
             several=True,
             form=str,
+            prefixes=("mcp:", ""),
             options=("embedder",),
             ranker="retriever",
             rankings=("bm25", "dense", "fused"),
@@ -152,7 +156,7 @@ KINDS: dict[str, SourceKind] = {
             key="search",
             metavar="ENGINE",
             form=str,
-            prefix="corpus:",
+            prefixes=("corpus:",),
             ranker="reranker",
             holds={
                 "en": "web search - news and other facts that change or are not common knowledge",
