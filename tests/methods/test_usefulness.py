@@ -93,11 +93,15 @@ def test_nothing_found_and_texts_without_words():
 def test_what_the_history_has_said_is_told_apart():
     tower = passage("The Eiffel Tower is 330 metres high.")
     history = ["How high is the Eiffel Tower?", "The Eiffel Tower is 330 metres high, antennas included.", "Wow!"]
-    assert already_said(tower, Dialogue(history))
-    assert not already_said(tower, Dialogue(history[:1])), "asked is not said"
-    assert not already_said(tower, Dialogue([history[0], "The Eiffel Tower is 300 metres high."])), "another number"
-    assert already_said(passage("我 喜欢 打 羽毛球"), Dialogue(["你喜欢什么运动？", "我喜欢打羽毛球。", "真的吗？"]))
-    assert not already_said(passage("我 喜欢 打 羽毛球"), Dialogue(["你喜欢打什么球？"]))
+    assert already_said([tower], Dialogue(history))[0]
+    assert not already_said([tower], Dialogue(history[:1]))[0], "asked is not said"
+    assert not already_said([tower], Dialogue([history[0], "The Eiffel Tower is 300 metres high."]))[0], (
+        "another number"
+    )
+    assert already_said([passage("我 喜欢 打 羽毛球")], Dialogue(["你喜欢什么运动？", "我喜欢打羽毛球。", "真的吗？"]))[
+        0
+    ]
+    assert not already_said([passage("我 喜欢 打 羽毛球")], Dialogue(["你喜欢打什么球？"]))[0]
 
 
 def test_probabilities_hold_for_a_data_set_that_no_model_was_fitted_on():
@@ -151,7 +155,7 @@ def test_what_is_called_said_is_said():
         by_id = {history.id: history for history in histories}
         for label in (one for one in labels if one["data"] == name):
             piece = whole[label["id"].partition("@")[0]][label["piece"]]
-            found.append((already_said(piece, by_id[label["id"]]), bool(label["said"])))
+            found.append((already_said([piece], by_id[label["id"]])[0], bool(label["said"])))
     right = sum(said and labelled_so for said, labelled_so in found)
     assert len(found) == 60
     assert right / sum(said for said, _ in found) >= 0.8

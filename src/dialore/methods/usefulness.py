@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -75,16 +75,19 @@ def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
     return [term for piece in pieces for term in split_terms(_text_of(piece)) if term.startswith(letter)]
 
 
-def already_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Return whether the history has said a piece: one utterance holds its numbers and most of its words and meaning.
+def already_said(pieces: Sequence[Knowledge], dialogue: Dialogue) -> list[bool]:
+    """For each piece, whether one utterance has said it: its numbers, and most of its words and meaning.
 
     What it asks it does not say: "Which food am I allergic to?" Nor does it say until when a piece held.
     """
-    if piece.kind == "passage" and piece.passage.until:
-        return False
-    pieces = _Pieces([_read(_text_of(piece))])
-    said = map(_without_questions, dialogue.texts)
-    return any(float(pieces.told(_read(turn))[0]) >= _SAID for turn in said if turn)
+    if not pieces:
+        return []
+    compared = _pieces_of(tuple(map(_text_of, pieces)))
+    said = np.zeros(len(pieces), bool)
+    for turn in filter(None, map(_without_questions, dialogue.texts)):
+        said |= compared.told(_read(turn)) >= _SAID
+    ended = [piece.kind == "passage" and bool(piece.passage.until) for piece in pieces]
+    return [bool(one) and not closed for one, closed in zip(said, ended, strict=True)]
 
 
 @functools.lru_cache(maxsize=256)
@@ -142,7 +145,7 @@ def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> 
         return np.zeros((0, len(FEATURES)))
     asked, last = _read(query), _read(dialogue.last.text)
     earlier = [_read(turn) for turn in dialogue.texts[:-1]]
-    found = _Pieces([_read(_text_of(piece)) for piece in pieces])
+    found = _pieces_of(tuple(map(_text_of, pieces)))
     of_query, by_query, share, share_of, rarest = found.compare(asked)
     zeros = np.zeros(len(pieces))
     under = np.array([_best_under(piece, asked) for piece in pieces])
@@ -188,23 +191,32 @@ class _Reading:
     numbers: frozenset[str]
 
 
+_Compared: TypeAlias = "tuple[Vector, Vector, Vector, Vector, Vector]"
+
+
 class _Pieces:
-    """The readings of some pieces, compared with another text all at once."""
+    """The readings of some pieces, compared with another text all at once, and once only."""
 
     def __init__(self, readings: Sequence[_Reading]) -> None:
         self.readings = readings
+        self._compared: dict[int, tuple[_Reading, _Compared]] = {}
         self.vectors = np.stack([one.vector for one in readings])
         self._words = np.concatenate([one.words for one in readings])
         self._weights = np.concatenate([one.weights for one in readings])
         self._starts = np.cumsum([0, *(len(one.weights) for one in readings[:-1])])
         self._sums = np.add.reduceat(self._weights, self._starts)
 
-    def compare(self, text: _Reading) -> tuple[Vector, Vector, Vector, Vector, Vector]:
+    def compare(self, text: _Reading) -> _Compared:
         """For each piece: the share of the text's meaning in it and of its in the text, the same of words; the rarest.
 
         Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
         counts by its weight. Last, the weight of the rarest word that both have.
         """
+        if id(text) not in self._compared:
+            self._compared[id(text)] = text, self._compare(text)
+        return self._compared[id(text)][1]
+
+    def _compare(self, text: _Reading) -> _Compared:
         step = max(1, _ALONE // text.words.size)
         places = range(0, len(self._words), step)
         cosines = np.hstack([text.words @ self._words[place : place + step].T for place in places])
@@ -224,6 +236,11 @@ class _Pieces:
         """Return how much of each piece an utterance has said, in words and meaning; nothing without a number of it."""
         _, meaning, _, words, _ = self.compare(turn)
         return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
+
+
+@functools.lru_cache(maxsize=64)
+def _pieces_of(texts: tuple[str, ...]) -> _Pieces:
+    return _Pieces([_read(text) for text in texts])
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)

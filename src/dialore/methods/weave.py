@@ -404,7 +404,7 @@ class Weave(Method):
         if entry.kind == "memory" or (stage.rerank and entry.kind != "graph"):
             pieces = sorted(pieces, key=lambda piece: -piece.score)
             chances = sorted(chances, reverse=True)
-        said = await asyncio.to_thread(lambda: [already_said(piece, turn.dialogue) for piece in pieces])
+        said = await asyncio.to_thread(already_said, pieces, turn.dialogue)
         share = _ASKED if need.asked else 1 if turn.is_planned else _UNPLANNED
         least = self.threshold * share * (_FACTS if entry.kind == "graph" else 1)
         found = []
@@ -504,7 +504,11 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
     if not isinstance(source, Listed):
         return []
     try:
-        if _count(source) <= _SEEN:
+        if isinstance(source, DocumentIndex):
+            titles = source.titles(_TITLES + 1) if len(source) <= _SEEN else []
+            if titles and len(titles) <= _TITLES:
+                return titles
+        elif _count(source) <= _SEEN:
             pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
             titles = _distinct(pieces)
             if len(pieces) <= _SEEN and len(titles) <= _TITLES:

@@ -135,6 +135,11 @@ class DocumentIndex:
             for passage in transaction.passages():
                 yield self._knowledge(passage, 0.0)
 
+    def titles(self, most: int) -> list[str]:
+        """Return the first titles of its passages, each once."""
+        with self._read() as transaction:
+            return transaction.titles(most)
+
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
         return self.passages()

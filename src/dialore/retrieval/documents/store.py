@@ -295,6 +295,15 @@ class Transaction(ABC):
         ):
             yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 
+    def titles(self, most: int) -> list[str]:
+        """Return the first titles of passages, each once, in the order of the passages."""
+        rows = self.ask(
+            f"SELECT title FROM passages WHERE title <> ''{self._seen} GROUP BY title ORDER BY MIN(number) LIMIT ?",
+            *self._seen_values,
+            most,
+        )
+        return [title for (title,) in rows]
+
     def content(self) -> tuple[int, int]:
         """Return a count and a sum over the passages' ids: other content has others."""
         sql = f"SELECT COUNT(*), SUM(id & 4294967295) FROM passages WHERE TRUE{self._seen}"
