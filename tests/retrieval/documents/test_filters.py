@@ -88,6 +88,8 @@ def test_a_reader_sees_what_has_no_group_or_one_of_theirs(index, groups, places,
         assert texts(MultiDocuments([opened]).every(Dialogue(["Hi"]))) == wanted
         assert len(opened) == opened.stats()["passages"] == len(places)
         assert [document.passages for document in opened.documents()] == [len(places)]
+        assert opened.titles(9) == list(dict.fromkeys(PIECES[place].title for place in places))
+        assert opened.titles(1) == ["Harbour"]
         everything = {piece.text: piece for piece in DocumentIndex(index).passages()}
         for piece in everything.values():
             assert {near.text for near in opened.page(piece)} <= set(wanted)
