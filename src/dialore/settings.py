@@ -244,7 +244,7 @@ class SourceSettings(Strict):
     )
     rerank: Annotated[str, Flag(("--rerank",), "SPEC", _KNOWLEDGE)] = Field(
         default="",
-        description="Put what sources find in order once more: cross:NAME, dense:st:NAME, ..., or model, by the model.",
+        description="Put what sources find in order once more: cross:NAME, onnx:FOLDER, dense:st:NAME, or model.",
     )
     prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
         default=None, description="Prompts that override ours; start from `dialore prompts export`."

@@ -12,9 +12,10 @@ import pytest
 from dialore.errors import InputError
 from dialore.learned import describe, open_entailment, open_ranker
 from dialore.learned.dialogue_ranking import joined
-from dialore.learned.encoders import OnnxCrossEncoder
 from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
+from dialore.retrieval.encoders import OnnxCrossEncoder
+from dialore.retrieval.reranking import load_reranker
 from dialore.training import read_examples
 from dialore.training.encoders import denoised, make_rows, train_encoder
 from dialore.training.trainer import Tuning
@@ -84,6 +85,10 @@ def test_a_cross_encoder_and_its_export_give_the_same_logits(models, name):
     exact = CrossEncoder(str(models / name)).predict(pairs, activation_fn=torch.nn.Identity())
     found = OnnxCrossEncoder(models / name, length=48).logits(pairs)
     np.testing.assert_allclose(found, exact, atol=0.15)
+    texts = [text for _, text in pairs]
+    logits = OnnxCrossEncoder(models / name, length=256).logits([("西安", text) for text in texts])
+    ranked = load_reranker(f"onnx:{models / name}").rerank("西安", texts, 2)
+    assert [place for place, _ in ranked] == np.argsort(-logits, kind="stable")[:2].tolist()
 
 
 def test_they_rank_and_tell_entailment_without_torch(models, small):

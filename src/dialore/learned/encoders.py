@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.errors import InputError, first_line, import_optional
+from dialore.errors import InputError
 from dialore.learned.dialogue_ranking import DialogueRanker, joined
 from dialore.learned.model import PREFIX, describe
-from dialore.retrieval.encoders import OnnxEmbedder
+from dialore.retrieval.encoders import OnnxCrossEncoder, OnnxEmbedder
 from dialore.retrieval.reranking import Remembered
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
 
-_BATCH = 32
 _EARLIER = 2
 
 
@@ -33,51 +32,6 @@ def asked(query: str, dialogue: Dialogue) -> str:
     """Return what a piece is compared with: the query and the turns before it, the latest first."""
     earlier = [turn.text for turn in dialogue.turns[-1 - _EARLIER : -1]]
     return joined(" | ".join([query, *reversed(earlier)]))
-
-
-class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, by ONNX Runtime on the CPU.
-
-    Args:
-        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-        length: tokens of a pair that are read.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: they cannot be read.
-    """
-
-    def __init__(self, folder: Path, *, length: int) -> None:
-        onnxruntime, tokenizers = (import_optional(name, "a trained encoder", "onnx") for name in _NEEDED)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
-            self._session = onnxruntime.InferenceSession(str(folder / "model.onnx"), options, _PROVIDERS)
-        except Exception as error:  # both libraries raise bare exceptions of their own
-            raise InputError(f"{folder}: cannot load the model: {first_line(error)}", hint="train it again") from error
-        self._tokenizer.enable_truncation(length, strategy="longest_first")
-        self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
-        self._inputs = {item.name for item in self._session.get_inputs()}
-
-    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
-        """Return the logit of each pair."""
-        found = np.zeros(len(pairs))
-        order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
-        for start in range(0, len(pairs), _BATCH):
-            batch = order[start : start + _BATCH]
-            rows = self._tokenizer.encode_batch([pairs[at] for at in batch])
-            feed: dict[str, Any] = {
-                "input_ids": np.array([row.ids for row in rows], np.int64),
-                "attention_mask": np.array([row.attention_mask for row in rows], np.int64),
-                "token_type_ids": np.array([row.type_ids for row in rows], np.int64),
-            }
-            found[batch] = self._session.run(None, {name: feed[name] for name in self._inputs})[0][:, 0]
-        return found
-
-
-_NEEDED = ("onnxruntime", "tokenizers")
-_PROVIDERS = ["CPUExecutionProvider"]
 
 
 class TrainedEncoder(DialogueRanker):

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
-_ONNX_MEND = "make one with scripts/export_minilm_onnx.py"
+_ONNX_HINT = "make one with scripts/export_minilm_onnx.py, or by `dialore train retriever`"
+_BATCH = 32
 
 
 def digest(*parts: str) -> str:
@@ -97,12 +98,54 @@ def _weights_hash(model: SentenceTransformer) -> str:
     return total.hexdigest()
 
 
+class _Onnx:
+    """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder, so many tokens a text.
+
+    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`.
+
+    Raises:
+        MissingExtraError: onnxruntime or tokenizers is not installed.
+        InputError: the folder lacks its files, or they are something else.
+    """
+
+    def __init__(self, folder: str | Path, longest: int) -> None:
+        onnxruntime, tokenizers = (import_optional(name, "'onnx'", "onnx") for name in ("onnxruntime", "tokenizers"))
+        path = Path(folder)
+        for name in ("model.onnx", "tokenizer.json"):
+            if not (path / name).is_file():
+                raise InputError(f"no ONNX model in {path}: {name} is missing", hint=_ONNX_HINT)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1  # batches of short texts are no faster on more
+        try:
+            self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
+            self._session = onnxruntime.InferenceSession(
+                str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
+            )
+        except Exception as error:
+            # Both libraries raise bare exceptions of their own for a file that they cannot read.
+            raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", hint=_ONNX_HINT) from error
+        # Files made for training truncate and pad to a length of their own.
+        self._tokenizer.enable_truncation(longest, strategy="longest_first")
+        self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
+        self._inputs = {item.name for item in self._session.get_inputs()}
+
+    def run(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the model's first output for a batch of texts, or of pairs, and the mask of its tokens."""
+        rows = self._tokenizer.encode_batch(texts)
+        mask = np.array([row.attention_mask for row in rows], np.int64)
+        feed = {
+            "input_ids": np.array([row.ids for row in rows], np.int64),
+            "attention_mask": mask,
+            "token_type_ids": np.array([row.type_ids for row in rows], np.int64),
+        }
+        return self._session.run(None, {name: feed[name] for name in self._inputs})[0], mask
+
+
 class OnnxEmbedder(_LocalEmbedder):
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
     Args:
-        folder: holds `model.onnx` (inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`; its first output
-            the last layer's states) and `tokenizer.json`.
+        folder: holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`.
         batch_size: texts encoded at once.
         longest: tokens of a text that are read.
         unit: vectors have length 1; else states are summed up, for models that are compared by the dot product.
@@ -113,41 +156,41 @@ class OnnxEmbedder(_LocalEmbedder):
     """
 
     def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, unit: bool = True) -> None:
-        self._is_unit = unit
-        onnxruntime = import_optional("onnxruntime", "the embedder 'onnx'", "onnx")
-        tokenizers = import_optional("tokenizers", "the embedder 'onnx'", "onnx")
-        path = Path(folder)
-        for name in ("model.onnx", "tokenizer.json"):
-            if not (path / name).is_file():
-                raise InputError(f"no ONNX model in {path}: {name} is missing", hint=_ONNX_MEND)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1  # batches of short texts are no faster on more
-        try:
-            self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
-            self._session = onnxruntime.InferenceSession(
-                str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:
-            # Both libraries raise bare exceptions of their own for a file that they cannot read.
-            raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", hint=_ONNX_MEND) from error
-        # Files made for training truncate and pad to a length of their own.
-        self._tokenizer.enable_truncation(longest)
-        self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
-        self._inputs = {item.name for item in self._session.get_inputs()}
+        self._is_unit, self._model = unit, _Onnx(folder, longest)
         super().__init__(f"onnx:{folder}", batch_size)
-        weights = (path / "model.onnx").read_bytes()
-        self.fingerprint = digest("onnx", digest(weights.hex()), digest((path / "tokenizer.json").read_text("utf-8")))
+        weights, tokenizer = (Path(folder) / name for name in ("model.onnx", "tokenizer.json"))
+        self.fingerprint = digest("onnx", digest(weights.read_bytes().hex()), digest(tokenizer.read_text("utf-8")))
         self.dimension = int(self._run(["a"]).shape[1])
 
     def _run(self, texts: list[str]) -> NDArray[np.float32]:
-        encodings = self._tokenizer.encode_batch(texts)
-        ids = np.array([encoding.ids for encoding in encodings], dtype=np.int64)
-        mask = np.array([encoding.attention_mask for encoding in encodings], dtype=np.int64)
-        feed: dict[str, Any] = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        states = self._session.run(None, {name: feed[name] for name in self._inputs})[0]
-        shares = mask[:, :, None].astype(np.float32)
-        pooled: NDArray[np.float32] = (states * shares).sum(axis=1)
+        states, mask = self._model.run(texts)
+        pooled: NDArray[np.float32] = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
         return _unit(pooled) if self._is_unit else pooled
+
+
+class OnnxCrossEncoder:
+    """Logits of pairs of texts that are read together, by ONNX Runtime on the CPU.
+
+    Args:
+        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
+        length: tokens of a pair that are read.
+
+    Raises:
+        MissingExtraError: onnxruntime or tokenizers is not installed.
+        InputError: they cannot be read.
+    """
+
+    def __init__(self, folder: str | Path, *, length: int) -> None:
+        self._model = _Onnx(folder, length)
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Return the logit of each pair."""
+        found = np.zeros(len(pairs))
+        order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
+        for start in range(0, len(pairs), _BATCH):
+            batch = order[start : start + _BATCH]
+            found[batch] = self._model.run([pairs[at] for at in batch])[0][:, 0]
+        return found
 
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:

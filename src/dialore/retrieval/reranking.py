@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 _DECIMALS = 6
+_LONGEST = 256
+"""Tokens of a query with a text that a cross-encoder in ONNX reads."""
 _REMEMBERED = 4096
 """Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
 _INDICES = 64
@@ -196,6 +198,27 @@ class CrossEncoderReranker(_Scored):
         return np.asarray(scores, dtype=np.float64)
 
 
+class OnnxReranker(_Scored):
+    """A cross-encoder run by ONNX Runtime, without torch.
+
+    Args:
+        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
+
+    Raises:
+        MissingExtraError: onnxruntime or tokenizers is not installed.
+        InputError: they cannot be read.
+    """
+
+    def __init__(self, folder: str) -> None:
+        from dialore.retrieval.encoders import OnnxCrossEncoder
+
+        self._model, self.name = OnnxCrossEncoder(folder, length=_LONGEST), f"onnx:{folder}"
+
+    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        """(len(texts),): the logit of each."""
+        return self._model.logits([(query, text) for text in texts])
+
+
 @functools.lru_cache(maxsize=8)
 def load_reranker(spec: str = "dense") -> Reranker:
     """Return the reranker of a spec; it is loaded once, and what it has read of texts serves all who ask it.
@@ -203,12 +226,12 @@ def load_reranker(spec: str = "dense") -> Reranker:
     Args:
         spec: `bm25`; `okapi` (SAFARI's BM25); `dense` (the shipped static embedder) or `dense:EMBEDDER` (see
             `load_embedder`, e.g. `dense:st:NAME`); `fused` or `fused:EMBEDDER`; `cross:NAME` (a cross-encoder by name
-            or folder).
+            or folder); `onnx:FOLDER` (one in ONNX, as `dialore train retriever --kind cross` makes).
 
     Raises:
         UnknownNameError: no reranker, or no embedder, is called that.
         InputError: the spec lacks its model or has one too many, or the model cannot be loaded.
-        MissingExtraError: `cross:` or `st:` without the `sentence-transformers` extra.
+        MissingExtraError: `cross:` or `st:` without the `sentence-transformers` extra, `onnx:` without `onnx`.
     """
     kind, _, argument = spec.partition(":")
     if kind not in RERANKERS:
@@ -217,15 +240,15 @@ def load_reranker(spec: str = "dense") -> Reranker:
         if argument:
             raise InputError(f"the reranker {kind!r} takes no argument, got {argument!r}", hint=f"write {kind}")
         return Bm25Reranker() if kind == "bm25" else OkapiReranker()
-    if kind == "cross":
+    if kind in {"cross", "onnx"}:
         if not argument:
-            raise InputError("the reranker 'cross' needs a model's name", hint="write cross:NAME")
-        return CrossEncoderReranker(argument)
+            raise InputError(f"the reranker {kind!r} needs a model's name", hint=f"write {kind}:NAME")
+        return CrossEncoderReranker(argument) if kind == "cross" else OnnxReranker(argument)
     embedder = load_embedder(argument) if argument else None
     return DenseReranker(embedder) if kind == "dense" else FusedReranker(embedder)
 
 
-RERANKERS = ("bm25", "okapi", "dense", "fused", "cross")
+RERANKERS = ("bm25", "okapi", "dense", "fused", "cross", "onnx")
 """The specs that `load_reranker` knows."""
 
 
