@@ -69,11 +69,7 @@ class Row(BaseModel):
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
-    """Write JSONL whole or not at all; gives how many lines.
-
-    Raises:
-        InputError: there is no line, or the file cannot be written.
-    """
+    """Write JSONL whole or not at all; gives how many lines. Raises InputError for none, and where it cannot."""
     texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     if not texts:
         raise InputError("nothing was gathered to learn from", hint="see that the run answered, and by such stages")
@@ -88,9 +84,8 @@ def read_rows(path: Path) -> list[Row]:
         try:
             row = Row.model_validate_json(line)
         except ValidationError as error:
-            raise InputError(
-                f"{path}, line {number}: {first_line(error)}", hint="make it by `dialore distill`"
-            ) from error
+            why = f"{path}, line {number}: {first_line(error)}"
+            raise InputError(why, hint="make it by `dialore distill`") from error
         rows[row.fingerprint] = row
     return list(rows.values())
 
@@ -115,13 +110,8 @@ def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
 class TrainedStages(Wrapper):
     """Does the stages that `dialore train stages` trained it for, in the shape asked for.
 
-    It gives the likeliest answer; one that was trained on whole prompts samples as they say.
-
-    Args:
-        path: the model's folder.
-
-    Raises:
-        InputError: it is no such model.
+    It gives the likeliest answer; one that was trained on whole prompts samples as they say. Raises InputError where
+    the folder holds no such model.
     """
 
     def __init__(self, path: Path) -> None:
