@@ -183,7 +183,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
-    """Return the error for a connection that could not be made or did not last."""
     import aiohttp  # loaded already where such an error was caught
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -242,8 +241,7 @@ class HttpClient:
         headers: further headers; by default the key is sent as a bearer token.
         timeout: seconds for an answer, of `max_bytes` at most: for the whole of it, or, where it flows, of silence.
 
-    Raises:
-        InputError: the address is not a URL, or the key cannot be one.
+    Raises InputError where the address is no URL, or the key cannot be one.
     """
 
     def __init__(
@@ -343,21 +341,14 @@ class HttpClient:
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
         """Return the JSON of a body with status 200; raise ModelError where it is a web page, or broken."""
-        self.check_kind(response, answer)
+        if response.content_type in {"text/html", "application/xhtml+xml"} or answer.lstrip()[:1] == b"<":
+            # From a server that has answered before, a page is a gateway's passing trouble.
+            before, page = self.has_answered, f"{self.where} answered with a web page instead of JSON"
+            hint = "check the base URL, which usually ends in /v1"
+            raise ModelError(page, hint=hint, retryable=before, configuration=not before)
         payload = load_json(answer, self.where)
         self.has_answered = True
         return payload
-
-    def check_kind(self, response: ClientResponse, answer: bytes = b"") -> None:
-        """Raise ModelError where the answer is a web page."""
-        if response.content_type in {"text/html", "application/xhtml+xml"} or answer.lstrip()[:1] == b"<":
-            # From a server that has answered before, a page is a gateway's passing trouble.
-            raise ModelError(
-                f"{self.where} answered with a web page instead of JSON",
-                hint="check the base URL, which usually ends in /v1",
-                retryable=self.has_answered,
-                configuration=not self.has_answered,
-            )
 
     async def begin(self, response: ClientResponse) -> bytes:
         """Return the first line of a body, or its beginning; some servers send empty lines to stay connected."""
@@ -421,33 +412,28 @@ class HttpClient:
         else:
             self._leave(session)
 
-    def _open_session(self) -> ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._loop is not loop:
-            self._leave(self._session)
-            self._session, self._loop = self._new_session(), loop
-        return self._session
-
     def _leave(self, session: ClientSession | None) -> None:
         """Close the session of another loop, where that is running."""
         if session is not None and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
-    def _new_session(self) -> ClientSession:
+    def _open_session(self) -> ClientSession:
         from urllib.request import getproxies, proxy_bypass
 
         import aiohttp
 
+        loop = asyncio.get_running_loop()
+        if self._session is not None and not self._session.closed and self._loop is loop:
+            return self._session
+        self._leave(self._session)
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
         is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         proxy = None if is_here or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        return aiohttp.ClientSession(
-            headers=self._headers,
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            proxy=proxy,
-        )
+        connector, cookies = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300), aiohttp.DummyCookieJar()
+        made = aiohttp.ClientSession(headers=self._headers, connector=connector, cookie_jar=cookies, proxy=proxy)
+        self._session, self._loop = made, loop
+        return made
 
 
 def _data(line: bytes) -> str:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
 from dialore.llm.capabilities import strict_schema
-from dialore.llm.constrained import Constrained, Vocabulary
 from dialore.llm.model import Api, Completion, Message, OnToken, Request, Role, Usage
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
@@ -36,8 +39,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
         dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
         is_causal: take it for a causal model whatever its configuration says.
 
-    Raises:
-        InputError: there is no such model, device or type, or the extra is not installed.
+    Raises InputError where there is no such model, device or type, or the extra is not installed.
     """
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     transformers.utils.logging.disable_progress_bar()
@@ -61,11 +63,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
 
 
 def pretrained(name: str) -> dict[str, str]:
-    """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file.
-
-    Raises:
-        InputError: it is a GGUF file, and the package that reads such files is missing.
-    """
+    """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file (extra `local`)."""
     if not name.endswith(".gguf"):
         return {"pretrained_model_name_or_path": name}
     import_optional("gguf", "a GGUF file's weights in transformers", "local")
@@ -150,17 +148,15 @@ class LocalModel:
             jobs = [job for job in jobs if not job.done.done()]
             if not jobs:
                 continue
-            outcomes: list[Completion | Exception]
+            outcomes: Sequence[Completion | Exception]
             try:
-                outcomes = [*await asyncio.to_thread(self._generate, jobs, loop)]
+                outcomes = await asyncio.to_thread(self._generate, jobs, loop)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 outcomes = [error] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
-                if job.done.done():
-                    continue
-                if isinstance(outcome, Exception):
+                if not job.done.done() and isinstance(outcome, Exception):
                     job.done.set_exception(outcome)
-                else:
+                elif not job.done.done():
                     job.done.set_result(outcome)
 
     def _load(self) -> Loaded:
@@ -210,10 +206,8 @@ class LocalModel:
         tokenizer, model = self._load()
         first, is_plain = requests[0], self._reads_plain(requests[0])
         stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
-        prompts = [
-            request.plain_text if is_plain else self._templates.render(tokenizer, request.messages)
-            for request in requests
-        ]
+        render = self._templates.render
+        prompts = [each.plain_text if is_plain else render(tokenizer, each.messages) for each in requests]
         inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
         return inputs.to(model.device), stop
 
@@ -244,27 +238,22 @@ class LocalModel:
         sampling, steering = request.sampling, request.steering
         choice: dict[str, Any] = {"do_sample": False}
         if sampling.temperature:
-            choice = {
-                "do_sample": True,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p or 1.0,
-                "top_k": steering.top_k if steering is not None else 0,
-            }
+            choice = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p or 1.0}
+            choice["top_k"] = steering.top_k if steering is not None else 0
         if steering is not None:
             if model.config.is_encoder_decoder:
-                raise ModelError(
-                    f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
-                    hint="name a causal model: --model hf:NAME",
-                    configuration=True,
-                )
+                why = f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered"
+                raise ModelError(why, hint="name a causal model: --model hf:NAME", configuration=True)
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
         is_enforced = self._constrained or (steering is None and not self._reads_plain(request))
         if is_enforced and request.output_schema is not None:
+            if self._vocabulary is None:
+                self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
             given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
             schema = strict_schema(request.output_schema)
-            choice["logits_processor"] = [Constrained(self._read_vocabulary(), schema, given)]
+            choice["logits_processor"] = [Constrained(self._vocabulary, schema, given)]
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
@@ -275,12 +264,6 @@ class LocalModel:
             num_beams=1,
             **choice,
         )
-
-    def _read_vocabulary(self) -> Vocabulary:
-        if self._vocabulary is None:
-            tokenizer, model = self._load()
-            self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
-        return self._vocabulary
 
     def _completion(
         self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
@@ -294,19 +277,14 @@ class LocalModel:
         stopped = find_stop(text, stop)
         if stopped is not None:
             text = text[:stopped]
-            spent = next(
-                (place for place in range(len(tokens), 0, -1) if tokens[place - 1] != tokenizer.pad_token_id), 0
-            )
+            padding = itertools.takewhile(tokenizer.pad_token_id.__eq__, reversed(tokens))
+            spent = len(tokens) - len(list(padding))
         answer = strip_thoughts(text)
         if not answer.strip():
             return ModelError(f"{self.name} answered with an empty text", hint="try again", retryable=True)
-        return Completion(
-            text=answer,
-            model=self.name,
-            usage=Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent),
-            seconds=seconds,
-            finish_reason="length" if end is None and stopped is None else "stop",
-        )
+        usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent)
+        reason = "length" if end is None and stopped is None else "stop"
+        return Completion(text=answer, model=self.name, usage=usage, seconds=seconds, finish_reason=reason)
 
 
 def _ends(model: Any) -> list[int]:
@@ -329,6 +307,53 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
     return done
 
 
+# --- decoding that can end in nothing but JSON of a schema (llguidance)
+
+
+class Vocabulary:
+    """A tokenizer of transformers as llguidance reads it: a second's work, once a model; `size` tokens are scored."""
+
+    def __init__(self, tokenizer: Any, size: int, ends: list[int]) -> None:
+        self._guidance = import_optional("llguidance", "constrained decoding", "local")
+        adapter = import_optional("llguidance.hf", "constrained decoding", "local")
+        self._tokenizer = adapter.from_tokenizer(tokenizer, n_vocab=size, eos_token=ends)
+
+    def matcher(self, schema: Mapping[str, Any]) -> Any:
+        """Return what follows an answer and says which tokens may come next; raise ModelError for an odd schema."""
+        made, spaces = self._guidance.LLMatcher, {"whitespace_pattern": " ?"}
+        matcher = made(self._tokenizer, made.grammar_from_json_schema(json.dumps(schema), defaults=spaces), log_level=0)
+        if matcher.is_error():
+            why = f"the schema cannot be decoded by: {matcher.get_error()}"
+            raise ModelError(why, hint="ask without a schema", configuration=True)
+        return matcher
+
+
+class Constrained:
+    """A logits processor of transformers: only what a schema allows may follow the `given` tokens of a row."""
+
+    def __init__(self, vocabulary: Vocabulary, schema: Mapping[str, Any], given: int) -> None:
+        self._vocabulary, self._schema, self._given = vocabulary, schema, given
+        self._matchers: list[Any] = []
+
+    def __call__(self, tokens: Any, scores: Any) -> Any:
+        """Return the scores, those of tokens that may not come next at minus infinity."""
+        import torch
+
+        if not self._matchers:
+            first = self._vocabulary.matcher(self._schema)
+            self._matchers = [first, *(first.deep_copy() for _ in range(len(tokens) - 1))]
+        answers = tokens[:, self._given :].tolist()
+        masks = []
+        for matcher, answer in zip(self._matchers, answers, strict=True):
+            if answer and not matcher.is_stopped():
+                matcher.consume_token(answer[-1])
+            # After its end a row is filled up with padding by transformers, whatever its scores are.
+            masks.append(matcher.compute_bitmask())
+        bits = np.frombuffer(b"".join(masks), np.uint8).reshape(len(masks), -1)
+        allowed = np.unpackbits(bits, axis=1, bitorder="little", count=scores.shape[1]).astype(bool)
+        return scores.masked_fill(~torch.from_numpy(allowed).to(scores.device), -torch.inf)
+
+
 # --- the text: chat templates for the prompt, stop strings and streaming
 
 
@@ -336,10 +361,8 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
 class ChatForm:
     """How messages are arranged for a template.
 
-    Attributes:
-        folds: a system message goes in front of the user message that follows it, or becomes one.
-        merges: messages of one role that follow each other become one.
-        opens: where the assistant would speak first, an empty user message stands before it.
+    It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
+    by an empty user message where the assistant would speak first.
     """
 
     folds: bool = False
