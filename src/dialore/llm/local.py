@@ -154,9 +154,11 @@ class LocalModel:
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 outcomes = [error] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
-                if not job.done.done() and isinstance(outcome, Exception):
+                if job.done.done():
+                    continue
+                if isinstance(outcome, Exception):
                     job.done.set_exception(outcome)
-                elif not job.done.done():
+                else:
                     job.done.set_result(outcome)
 
     def _load(self) -> Loaded:
@@ -277,7 +279,7 @@ class LocalModel:
         stopped = find_stop(text, stop)
         if stopped is not None:
             text = text[:stopped]
-            padding = itertools.takewhile(tokenizer.pad_token_id.__eq__, reversed(tokens))
+            padding = itertools.takewhile(lambda token: token == tokenizer.pad_token_id, reversed(tokens))
             spent = len(tokens) - len(list(padding))
         answer = strip_thoughts(text)
         if not answer.strip():

@@ -25,12 +25,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """A model's likelihood of a text.
+    """A model's likelihood of a text: the natural logarithm, summed over the tokens that have a probability.
 
-    Attributes:
-        log_probability: natural logarithm, summed over the text's tokens.
-        tokens: how many of the text's tokens have a probability. Without a context the first has one only where the
-            model has a token for the beginning of a text.
+    Without a context the first has one only where the model has a token for the beginning of a text.
     """
 
     log_probability: float
@@ -65,9 +62,7 @@ class LocalLikelihood:
     ) -> list[Likelihood]:
         """Return the likelihood of each text given its context, in order; tell `on_step` how many are done.
 
-        Raises:
-            InputError: a text is empty, or the model cannot be loaded.
-            ModelError: a text is longer than the model takes.
+        Raises InputError for an empty text or a model that cannot be loaded, ModelError for a text that is too long.
         """
         for number, pair in enumerate(pairs, start=1):
             if not pair.text:
