@@ -291,7 +291,7 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
             value = value[0]
     if not isinstance(value, dict):
         return value
-    given: dict[str, Any] = value
+    given: dict[str, object] = value
     if len(given) == 1:  # it may be wrapped in one key more
         ((wrapper, inner),) = given.items()
         if isinstance(inner, dict) and _plain(wrapper) not in names and any(_plain(key) in names for key in inner):

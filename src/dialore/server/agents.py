@@ -58,9 +58,7 @@ class _Opened:
 class ServedAgents:
     """The agents that settings name, each on the sources that there are by now, for readers of each set of groups.
 
-    Args:
-        later: has something done without being waited for.
-        connect: opens the language models.
+    `later` has something done without being waited for, `connect` opens the language models.
     """
 
     def __init__(
@@ -102,10 +100,15 @@ class ServedAgents:
     def served(self, model: str, groups: Groups) -> Iterator[Served]:
         """Yield a model, which stays open meanwhile, on what a reader with these groups may read; None: on everything.
 
-        Raises:
-            ServiceError: there is no model of that id.
+        Raises ServiceError where there is no model of that id.
         """
-        opened = self._refreshed(groups)
+        opened = old = self._opened.get(groups)
+        if opened is None or self._knowledge.places != opened.places:
+            opened = self._opened[groups] = self._open(groups)
+            if old is not None:  # who is being answered keeps it
+                old.is_old = True
+                if not old.users:
+                    self._later(old.close())
         if model not in opened.models:
             error = UnknownNameError("model", model[:100], opened.models)
             raise ServiceError(404, str(error), code="model_not_found", param="model")
@@ -116,18 +119,6 @@ class ServedAgents:
             opened.users -= 1
             if opened.is_old and not opened.users:
                 self._later(opened.close())
-
-    def _refreshed(self, groups: Groups) -> _Opened:
-        """Return the agents on the sources that there are by now; who is being answered keeps the old ones."""
-        old = self._opened.get(groups)
-        if old is not None and self._knowledge.places == old.places:
-            return old
-        new = self._opened[groups] = self._open(groups)
-        if old is not None:
-            old.is_old = True
-            if not old.users:
-                self._later(old.close())
-        return new
 
     def _open(self, groups: Groups) -> _Opened:
         settings = self._settings

@@ -13,8 +13,6 @@ import hmac
 import io
 import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,11 +35,7 @@ Value = Annotated[str, StringConstraints(max_length=2000)]
 
 
 class Desk:
-    """A folder of sheets, and the codes by which annotators get theirs.
-
-    Raises:
-        InputError: no key lies beside the folder.
-    """
+    """A folder of sheets, and the codes by which annotators get theirs; InputError where no key lies beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -49,14 +43,9 @@ class Desk:
         self.chosen = criteria_set(self.key.criteria)
         self._codes = self.folder.with_name(f"{self.folder.name}.codes.json")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with folder_lock(self.folder, exclusive=True):
-            yield
-
     def codes(self) -> dict[str, str]:
         """Return every annotator's code, made for new sheets, and kept beside the folder, as the key is."""
-        with self._alone():
+        with folder_lock(self.folder, exclusive=True):
             known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
             names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
             found = {name: known.get(name) or secrets.token_hex(8) for name in names}
@@ -101,7 +90,7 @@ class Desk:
 
         Raises ServiceError where there is no such item or question, or an answer is none that it takes.
         """
-        with self._alone():
+        with folder_lock(self.folder, exclusive=True):
             head, rows = self._read(annotator)
             place = head.index("item")
             row = next((row for row in rows if row[place : place + 1] == [item]), None)

@@ -20,8 +20,7 @@ from dialore.files import storable
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
-from dialore.server.schemas import finish_reason, grounding_of
-from dialore.server.service import Asked, Draft, Events, Service, Stage
+from dialore.server.service import Asked, Draft, Events, Service, Stage, finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from dialore.llm.model import Usage

@@ -21,8 +21,7 @@ from dialore.server.completions import (
 )
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
-from dialore.server.schemas import grounding_of, told
-from dialore.server.service import explained
+from dialore.server.service import explained, grounding_of, told
 
 router = APIRouter(prefix="/v1")
 _DEEPEST = 10_000

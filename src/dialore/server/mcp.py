@@ -27,8 +27,7 @@ from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
-from dialore.server.schemas import grounding_of, told
-from dialore.server.service import Asked, Service, explained
+from dialore.server.service import Asked, Service, explained, grounding_of, told
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.sources.memory import Statement

@@ -25,8 +25,7 @@ from dialore.server.completions import (
     until_gone,
 )
 from dialore.server.errors import reply
-from dialore.server.schemas import finish_reason, grounding_of
-from dialore.server.service import Asked, Events
+from dialore.server.service import Asked, Events, finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
