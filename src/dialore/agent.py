@@ -107,7 +107,6 @@ class Agent:
         return grounding.model_copy(update=self._record(dialogue, stage))
 
     def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
-        """Return what a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
         made = {"id": dialogue.id, "method": self.method.name, "model": self.stage_runner.name}
         queued_s = trace[0].started if trace else 0.0
@@ -211,19 +210,15 @@ class Agent:
                 await done
 
     async def __aenter__(self) -> Self:
-        """Return the agent itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Close it."""
         await self.close()
 
     def __enter__(self) -> Self:
-        """Return the agent itself, for its `..._sync` forms."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
         wait_for(self.close())
 
     def __repr__(self) -> str:

@@ -165,8 +165,7 @@ def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
 def written_whole(path: Path) -> Iterator[Path]:
     """Give a path beside a file that takes the file's place once the body has written it; its folder is made.
 
-    Raises:
-        InputError: the file cannot be written.
+    Raises InputError: the file cannot be written.
     """
     target = path.resolve()  # what a link, or a device, stands for is not replaced
     is_device = target.exists() and not target.is_file()

@@ -48,8 +48,7 @@ async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[ob
         work: called with each item.
         limit: the most items under way, 1 or more.
 
-    Raises:
-        ValueError: `limit` is below 1.
+    Raises ValueError: `limit` is below 1.
     """
     if limit < 1:
         raise ValueError("limit must be 1 or more")

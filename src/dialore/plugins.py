@@ -48,9 +48,7 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
         own: our own, each as `module:name`.
         fits: whether something in a file is of that kind.
 
-    Raises:
-        UnknownNameError: nothing is called so.
-        InputError: it cannot be loaded, or the file has none or several.
+    Raises UnknownNameError: nothing is called so; InputError: it cannot be loaded, or the file has none or several.
     """
     if file := file_of(name):
         module, wanted = _module(kind, file), name.partition(".py:")[2]

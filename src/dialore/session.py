@@ -157,7 +157,6 @@ class Session:
         return Models(main, stages)
 
     def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
-        """Return the model of that name, opened once however many stages and systems ask for it."""
         key = (repr(settings.model_copy(update={"stages": {}})), settings.api_key or "", name or "")
         if key not in self._models:
             self._models[key] = self._connect(settings, name)
@@ -257,11 +256,9 @@ class Session:
                     closing.push_async_callback(model.close)
 
     async def __aenter__(self) -> Self:
-        """Return the session itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Close it."""
         await self.close()
 
 

@@ -432,7 +432,6 @@ def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
 
 
 def _variable(flag: str) -> str:
-    """Return the environment variable of an option."""
     return "DIALORE_" + flag.lstrip("-").replace("-", "_").upper()
 
 

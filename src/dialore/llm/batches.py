@@ -43,16 +43,12 @@ _CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
 
 
 class _Row(BaseModel):
-    """A line of what comes back."""
-
     custom_id: str = ""
     response: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
 
 class _State(BaseModel):
-    """An answer of the API, whatever it was asked."""
-
     id: str = ""
     status: str = "gone"
     input_file_id: str = ""

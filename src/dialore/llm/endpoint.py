@@ -328,7 +328,6 @@ class Reader:
         return ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:
-        """Raise the error that a body, an event or its choice reports."""
         inner = choice if isinstance(choice, dict) else {}
         for place in (payload, inner):
             if place.get("error"):

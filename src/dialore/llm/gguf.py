@@ -39,9 +39,8 @@ class Gguf(Wrapper):
         folder: where fetched files are kept.
         api: see `Endpoint`, as for what else is given (`timeout`, `retries`, `extra_body`, `thinking`).
 
-    Raises:
-        InputError: no such file, not a GGUF file, too little memory for it, or no chat template.
-        MissingExtraError: the extra `gguf` is not installed.
+    Raises InputError: no such file, not a GGUF file, too little memory for it, or no chat template; MissingExtraError:
+    the extra `gguf` is not installed.
     """
 
     def __init__(

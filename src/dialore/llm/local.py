@@ -290,7 +290,6 @@ class LocalModel:
 
 
 def _ends(model: Any) -> list[int]:
-    """Return the tokens that end an answer."""
     ends = model.generation_config.eos_token_id
     return ends if isinstance(ends, list) else [ends]
 

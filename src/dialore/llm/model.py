@@ -123,7 +123,6 @@ class Usage(BaseModel):
     retries: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum, field by field."""
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 

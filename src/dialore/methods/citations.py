@@ -95,7 +95,6 @@ class MarkReader:
         return [Citation(start=start, end=end, knowledge=piece) for start, end, piece in grounds]
 
     def _settle(self, end: int) -> str:
-        """Give what came up to there."""
         before = len(self.text)
         while self._place < end:
             match = (_IN_CODE if self._code else _FOUND).search(self._came, self._place)

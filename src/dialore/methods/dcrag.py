@@ -95,7 +95,6 @@ class Dcrag(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check that the switches go together; raises InputError where they do not."""
         check_least(self, top=1, limit=1)
         if not (self.query_production or self.topic_planning):
             raise InputError("dcrag without queries and topics has no demands", hint="leave one of them on")

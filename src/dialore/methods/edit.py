@@ -94,7 +94,6 @@ class Edit(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check that the questions have a source of answers; raises InputError where they have none."""
         check_least(self, questions=0, top=1)
         if not (self.model_answers or self.base_answers):
             raise InputError("edit without both kinds of answers has no knowledge", hint="leave one of them on")
@@ -211,7 +210,6 @@ class EditQuestions(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the number; raises InputError."""
         check_least(self, questions=0)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:

@@ -63,7 +63,6 @@ def _says_instructions(said: str, told: str) -> bool:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a turn is long enough that the same is no answer, unlike a greeting."""
     return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
 
 

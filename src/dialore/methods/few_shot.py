@@ -292,8 +292,7 @@ class SamplesMeta(BaseModel):
 class SampleDatabase:
     """A database of samples in a file. A dialogue is never given samples that were taken from itself; both go by id.
 
-    Raises:
-        InputError: there is no database, or it is no whole file.
+    Raises InputError: there is no database, or it is no whole file.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -396,8 +395,7 @@ class SampleDatabase:
     def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
         """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
 
-        Raises:
-            InputError: the database was built without perplexities.
+        Raises InputError: the database was built without perplexities.
         """
         if not self.meta.perplexity_by:
             raise InputError(
@@ -462,7 +460,6 @@ class SampleDatabase:
     def _but_own(
         self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
     ) -> list[Sample]:
-        """Return the first samples of some rows, without the dialogue's own."""
         own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
         fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))
@@ -498,8 +495,7 @@ def build_samples(
         graph: the name of the graph that the knowledge was aligned with; such knowledge is fit as it is.
         on_step: told what is being done, how much of it is done, and of how much.
 
-    Raises:
-        InputError: no samples, or a file that cannot be written or is something else.
+    Raises InputError: no samples, or a file that cannot be written or is something else.
     """
     rows = list(samples)
     if not rows:

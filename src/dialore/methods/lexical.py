@@ -66,7 +66,6 @@ class Lexical(Method):
     turns: int = 3
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, top=1, turns=1)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
@@ -112,7 +111,6 @@ def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Return whether the dialogue says all of it already."""
     parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
     return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)
 

@@ -80,7 +80,6 @@ class MsdpKg(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_word("selection", self.selection, ("query", "perplexity", "random", "released", "released-seen"))
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0)
@@ -167,7 +166,6 @@ class DialogueGenerator:
     response_prompt_variant: str = ""
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
         check_word(
@@ -213,7 +211,6 @@ class Msdp(DialogueGenerator, MsdpKg):
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation", "msdp/response-generation")
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         MsdpKg.__post_init__(self)
         DialogueGenerator.__post_init__(self)
 
@@ -272,7 +269,6 @@ class MsdpDcrag(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_least(self, shots=0, turns=0)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:

@@ -71,7 +71,6 @@ class Rag(Method):
     strict: bool = False
 
     def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
         check_least(self, top=1)
 
     @functools.cached_property
@@ -149,7 +148,6 @@ class FullContext(Method):
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
         check_least(self, words=1)
 
     @functools.cached_property
@@ -194,7 +192,6 @@ def _too_much(message: str) -> DialoreError:
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
-    """Return the sentences of every persona."""
     entries: Iterable[DeclaredSource] = (entry for entry in declared.entries if entry.kind == "persona")
     return [piece for entry in entries for piece in listed(entry.source, dialogue)]
 

@@ -59,9 +59,7 @@ def method_names() -> list[str]:
 def method_class(name: str) -> type[Method]:
     """Return the class of a method by name, or of the file that has it, beside whose `prompts` it then asks.
 
-    Raises:
-        UnknownNameError: no method is called that.
-        InputError: it cannot be loaded.
+    Raises UnknownNameError: no method is called that; InputError: it cannot be loaded.
     """
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
@@ -103,9 +101,8 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
         sources: knowledge sources by name (`graph`, `documents`, ...); those that the method needs must be there.
         options: hyper-parameters and switches by name; text is read as the field's type ("false", "20").
 
-    Raises:
-        UnknownNameError: no such method, or it has no such option.
-        InputError: an option's value does not fit, or a source is missing.
+    Raises UnknownNameError: no such method, or it has no such option; InputError: an option's value does not fit, or a
+    source is missing.
     """
     cls = method_class(name)
     missing = [need for need in cls.required_sources if sources.get(need) is None]
@@ -157,8 +154,7 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
 def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]:
     """Return a method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
 
-    Raises:
-        UnknownNameError: it names a prompt that there is none of.
+    Raises UnknownNameError: it names a prompt that there is none of.
     """
     about = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)[0]
     bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
@@ -193,8 +189,7 @@ def _shown(default: object) -> object:
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
     """Return the prompts that a method names, else its folder's, each in every language and the form.
 
-    Raises:
-        UnknownNameError: it names a prompt that there is none of.
+    Raises UnknownNameError: it names a prompt that there is none of.
     """
     known: dict[str, list[Prompt]] = {}
     for prompt in prompts:

@@ -119,7 +119,6 @@ class Safari(Method):
     max_chars: int = 0
 
     def __post_init__(self) -> None:
-        """Check the switches; raises InputError where one does not fit."""
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known and not (option == "planning" and self.planning.startswith(PREFIX)):
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
@@ -424,7 +423,6 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
-    """Return the first source of a kind."""
     return next((entry for entry in declared.entries if entry.kind == kind.casefold()), None)
 
 

@@ -158,7 +158,6 @@ def _from_json(text: str) -> str:
 
 
 def _first_line(text: str) -> str:
-    """Return the first line that says something, without its label."""
     lines = (_bare(line) for line in text.splitlines())
     return next((line for line in lines if line), "")
 
@@ -225,7 +224,6 @@ class QueryMaker:
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Open what decides; raises InputError where there is none."""
         if isinstance(self.decision, str):
             open_decision(self.decision)
 
@@ -325,7 +323,6 @@ class WebGrounded(ABC):
     reranker: str = "fused"
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, candidates=1, passages=1)
 
     @abstractmethod
@@ -422,7 +419,6 @@ class ScgQp(QueryMaker, WebGrounded):
     query: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers, and open what decides; raises InputError."""
         QueryMaker.__post_init__(self)
         WebGrounded.__post_init__(self)
 
@@ -454,7 +450,6 @@ class SearchQuery(WebGrounded):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         WebGrounded.__post_init__(self)
         check_least(self, turns=0)
 
@@ -497,7 +492,6 @@ class ScgQpGraph(QueryMaker):
     decision: Switch = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the number, and open what decides; raises InputError."""
         QueryMaker.__post_init__(self)
         check_least(self, top=1)
 

@@ -97,8 +97,7 @@ class StageRunner(Protocol):
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """Do one stage, record what it took in `step`, and pass plain text on as it comes; None: nothing parsed.
 
-        Raises:
-            ModelError: the language model failed.
+        Raises ModelError: the language model failed.
         """
         ...
 
@@ -238,10 +237,7 @@ async def _written(
 ) -> tuple[str, list[Completion]]:
     """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
 
-    The forms of papers take every answer as it comes.
-
-    Raises:
-        AnswerError: the second is none either.
+    The forms of papers take every answer as it comes. Raises AnswerError: the second is none either.
     """
     labels = friend_labels(call.dialogue.language)
     is_checked = call.replies and not call.prompt_variant
@@ -286,7 +282,6 @@ class StageName(str):
     step: int
 
     def __new__(cls, name: str, step: int) -> Self:
-        """Make it."""
         made = super().__new__(cls, name)
         made.step = step
         return made
@@ -347,8 +342,7 @@ class StageContext:
     def step(self, name: str, model: str = "dialore") -> Iterator[StageTrace]:
         """Trace a stage: `with stage.step("reranking") as step: ...; step.output = {...}`.
 
-        Raises:
-            StageError: a DialoreError was raised inside; the trace has it.
+        Raises StageError: a DialoreError was raised inside; the trace has it.
         """
         traced = StageTrace(stage=name, model=model, started=self.seconds)
         self.trace.append(traced)
@@ -498,10 +492,8 @@ class StageContext:
     ) -> list[Knowledge]:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
-        The trace, and the summary, have the query as it was sent.
-
-        Raises:
-            StageError: it would fail so for every dialogue (see `is_fatal`).
+        The trace, and the summary, have the query as it was sent. Raises StageError: it would fail so for every
+        dialogue (see `is_fatal`).
         """
         found = SearchResult()
         with self.step(name) as step:

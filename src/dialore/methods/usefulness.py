@@ -67,7 +67,6 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
 
 
 def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
-    """Return the terms of all pieces that begin with a letter."""
     return [term for piece in pieces for term in split_terms(_text_of(piece)) if term.startswith(letter)]
 
 
@@ -251,7 +250,6 @@ def _text_of(piece: Knowledge) -> str:
 
 
 def _best_under(piece: Knowledge, asked: _Reading) -> float:
-    """Return the likeness with the query of the best document under a persona sentence."""
     if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
         return 0.0
     under = _Pieces([_read(text) for text in piece.detail.documents])

@@ -44,8 +44,7 @@ log = logging.getLogger(__name__)
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
     """Return the application that serves the agents of settings.
 
-    Raises:
-        InputError: its address can be reached from outside and it has no keys; or as `Session` does.
+    Raises InputError where its address can be reached from outside and it has no keys, and as `Session` does.
     """
     check_address(settings.server)
     telemetry = Telemetry()
@@ -118,9 +117,8 @@ async def _broken(_: Request, __: Exception) -> Response:
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first.
 
-    Raises:
-        InputError: as `create_app`; the address is taken; a source cannot be opened.
-        DialoreError: one of several workers has ended unasked.
+    Raises InputError as `create_app`, where the address is taken, and where a source cannot be opened; DialoreError
+    where one of several workers has ended unasked.
     """
     check_address(settings.server)
     with bound(settings.server) as shared:
@@ -290,8 +288,7 @@ class _Server(uvicorn.Server):
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
     """Serve an application on a socket until the process is asked to end.
 
-    Raises:
-        DialoreError: as its lifespan does, which uvicorn would turn into a traceback in the log.
+    Raises DialoreError as its lifespan does, which uvicorn would turn into a traceback in the log.
     """
     config = uvicorn.Config(
         app,

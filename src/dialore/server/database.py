@@ -45,12 +45,10 @@ TABLES = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Return a table each of whose rows belongs to one user."""
     return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
 
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Return a table whose rows are deleted when their time has come."""
     return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _ends())
 
 

@@ -281,7 +281,6 @@ def _piece(piece: Knowledge) -> Piece:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn errors into what the client's model may read of them."""
     try:
         with explained():
             yield
@@ -325,9 +324,8 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:
         yield _Offered(service, user)
 
-    server = MCPServer(
-        "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
-    )
+    about: dict[str, Any] = {"instructions": _INSTRUCTIONS, "version": __version__, "log_level": "WARNING"}
+    server = MCPServer("dialore", **about, lifespan=lifespan)
     tools: list[Callable[..., Any]] = [ground, respond, search_documents, remember, list_memory, edit_memory, forget]
     if service.agents.has_graph:
         tools.insert(3, search_graph)
@@ -341,8 +339,7 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
 async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
     """Offer the tools over stdio until it is closed, or over HTTP (at `/mcp`) until the process is asked to end.
 
-    Raises:
-        InputError: as `create_app`.
+    Raises InputError as `create_app`.
     """
     log_lines()
     check_address(settings.server)

@@ -30,7 +30,6 @@ Identifier = Annotated[Name, Path()]
 
 
 def _user(request: Request, user: Annotated[Name, Query()]) -> User:
-    """Return the user that a request is about: one of the caller's own."""
     return User(request.state.caller.name, user)
 
 

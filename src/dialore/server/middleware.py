@@ -78,8 +78,7 @@ class Caller:
     def groups_of_new(self, asked: Sequence[str] | None) -> tuple[str, ...]:
         """Return the groups that may read what the caller adds: those asked for, else the key's own.
 
-        Raises:
-            ServiceError: the key has one of them not.
+        Raises ServiceError where the key has one of them not.
         """
         own = self.groups
         if asked is None:
@@ -153,7 +152,11 @@ class Guard:
                 if "held" in scope["state"] and not message.get("more_body", False):
                     scope["state"]["held"].close()  # before the end is sent: who has it may ask again
                 message = {**message, "body": b""} if is_head else message
-            await self._send(message, send)
+            try:
+                async with asyncio.timeout(self._settings.body_seconds):
+                    await send(message)
+            except TimeoutError:
+                raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
         request = secrets.token_hex(8)
         scope.setdefault("state", {})
@@ -167,14 +170,6 @@ class Guard:
                     raise
                 if not begun:
                     await told.response(scope, receive, sent)
-
-    async def _send(self, message: Message, send: Send) -> None:
-        """Send a part of an answer; raises ServiceError where the client does not read it."""
-        try:
-            async with asyncio.timeout(self._settings.body_seconds):
-                await send(message)
-        except TimeoutError:
-            raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
     @asynccontextmanager
     async def _admitted(self, scope: Scope) -> AsyncIterator[None]:

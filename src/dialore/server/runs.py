@@ -30,7 +30,6 @@ router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
 
 
 def _runs(request: Request) -> dict[str, Path]:
-    """Return the folders of runs by their names, the latest first."""
     folder: Path | None = request.app.state.service.settings.server.runs
     if folder is None:
         raise ServiceError(404, "no runs are shown ([server] runs = FOLDER)", code="not_configured")
@@ -44,7 +43,6 @@ def _changed(file: Path) -> float:
 
 
 def _brief(name: str, folder: Path) -> dict[str, Any]:
-    """Return how far a run is."""
     with RunStore.open(folder) as store:
         config = store.facts().get("config", {})
         total = store.size * config.get("repetitions", 1)

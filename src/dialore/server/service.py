@@ -150,7 +150,6 @@ class Service:
             await tried(self.store.sweep(), 0)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done when the response is on its way."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -81,8 +81,7 @@ class ServerStore:
         kept_days: how long conversations and traces are kept; 0: not at all.
         clock: what time it is.
 
-    Raises:
-        InputError: the place is no such URL. Every method raises SourceError where the database cannot be asked.
+    Raises InputError: the place is no such URL. Every method raises SourceError where the database cannot be asked.
     """
 
     def __init__(
@@ -107,8 +106,7 @@ class ServerStore:
     async def open(self) -> None:
         """Bring the database to the newest version, and delete what has expired.
 
-        Raises:
-            InputError: it cannot be reached, or is of a newer version than this program.
+        Raises InputError: it cannot be reached, or is of a newer version than this program.
         """
         try:
             await self._upgrade(_ALL)

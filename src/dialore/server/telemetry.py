@@ -51,8 +51,7 @@ class JsonLines(logging.Formatter):
 class Telemetry:
     """Figures and spans of one service.
 
-    Raises:
-        MissingExtraError: the environment names a collector of spans, and OpenTelemetry is not installed.
+    Raises MissingExtraError: the environment names a collector of spans, and OpenTelemetry is not installed.
     """
 
     def __init__(self) -> None:
@@ -156,7 +155,6 @@ class Telemetry:
 
     @contextmanager
     def _within(self, scope: Scope) -> Iterator[None]:
-        """Have spans belong to the trace that the request's headers name."""
         if self._provider is None:
             yield
             return
