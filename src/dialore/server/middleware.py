@@ -152,11 +152,7 @@ class Guard:
                 if "held" in scope["state"] and not message.get("more_body", False):
                     scope["state"]["held"].close()  # before the end is sent: who has it may ask again
                 message = {**message, "body": b""} if is_head else message
-            try:
-                async with asyncio.timeout(self._settings.body_seconds):
-                    await send(message)
-            except TimeoutError:
-                raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
+            await self._send(message, send)
 
         request = secrets.token_hex(8)
         scope.setdefault("state", {})
@@ -170,6 +166,13 @@ class Guard:
                     raise
                 if not begun:
                     await told.response(scope, receive, sent)
+
+    async def _send(self, message: Message, send: Send) -> None:
+        try:
+            async with asyncio.timeout(self._settings.body_seconds):
+                await send(message)
+        except TimeoutError:
+            raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
     @asynccontextmanager
     async def _admitted(self, scope: Scope) -> AsyncIterator[None]:
