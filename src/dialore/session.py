@@ -59,10 +59,13 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     return model
 
 
-def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
-    if settings.replay is not None:
-        from dialore.llm.recording import Replay
+_ASKED_WITH = ("timeout", "retries", "concurrency", "cache", "api", "extra_body", "thinking", "slots", "threads")
 
+
+def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
+    from dialore.llm.recording import Recorder, Replay
+
+    if settings.replay is not None:
         return Replay(settings.replay)
     if REHEARSAL in {settings.model, name}:
         from dialore.llm.fake import FakeModel
@@ -73,30 +76,14 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
         from dialore.files import cache_folder
         from dialore.llm.connection import connect
 
-        model = connect(
-            name or settings.model,
-            settings.base_url,
-            settings.api_key,
-            timeout=settings.timeout,
-            retries=settings.retries,
-            concurrency=settings.concurrency,
-            cache=settings.cache,
-            api=settings.api,
-            extra_body=settings.extra_body,
-            thinking=settings.thinking,
-            context=settings.window,
-            slots=settings.slots,
-            threads=settings.threads,
-            folder=cache_folder() / "models",
-            key_env=settings.key_env,
-            named_by=settings.named_by if settings.base_url else "",
-        )
+        asked: dict[str, Any] = {field: getattr(settings, field) for field in _ASKED_WITH}
+        asked |= {"context": settings.window, "folder": cache_folder() / "models", "key_env": settings.key_env}
+        named_by = settings.named_by if settings.base_url else ""
+        model = connect(name or settings.model, settings.base_url, settings.api_key, named_by=named_by, **asked)
     if settings.record is None:
         return model
     if model is None:
         raise InputError("--record needs a language model", hint="set --base-url and --model")
-    from dialore.llm.recording import Recorder
-
     return Recorder(model, settings.record)
 
 
@@ -131,11 +118,9 @@ class Session:
         connect: Connect = connect_model,
     ) -> None:
         self._groups = groups
-        self.settings = (
-            sources
-            if isinstance(sources, SourceSettings)
-            else validated(SourceSettings, sources or {}, where="sources")
-        )
+        if not isinstance(sources, SourceSettings):
+            sources = validated(SourceSettings, sources or {}, where="sources")
+        self.settings = sources
         self.cite = cite
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
@@ -196,12 +181,13 @@ class Session:
                 raise UnknownNameError("stage", stage, known)
         if any("opened" in KINDS[name].options for name in read.intersection(named)):
             return  # a source that asks the others
+        every = loadable(registry.method_names(), _class)
         for name in named:
             if name not in read:
-                able = (each.name for each in _classes() if name in registry.method_sources(each))
+                able = (each.name for each in every if name in registry.method_sources(each))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
+            raise _unread(methods, "--cite", (each.name for each in every if self._cites(each.name)))
 
     def _cites(self, method: str) -> bool:
         """Return whether one of a method's prompts says how to cite."""
@@ -263,10 +249,6 @@ class Session:
 
 
 _class = registry.method_class
-
-
-def _classes() -> Iterable[type[Method]]:
-    return loadable(registry.method_names(), _class)
 
 
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:
