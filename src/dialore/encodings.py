@@ -15,24 +15,16 @@ _BOMS = (
 )
 # What is called so is, as browsers have it, what has more characters.
 _LARGER = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
     "shift_jis": "cp932",
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-_ALIASES = {
-    "x-sjis": "cp932",
-    "windows-31j": "cp932",
-    "windows-949": "cp949",
-    "windows-874": "cp874",
-    "x-gbk": "gb18030",
-}
+_ALIASES = dict.fromkeys(("x-sjis", "windows-31j"), "cp932")
+_ALIASES |= {"windows-949": "cp949", "windows-874": "cp874", "x-gbk": "gb18030"}
 _SEVEN_BITS = frozenset({"iso2022_jp", "iso2022_jp_2", "iso2022_kr", "hz"})
 """Encodings whose bytes pass for ASCII: only their label or their escape sequences tell them."""
 _DECLARED = re.compile(
@@ -90,7 +82,8 @@ def decode(data: bytes, declared: str = "") -> Decoded:
             continue
     for name in ("utf-8", *labels):
         found = _replaced(data, name)
-        if _is_nearly(found.text):
+        # Few of the characters beyond ASCII are replaced ones.
+        if found.text.count("\ufffd") * 2 < sum(1 for character in found.text if not character.isascii()):
             return found
     name = _guess(data)
     return Decoded(data.decode(name, "replace"), name, f"it does not say its encoding: read as {name}")
@@ -111,12 +104,6 @@ def _replaced(data: bytes, name: str) -> Decoded:
     text = data.decode(name, "replace")
     bad = text.count("\ufffd") - (data.count(b"\xef\xbf\xbd") if name.startswith("utf-8") else 0)
     return Decoded(text, name, f"not all of it is {name}: {bad:,} x \ufffd stands for the rest" if bad > 0 else "")
-
-
-def _is_nearly(text: str) -> bool:
-    """Return whether few of a text's characters beyond ASCII are replaced ones."""
-    bad = text.count("\ufffd")
-    return bad * 2 < sum(1 for character in text if not character.isascii())
 
 
 def _wide(data: bytes) -> str:

@@ -31,10 +31,7 @@ T = TypeVar("T")
 def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn what goes wrong while the body reads a file into an InputError with the reason.
 
-    Args:
-        path: the file.
-        form: what it should be, as the mend.
-        also: other errors that say that it cannot be read.
+    Its mend is the `form` that the file should have; further errors that say that it cannot be read are `also` caught.
     """
     try:
         yield

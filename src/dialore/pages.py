@@ -54,21 +54,18 @@ def render(
     from markupsafe import Markup
 
     head, rest = asset(_BASE), [asset(name) for name in scripts]
-    return (
-        (templates or environment())
-        .get_template(template)
-        .render(
-            title=title,
-            language=language,
-            version=__version__,
-            policy=policy([head, *rest]),
-            style=Markup().join(map(asset, ["page/base.css", *styles])),
-            base_script=head,
-            scripts=rest,
-            data=[(name, as_json(value)) for name, value in (data or {}).items()],
-            packed=list((packed or {}).items()),
-            **variables,
-        )
+    page = (templates or environment()).get_template(template)
+    return page.render(
+        title=title,
+        language=language,
+        version=__version__,
+        policy=policy([head, *rest]),
+        style=Markup().join(map(asset, ["page/base.css", *styles])),
+        base_script=head,
+        scripts=rest,
+        data=[(name, as_json(value)) for name, value in (data or {}).items()],
+        packed=list((packed or {}).items()),
+        **variables,
     )
 
 

@@ -233,10 +233,8 @@ def words(text: str, language: Language) -> list[str]:
         if "'" not in folded:
             return pattern.findall(folded)
         return [word for match in pattern.findall(folded) if (word := _without_clitics(match))]
-    found: list[str] = []
-    for piece in pattern.findall(folded):
-        found.extend(segmenter().lcut(piece) if is_chinese(piece) else [piece])
-    return found
+    pieces = (segmenter().lcut(piece) if is_chinese(piece) else [piece] for piece in pattern.findall(folded))
+    return [word for piece in pieces for word in piece]
 
 
 UNSPACED = (
@@ -342,12 +340,9 @@ def measure_words() -> frozenset[str]:
 
 def is_stop_word(word: str, language: Language) -> bool:
     """Return whether a lower-case word is a function word of the language."""
-    return word in stop_words(language) or (language == "en" and _is_lone_letter(word))
-
-
-def _is_lone_letter(word: str) -> bool:
-    """Return whether a word is one character of a script with capitals, or a digit; others' are words."""
-    return len(word) == 1 and (word.isascii() or word != word.upper())
+    # One character of a script with capitals, or a digit, is none of its own; others' are words.
+    is_letter = len(word) == 1 and (word.isascii() or word != word.upper())
+    return word in stop_words(language) or (language == "en" and is_letter)
 
 
 def content_words(text: str, language: Language) -> list[str]:
@@ -503,10 +498,8 @@ def _ends_after(last: str, word: str, *, alone: bool) -> bool:
         return False
     if alone and (last.isdigit() or len(last) == 1):
         return False  # a list's number: "1. Open the box."
-    initials = _INITIALS.fullmatch(last) is not None
-    if initials or bare in _SHORTENED:
-        return not word or word.lower() in _OPENERS
-    return True
+    is_short = bare in _SHORTENED or _INITIALS.fullmatch(last) is not None
+    return not is_short or not word or word.lower() in _OPENERS
 
 
 def split_clauses(sentence: str) -> list[str]:

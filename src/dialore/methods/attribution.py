@@ -31,11 +31,8 @@ _NUMBER = re.compile(r"\d+")
 class _Told:
     """The fate of a text's words in a response, each weighed by how rare it is.
 
-    Attributes:
-        new: what the response could say first.
-        told: how much of that it says.
-        share: the same, as a share.
-        said: the share of all of the text that it says, new or not.
+    So much of it is `new`, of which the response has `told` so much, a `share` of that; of all of it, it has `said`
+    that share, new or not.
     """
 
     new: float

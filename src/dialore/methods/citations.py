@@ -181,8 +181,12 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
     """
-    ends = [0, *_sentence_ends(text)]
     found: list[tuple[int, int]] = []
+    ends, place = [0], 0
+    for sentence in split_lines(text):
+        for word in sentence.split():
+            place = text.index(word, place) + len(word)
+        ends.append(place)
     for number, mark in enumerate(marks):
         stop = mark.place
         at = bisect_left(ends, stop)
@@ -197,24 +201,11 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
             letter = _LETTER.search(text, start)
             at = bisect_right(ends, letter.start()) if letter else len(ends)
             stop = ends[at] if at < len(ends) else len(text)
-        found.append(_trimmed(text, start, stop))
+        # Without what precedes the first letter or opening quotation mark, and without final space.
+        begins = _BEGINS.search(text, start, stop)
+        start = begins.start() if begins else stop
+        found.append((start, start + len(text[start:stop].rstrip())))
     return found
-
-
-def _sentence_ends(text: str) -> list[int]:
-    ends, place = [], 0
-    for sentence in split_lines(text):
-        for word in sentence.split():
-            place = text.index(word, place) + len(word)
-        ends.append(place)
-    return ends
-
-
-def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Return a span without what precedes its first letter or opening quotation mark, and without final space."""
-    begins = _BEGINS.search(text, start, stop)
-    start = begins.start() if begins else stop
-    return start, start + len(text[start:stop].rstrip())
 
 
 def mark_used(
