@@ -135,12 +135,10 @@ class ModelSettings(Strict):
         description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
     )
     api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
-        default="chat",
-        description="Speak to it by messages, or, as base models want, by plain text to be continued.",
+        default="chat", description="Speak to it by messages, or, as base models want, by plain text to be continued."
     )
     stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
-        default_factory=dict,
-        description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+        default_factory=dict, description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl."
     )
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
         default=None, ge=0, description="Of every answer, in place of what the prompts say."
@@ -347,11 +345,7 @@ class ServerSettings(Strict):
     max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
     max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")
     max_seconds: float = Field(default=300, gt=0, description="Of one response.")
-    store: str = Field(
-        default="",
-        repr=False,
-        description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
-    )
+    store: str = Field(default="", repr=False, description="A SQLite file, or postgresql://USER@HOST/DATABASE.")
     annotate: Path | None = Field(default=None, description="Sheets of `dialore annotate export` that are filled in.")
     runs: Path | None = Field(default=None, description="A folder with runs, which the page shows.")
     memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")

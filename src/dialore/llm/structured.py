@@ -127,10 +127,7 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
         f"Your answer could not be used: {error}.{short} Answer again with nothing but one JSON value that follows "
         f"this JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
     )
-    turn = (
-        Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]),
-        Message(role="user", content=wanted),
-    )
+    turn = (Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]), Message(role="user", content=wanted))
     label = f"{request.label}/repair" if request.label else ""
     continuation = request.continuation
     if continuation is not None:

@@ -145,7 +145,7 @@ class Edit(Method):
             found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
             return None
-        sentences = [_sentence(piece) for piece in found]
+        sentences = list(map(_sentence, found))
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
         return _piece(question, text, found, stage.dialogue.language)
 
@@ -174,14 +174,10 @@ class Edit(Method):
             step.notes = [f"question {number} has no answer" for number, each in enumerate(answered, 1) if not each]
             if self.base_answers and self.documents is None:
                 step.notes.append(_NO_BASE)
-            taken = [
-                {
-                    "question": question,
-                    "by": each[0].source if each else "model",
-                    "from": {answer.source: answer.text for answer in each},
-                }
-                for question, each in zip(questions, answered, strict=True)
-            ]
+            taken = []
+            for question, each in zip(questions, answered, strict=True):
+                texts = {answer.source: answer.text for answer in each}
+                taken.append({"question": question, "by": each[0].source if each else "model", "from": texts})
             step.output = {"answers": taken}
         return list({each[0].id: each[0] for each in answered if each}.values())
 
@@ -235,7 +231,7 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
     return Knowledge(
         id=stable_id("passage", source, answer),
         kind="passage",
-        text=_as_data(answer),
+        text=as_data(answer, *_MARKS),
         source=source,
         score=found[0].score if found else 0.0,
         detail=where.model_copy(update={"question": question, "sentences": [piece.id for piece in found] or None}),
@@ -244,11 +240,7 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
 
 def _sentence(piece: Knowledge) -> str:
     title = piece.passage.title
-    return _as_data(f"({title}) {piece.text}" if title else piece.text)
-
-
-def _as_data(text: str) -> str:
-    return as_data(text, *_MARKS)
+    return as_data(f"({title}) {piece.text}" if title else piece.text, *_MARKS)
 
 
 # --- outputs

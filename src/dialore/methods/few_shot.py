@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph import Graph, MultiGraph
 
+    _Rows = NDArray[np.int64]
+
 _VERSION = 5
 TOPICS = ("chosen", "checked", "none")
 """The ways to tell a dialogue's topic; see `topic_of`."""
@@ -117,11 +119,7 @@ def aligned_samples(
 ) -> Iterator[Sample]:
     """Yield samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
 
-    Args:
-        dialogues: histories with their references.
-        graph: the commonsense graph.
-        embedder: where there are more facts, the nearest to history and reference are taken.
-        top: facts of a sample at most.
+    Where there are more than `top` facts, those nearest to history and reference by the embedder are taken.
     """
     matcher = HardMatcher(stores_of(graph))
     matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
@@ -144,14 +142,8 @@ def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> 
     """Return the share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
 
     Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
-    same phrase cannot hide it.
-
-    Args:
-        knowledge: the gold knowledge.
-        response: the response.
-        language: of both.
-        run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
-            its authors' released code counts rows of 10.
+    same phrase cannot hide it. Words count only in a row of at least `run` that all stand in the knowledge: 1 is the
+    paper's formula; its authors' released code counts rows of 10.
     """
     return _shares(knowledge, response, language, run)[0]
 
@@ -265,15 +257,10 @@ def _text(piece: str | dict[str, Any]) -> str:
 
 
 class SamplesMeta(BaseModel):
-    """How a database was made, and what is in it.
+    """How a database was made (see `build_samples`), and what is in it.
 
-    Attributes:
-        fit: how many are fit for knowledge generation (see `is_fit`).
-        grounded: how many have a response that overlaps its knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
-        turns: how many last turns of a history are encoded.
-        overlap_run: see `overlap`.
-        perplexity_by: the model that perplexities are of; empty where there are none.
-        graph: the graph that knowledge was aligned with; empty where it is the data's own.
+    So many are `fit` for knowledge generation (see `is_fit`), and so many `grounded`: their response overlaps its
+    knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
     """
 
     version: int = _VERSION
@@ -398,37 +385,32 @@ class SampleDatabase:
         Raises InputError: the database was built without perplexities.
         """
         if not self.meta.perplexity_by:
-            raise InputError(
-                f"the sample database {self.path} has no perplexities",
-                hint="build it with `dialore samples build ... --perplexity hf:gpt2`",
-            )
+            hint = "build it with `dialore samples build ... --perplexity hf:gpt2`"
+            raise InputError(f"the sample database {self.path} has no perplexities", hint=hint)
         rows = self._rows(dialogue)
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
         return self._but_own(rows[order], dialogue, top)
 
     def compare(self, dialogues: Iterable[Dialogue], grams: int = 13) -> dict[str, float]:
         """Return which shares of other data's knowledge, by rows of words, and topics are here (MSDP, Section 3.1)."""
-        samples = {sample.knowledge: sample for sample in samples_of(dialogues)}
-        topics = {_number(sample.topic) for sample in samples.values()}
-        others = {gram for sample in samples.values() for gram in _grams(sample, grams)}
+        samples = list({sample.knowledge: sample for sample in samples_of(dialogues)}.values())
+        topics = {_number(sample.topic) for sample in samples}
+        others = {gram for sample in samples for gram in _grams(sample, grams)}
         shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
+        met = [sample for sample in samples if _grams(sample, grams) & shared]
         known = topics.intersection(self._columns["topics"].tolist())
-        return {
-            "rows": len(others),
-            "rows known": len(shared) / max(len(others), 1),
-            "pieces": len(samples),
-            "pieces known": sum(bool(_grams(sample, grams) & shared) for sample in samples.values())
-            / max(len(samples), 1),
-            "topics": len(topics),
-            "topics known": len(known) / max(len(topics), 1),
-        }
+        counts = {"rows": (others, shared), "pieces": (samples, met), "topics": (topics, known)}
+        found: dict[str, float] = {}
+        for name, (every, here) in counts.items():
+            found |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
+        return found
 
     # --- helpers
 
-    def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
+    def _rows(self, dialogue: Dialogue) -> _Rows:
         return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
 
-    def _same(self, rows: NDArray[np.int64], topic: str) -> NDArray[np.int64]:
+    def _same(self, rows: _Rows, topic: str) -> _Rows:
         return rows[self._columns["topics"][rows] == _number(topic)] if topic else rows[:0]
 
     def _scores(self, dialogue: Dialogue, topic: str, *, with_topics: bool) -> NDArray[np.float32]:
@@ -438,11 +420,7 @@ class SampleDatabase:
         return scores
 
     def _first(
-        self,
-        dialogue: Dialogue,
-        groups: Sequence[tuple[bool, NDArray[np.int64]]],
-        scores: NDArray[np.float32],
-        top: int,
+        self, dialogue: Dialogue, groups: Sequence[tuple[bool, _Rows]], scores: NDArray[np.float32], top: int
     ) -> list[tuple[Sample, float]]:
         """Return the best of the first group of rows with any but the dialogue's own; one a topic if it says so."""
         for spread, group in groups:
@@ -457,9 +435,7 @@ class SampleDatabase:
                 return list(found.values())
         return []
 
-    def _but_own(
-        self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
-    ) -> list[Sample]:
+    def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
         own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
         fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))

@@ -197,19 +197,13 @@ class Safari(Method):
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
         read = functools.partial(read_plan if self.plan_parser == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
-        variables: dict[str, Any] = {
-            "sources": [
-                {
-                    "name": entry.name.upper(),
-                    "description": entry.description[dialogue.language],
-                    "depends_on": [name.upper() for name in entry.depends_on],
-                }
-                for entry in self.declared.entries
-            ],
-            "dependency": any(entry.depends_on for entry in self.declared.entries),
-            "demonstrations": shown,
-            "dialogues": [*shown, {}],
-        }
+        sources = []
+        for entry in self.declared.entries:
+            needs = [name.upper() for name in entry.depends_on]
+            told = entry.description[dialogue.language]
+            sources.append({"name": entry.name.upper(), "description": told, "depends_on": needs})
+        variables: dict[str, Any] = {"sources": sources, "demonstrations": shown, "dialogues": [*shown, {}]}
+        variables["dependency"] = any(entry.depends_on for entry in self.declared.entries)
         if self.prompt_variant != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
         return await stage.ask("safari/planning", Plan, Plan(sources=[]), parser=read, **variables)
@@ -229,28 +223,22 @@ class Safari(Method):
         for name in plan:
             entry = self.declared[name]
             before = [tasks[other] for other in entry.depends_on if other in tasks]
-            tasks[name] = asyncio.create_task(self._ask_source(entry, before, dialogue, stage))
+            tasks[name] = asyncio.create_task(self._ask_source(entry, before, stage))
         return dict(zip(tasks, await gather(*tasks.values()), strict=True))
 
     async def _ask_source(
-        self,
-        entry: DeclaredSource,
-        before: Sequence[asyncio.Task[list[Knowledge]]],
-        dialogue: Dialogue,
-        stage: StageContext,
+        self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], stage: StageContext
     ) -> list[Knowledge]:
         preceding = [piece for found in await asyncio.gather(*before) for piece in found]
         narrowed = self.dependency and entry.join == "filter" and bool(entry.depends_on)
-        nothing = ""
-        if entry.kind == "documents" and not self.use_documents:
-            nothing = "its pieces are withheld"
-        elif narrowed and not preceding:
-            nothing = f"{' and '.join(entry.depends_on)} gave nothing to look under"
-        if nothing:
+        is_withheld = entry.kind == "documents" and not self.use_documents
+        if is_withheld or (narrowed and not preceding):
+            under = f"{' and '.join(entry.depends_on)} gave nothing to look under"
             with stage.step(f"retrieval-{entry.name}") as step:
-                step.output, step.notes = {"source": entry.name, "found": []}, [nothing]
+                step.output = {"source": entry.name, "found": []}
+                step.notes = ["its pieces are withheld" if is_withheld else under]
             return []
-        query = query_of(dialogue, self.turns)
+        query = query_of(stage.dialogue, self.turns)
         if preceding and not narrowed:
             query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
         if entry.source is None:
@@ -263,12 +251,8 @@ class Safari(Method):
         self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
     ) -> list[Knowledge]:
         """Return the model's own knowledge as a source; it may know nothing."""
-        text = await stage.text(
-            "safari/model-knowledge",
-            suffix=entry.name,
-            query=query,
-            knowledge=[prompt_line(piece) for piece in preceding],
-        )
+        known = list(map(prompt_line, preceding))
+        text = await stage.text("safari/model-knowledge", suffix=entry.name, query=query, knowledge=known)
         text = " ".join(text.split())
         if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
             return []
@@ -285,15 +269,13 @@ class Safari(Method):
         """Return the demonstrations as prompts have them; one that names an undeclared source is left out."""
         given = self.declared.demonstrations.get(language, ()) if self.demonstrations else ()
         fitting = [one for one in given if all(self.declared.find(name) for name in one.plan)]
-        return [
-            {
-                "history": render_history(one.dialogue),
-                "plan": [name.upper() for name in one.plan],
-                "knowledge": [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())],
-                "response": one.response,
-            }
-            for one in fitting[: self.demonstrations]
-        ]
+        shown: list[dict[str, object]] = []
+        for one in fitting[: self.demonstrations]:
+            texts = [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())]
+            plan = [name.upper() for name in one.plan]
+            history = render_history(one.dialogue)
+            shown.append({"history": history, "plan": plan, "knowledge": texts, "response": one.response})
+        return shown
 
 
 def context_of(dialogue: Dialogue) -> str:

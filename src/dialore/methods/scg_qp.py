@@ -95,12 +95,7 @@ class SearchDecision(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The current topic of the dialogue.
-
-    Attributes:
-        name: the topic; empty where there is none or it is not known.
-        absent: the tracker says that there is none, so that one may be proposed.
-    """
+    """The current topic of the dialogue; empty where it is not known, or `absent`, so that one may be proposed."""
 
     name: str = ""
     absent: bool = False
@@ -149,12 +144,9 @@ def _says_something(line: str, most_words: int, most_characters: int) -> bool:
 
 
 def _from_json(text: str) -> str:
-    for value in candidates(text):
-        if isinstance(value, dict):
-            said = next((item for key, item in value.items() if "query" in str(key) and isinstance(item, str)), "")
-            if said:
-                return _bare(said)
-    return ""
+    objects = (value for value in candidates(text) if isinstance(value, dict))
+    items = (item for value in objects for key, item in value.items() if "query" in str(key))
+    return next((_bare(item) for item in items if isinstance(item, str) and item), "")
 
 
 def _first_line(text: str) -> str:
@@ -174,13 +166,9 @@ def _bare(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuidedQuery:
-    """The query to be searched for, and what led to it.
+    """The query to be searched for (empty: none), and what led to it: the turn's kind, the topic, and the directive.
 
-    Attributes:
-        query: the search query; empty where nothing is searched.
-        kind: what kind of turn is to be answered.
-        topic: the current topic.
-        directive: the commonsense response that guides the query; empty where there is none.
+    That is the commonsense response which guides the query; empty where there is none.
     """
 
     query: str = ""
@@ -266,7 +254,10 @@ class QueryMaker:
         """
         if not self.directive or kind == "information":
             return ""
-        interests = _interests(dialogue) if self.persona else []
+        # The persona of the user, where a data set or the service gives one.
+        given = dialogue.extra.get("user_persona") if self.persona else None
+        told = given if isinstance(given, list | tuple) else ()
+        interests = [plain_line(line) for line in told if isinstance(line, str)]
         if self.persona and self.memory is not None:
             found = await stage.search("memory", self.memory, dialogue.last.text, _REMEMBERED)
             interests += [plain_line(piece.text) for piece in found]
@@ -285,22 +276,9 @@ class QueryMaker:
     async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: StageContext) -> str:
         """Instruction-Driven Query Generation (Section 2.3). Where nothing can be read, the topic is searched for."""
         spare = topic.name or plain_query(directive if topic.absent else dialogue.last.text)
-        query = await stage.read(
-            "scg-qp/query-generation",
-            read_query,
-            spare,
-            summary="Query: {}",
-            topic=topic.name,
-            directive=directive,
-            kind=kind,
-        )
+        given: dict[str, Any] = {"topic": topic.name, "directive": directive, "kind": kind}
+        query = await stage.read("scg-qp/query-generation", read_query, spare, summary="Query: {}", **given)
         return _sendable(query, spare, stage)
-
-
-def _interests(dialogue: Dialogue) -> list[str]:
-    """Return the persona of the user, where data set or service gives one: `extra["user_persona"]`."""
-    given = dialogue.extra.get("user_persona")
-    return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
 
 # --- the web
@@ -371,15 +349,11 @@ def _page_of(piece: Knowledge) -> str:
 
 def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
     """Passages as they stand in a prompt: on a line, unable to close the marks around them, with their page's name."""
-    return [
-        piece.model_copy(
-            update={
-                "text": as_data(piece.text, *_MARKS),
-                "detail": piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)}),
-            }
-        )
-        for piece in passages
-    ]
+    given = []
+    for piece in passages:
+        detail = piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)})
+        given.append(piece.model_copy(update={"text": as_data(piece.text, *_MARKS), "detail": detail}))
+    return given
 
 
 # --- the methods
