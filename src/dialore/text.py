@@ -55,25 +55,21 @@ _NUMBERED = _set("al app apt art bldg ch div ed ext no op p para paras ph pt pts
 # Where words beside each other no longer belong together; those of "Dr. Who", "J. K. Rowling" and "No. 5" do.
 _NO_END = "".join(rf"(?<!\b{word}\.)" for word in (*sorted(_TITLES), "[a-z]"))
 _NUMBER_NEXT = "|".join(rf"(?<=\b{word}\.)" for word in sorted(_NUMBERED))
-_SEGMENT_END = re.compile(
-    rf"(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]", re.IGNORECASE
-)
+_SEGMENT_END = re.compile(rf"(?i)(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]")
 
 _YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
 _ASKS = re.compile(
-    r"[?？]|[吗呢](?:\s*+[。！…]*+\s*+\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
+    r"(?i)[?？]|[吗呢](?:\s*+[。！…]*+\s*+\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
     r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
-    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
-    re.IGNORECASE,
+    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b"
 )
 # Where a question may begin, taken whole: tried anew at each comma, "and, and, and, " would take for ever.
 _BEGINS = re.compile(r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s++)*+", re.IGNORECASE)
 _QUESTION = re.compile(
-    r"(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
+    r"(?i)(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
     rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
     rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
-    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b",
-    re.IGNORECASE,
+    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b"
 )
 
 

@@ -17,16 +17,14 @@ THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
 _MOST_THOUGHTS = 4 * THOUGHTS
 _REFUSED = re.compile(
-    r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
-    r"|invalid (?:param|field)|no such|deprecat|instead",
-    re.IGNORECASE,
+    r"(?i)not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra"
+    r"|only the default|invalid (?:param|field)|no such|deprecat|instead"
 )
 _FORMATS = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object|guided|grammar|structured", re.IGNORECASE)
 _ALTERNATE = re.compile(r"alternat|consecutive|same role|first message|start with", re.IGNORECASE)
 _NO_SYSTEM = re.compile(
-    r"system.{0,20}(?:role|message|prompt|instruction)|developer.{0,8}(?:role|instruction)|only user and assistant"
-    r"|(?:role|system).{0,60}(?:not.{0,8}(?:support|allow|valid|enabled)|unsupport|invalid|unknown)|invalid role",
-    re.IGNORECASE,
+    r"(?i)system.{0,20}(?:role|message|prompt|instruction)|developer.{0,8}(?:role|instruction)|only user and assistant"
+    r"|(?:role|system).{0,60}(?:not.{0,8}(?:support|allow|valid|enabled)|unsupport|invalid|unknown)|invalid role"
 )
 _AT_MOST = re.compile(
     r"(?:max(?:_completion)?_tokens|maximum).{0,80}?(?:less than or equal to|at most|<=|up to|exceed|between \d+ and)"

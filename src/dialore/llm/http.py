@@ -72,10 +72,9 @@ FAULTS: dict[int, Fault] = {
 _REPORTED = Fault("see the server's log", retryable=True)
 """Of an error that stands in an answer with status 200 and has no status of its own."""
 _KEY_REFUSED = re.compile(
-    r"\b(?:invalid|incorrect|wrong|expired|missing|bad)\b.{0,24}\b(?:api|access)[ _-]?(?:key|token)"
+    r"(?i)\b(?:invalid|incorrect|wrong|expired|missing|bad)\b.{0,24}\b(?:api|access)[ _-]?(?:key|token)"
     r"|\bapi[ _-]?key\b.{0,40}(?:not valid|invalid|incorrect|wrong|expired|missing|not found|required|not provided)"
-    r"|unauthenticated|unauthori[sz]ed|authentication|permission_denied|(?:invalid|expired) token",
-    re.IGNORECASE,
+    r"|unauthenticated|unauthori[sz]ed|authentication|permission_denied|(?:invalid|expired) token"
 )
 _LOADING = re.compile(r"\bloading\b|warming|starting up|not (?:yet )?(?:ready|loaded)|being loaded", re.IGNORECASE)
 _LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
@@ -304,9 +303,8 @@ class HttpClient:
         url = join_url(self.base_url, path)
         method, data = ("GET", None) if body is None else ("POST", None if callable(body) else as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
-        silence = aiohttp.ClientTimeout(
-            total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
-        )
+        connect, read = min(_CONNECT_SECONDS, seconds), seconds if flows else None
+        silence = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
         session = self._open_session()
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
 

@@ -34,9 +34,8 @@ _LONGEST = 300
 _QUESTION = re.compile(r"(?:^|(?<=[?？]))[^?？\n]*+[?？]+", re.MULTILINE)
 # What stands before a question in a list: numbers, bullets, "Q1:", "问题一：", separators between generated questions.
 _LABEL = re.compile(
-    r"^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
-    r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+",
-    re.IGNORECASE,
+    r"(?i)^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
+    r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+"
 )
 _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 

@@ -168,9 +168,8 @@ class DialogueGenerator:
     def __post_init__(self) -> None:
         check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
-        check_word(
-            "response_prompt_variant", self.response_prompt_variant, ("", OURS, PAPER, "released", *MsdpKg.forms)
-        )
+        variants = ("", OURS, PAPER, "released", *MsdpKg.forms)
+        check_word("response_prompt_variant", self.response_prompt_variant, variants)
         check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:

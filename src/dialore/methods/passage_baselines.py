@@ -186,9 +186,8 @@ class FullContext(Method):
 
 
 def _too_much(message: str) -> DialoreError:
-    return DialoreError(
-        message, hint="take rag, which retrieves, or name fewer documents; the bound is the option words"
-    )
+    hint = "take rag, which retrieves, or name fewer documents; the bound is the option words"
+    return DialoreError(message, hint=hint)
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:

@@ -310,9 +310,7 @@ _NULL = r"(?:null|none|nothing|无|没有|不需要|空)(?![a-z0-9])"
 _BETWEEN = r"(?:and|then)(?![a-z0-9])|然后|再|[1-9][.)、]|[\s,，、;；>→|.。\"'“”‘’`*(){}（）<>\[\]-]"
 _MARKED = re.compile(r"\[SOURCE\](.*?)(?:\[EOS\]|\Z)", re.DOTALL | re.IGNORECASE)
 _BLANK = re.compile(r"\n[^\S\n]*\n")
-_DENIED = re.compile(
-    r"[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b", re.IGNORECASE
-)
+_DENIED = re.compile(r"(?i)[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b")
 _SENTENCES = re.compile(r"[.。!！?？\n]\s{0,9}\S")
 _LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
 
@@ -411,9 +409,8 @@ def _of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
 def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
     """Return the data set's plan ("+ Ground Planning"), in names or kinds; raise DialoreError without one."""
     if not dialogue.sources and "sources" not in dialogue.model_fields_set:
-        raise DialoreError(
-            f"dialogue {dialogue.id} has no gold plan", hint='it is its field "sources"; or planning=model'
-        )
+        message = f"dialogue {dialogue.id} has no gold plan"
+        raise DialoreError(message, hint='it is its field "sources"; or planning=model')
     plan = []
     for name in dialogue.sources:
         entry = declared.find(name) or _of_kind(name, declared)

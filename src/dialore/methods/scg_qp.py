@@ -40,29 +40,25 @@ _QUERY_WORDS, _QUERY_CHARACTERS = 40, 80
 _EDGES = " \t.,;:!?。，、；：！？*`"
 _BULLET = re.compile(r"\A(?:[-*•>]|\d{1,2}[.)、])\s+")
 _LABEL = re.compile(
-    r"\A(?:(?:the\s+)?(?:current\s+|search\s+|web\s+)?(?:topic|subject|query)(?:\s+is)?|search(?:\s+for)?|"
-    r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*",
-    re.IGNORECASE,
+    r"(?i)\A(?:(?:the\s+)?(?:current\s+|search\s+|web\s+)?(?:topic|subject|query)(?:\s+is)?|search(?:\s+for)?|"
+    r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*"
 )
 _QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|「([^「」]*)」|'([^']*)'")
 _NO_TOPIC = re.compile(
-    r"(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
+    r"(?i)(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
     r"no(?:\s+(?:current|clear|specific|particular))?\s+(?:topic|subject))(?:\s+at\s+(?:the|this)\s+moment)?|"
-    r"(?:暂时?|当前|现在)?(?:无|没有|不明|未知)(?:明确|具体)?的?(?:话题|主题)?",
-    re.IGNORECASE,
+    r"(?:暂时?|当前|现在)?(?:无|没有|不明|未知)(?:明确|具体)?的?(?:话题|主题)?"
 )
 # "__no_search__", "__do-not-search__" and "no_passages_used" are how trained search deciders put it.
 _NO_SEARCH = re.compile(
-    r"_*(?:no|not|none|n/?a|do[-_ ]not)(?:[-_ ](?:search|query|passages?)(?:[-_ ](?:used|needed))?)?_*|"
-    r"无|没有|(?:不用|无需|不需要)搜索",
-    re.IGNORECASE,
+    r"(?i)_*(?:no|not|none|n/?a|do[-_ ]not)(?:[-_ ](?:search|query|passages?)(?:[-_ ](?:used|needed))?)?_*|"
+    r"无|没有|(?:不用|无需|不需要)搜索"
 )
 # SCG-QP's "instruction mismatch" (Section 3.4): a question to the other person, which no engine can answer.
 _TO_THE_OTHER = re.compile(
-    r"(?:(?:and|so|but|well|how|what|which|where|when|why|who)\b[\w\s,']{0,40}?\s)?"
+    r"(?i)(?:(?:and|so|but|well|how|what|which|where|when|why|who)\b[\w\s,']{0,40}?\s)?"
     r"(?:do|did|have|are|were|would|will|can|could|had)\s+you\b|"
-    r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)",
-    re.IGNORECASE,
+    r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)"
 )
 _MARKS = ("passage", "passages")
 _REMEMBERED = 3

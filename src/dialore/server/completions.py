@@ -92,11 +92,9 @@ class ChatMessage(BaseModel):
         """The parts of it that no text can stand for, in words; empty where it is text."""
         if self.role in {"tool", "function"}:
             return "a tool's result"
-        others = (
-            [part.type for part in self.content if part.type not in _TEXT] if isinstance(self.content, list) else []
-        )
-        if others:
-            return f"a part of the kind {others[0]}"
+        parts = self.content if isinstance(self.content, list) else []
+        if other := next((part.type for part in parts if part.type not in _TEXT), ""):
+            return f"a part of the kind {other}"
         return "" if self.text.strip() or self.role in {"system", "developer"} else "no text"
 
 

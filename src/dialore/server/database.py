@@ -99,9 +99,8 @@ def open_engine(url: sa.URL) -> sa.Engine:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
     # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
-    engine = sa.create_engine(
-        url, connect_args={"timeout": _WAIT, "isolation_level": None}, pool_size=1, max_overflow=0
-    )
+    waits = {"timeout": _WAIT, "isolation_level": None}
+    engine = sa.create_engine(url, connect_args=waits, pool_size=1, max_overflow=0)
 
     @sa.event.listens_for(engine, "connect")
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's

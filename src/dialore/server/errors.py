@@ -46,7 +46,7 @@ class ServiceError(HTTPException):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FULL_TEXT = re.compile(
-    r"no space left|disk (?:is )?full|quota exceeded|file too large|mdb_map_full|could not extend file", re.IGNORECASE
+    r"(?i)no space left|disk (?:is )?full|quota exceeded|file too large|mdb_map_full|could not extend file"
 )
 
 
