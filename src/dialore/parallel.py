@@ -23,10 +23,7 @@ async def gather(*jobs: Awaitable[One]) -> tuple[One, ...]: ...
 
 
 async def gather(*jobs: Awaitable[object]) -> tuple[object, ...]:
-    """Await all jobs and return their results in order; where one fails, cancel the others and raise its error.
-
-    When this returns or raises, nothing of it is under way any more.
-    """
+    """Await all jobs, results in order; where one fails, the others are cancelled and done before it is raised."""
     try:
         # A group waits for those that it stops, even where it is itself stopped meanwhile.
         async with asyncio.TaskGroup() as group:

@@ -46,10 +46,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 
 
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
-    """Return the model that settings and environment name; None where none does, or `lexical` is named.
-
-    Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
-    """
+    """Return the model of settings and environment, or None; raises as `connect`, and where none is to be recorded."""
     model = _connected(settings, name)
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
     if model is not None and any(value is not None for value in sampling.values()):

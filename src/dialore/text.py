@@ -77,10 +77,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Return a text that every hash, file and database takes: NUL and halves of characters become U+FFFD.
-
-    Two halves that belong together become their character.
-    """
+    """Return a text that files and databases take: NUL and lone halves of characters are U+FFFD, pairs are joined."""
     if not _UNSTORABLE.search(text):
         return text
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -264,10 +261,7 @@ def _without_clitics(word: str) -> str:
 
 
 def segments(text: str) -> list[str]:
-    """Return the stretches of a text in which words belong together: sentences, in Chinese split at commas too.
-
-    Made for matching phrases, and fast; `split_sentences` gives whole sentences.
-    """
+    """Return the stretches (sentences, Chinese clauses) in which words belong together: fast, to match phrases by."""
     return [segment for segment in _SEGMENT_END.split(text) if segment.strip()]
 
 
@@ -354,10 +348,7 @@ def content_lemmas(text: str, language: Language) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
-    """Return each sentence's lemmas and content lemmas, between spaces, so that a row of words is found as a substring.
-
-    Remembered, for a dialogue's turns are asked again for each of its entities and facts.
-    """
+    """Return each sentence's lemmas and content lemmas, between spaces: a row of words is a substring of them."""
     return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in segments(text))
 
 

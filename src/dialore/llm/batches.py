@@ -95,10 +95,7 @@ class BatchQueue:
         self._began = time.monotonic()
 
     def connecting(self, connect: Connect[T]) -> Connect[T]:
-        """Return a maker of models whose endpoints are asked by batches; stages' models may be others.
-
-        It raises InputError for a main model that is none of an endpoint with a cache before it.
-        """
+        """Return a maker of models asked by batches (stages' may not be); InputError without an endpoint and cache."""
 
         def connected(settings: T, name: str | None) -> LanguageModel | None:
             layer: Any = (model := connect(settings, name))

@@ -101,10 +101,7 @@ class ServerCapabilities:
     # --- what is learnt
 
     def learn(self, error: ModelError, sent: dict[str, Any]) -> bool:
-        """Learn from a refusal; says whether the call is worth sending again in another form.
-
-        Calls run at once, so others may have learnt since the body was sent.
-        """
+        """Learn from a refusal, perhaps after others did; says whether another form of the call is worth a try."""
         if error.status in {401, 403, 429} or not error.said:
             return False
         if self._learn_length(error, sent):

@@ -357,10 +357,7 @@ class HttpClient:
         return begun
 
     async def events(self, response: ClientResponse, begun: bytes = b"") -> AsyncGenerator[str, None]:
-        """Yield the `data` of each server-sent event (WHATWG HTML, 9.2), after what has been read of the stream.
-
-        Raises ModelError where the stream is too big.
-        """
+        """Yield the `data` of each server-sent event (WHATWG HTML, 9.2); ModelError where the stream is too big."""
         rest, size = b"", 0
         while chunk := begun or await response.content.readany():
             begun = b""

@@ -80,10 +80,7 @@ class Recorded(BaseModel):
         )
 
     def version_before(self, prompt: str) -> str:
-        """Return the version of the prompt file that the line was recorded with, where it is not this reference's.
-
-        References of files that were used together are joined by ` + `.
-        """
+        """Return the version that the line's prompt was recorded with, where it is none of these (joined by ` + `)."""
         if not prompt or not self.made_with or prompt == self.made_with:
             return ""
         now = prompt.split(" + ")

@@ -141,13 +141,10 @@ async def retrieve_facts(
 
 
 def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
-    """Put each entity where the kinds' definitions put it, and cut long lists.
+    """Put each entity where the kinds' definitions put it, and cut long lists, with a note for each of both.
 
     An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended
     topic that it mentions becomes maintained. An implicit query that it mentions becomes explicit, likewise.
-
-    Returns:
-        The mended demands and a note for each entity that was moved, and each list that was cut.
     """
     lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
     notes: list[str] = []

@@ -93,10 +93,7 @@ class Sample:
 
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
-        """Return the sample that a history with its reference and gold knowledge is; None where nothing was known.
-
-        `knowledge` stands in for the dialogue's own, several pieces of which are put one after the other.
-        """
+        """Return the sample that a history, its reference and its gold knowledge (or this) are; None without any."""
         known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
         known = one_line(known)
         if not known or known in _UNUSED:
@@ -277,10 +274,7 @@ class SamplesMeta(BaseModel):
 
 
 class SampleDatabase:
-    """A database of samples in a file. A dialogue is never given samples that were taken from itself; both go by id.
-
-    Raises InputError: there is no database, or it is no whole file.
-    """
+    """A database of samples in a file; a dialogue gets none of its own, by ids. InputError where it is no whole one."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
@@ -380,10 +374,7 @@ class SampleDatabase:
         return self._but_own(rows[places], dialogue, count, answered=answered)
 
     def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
-        """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
-
-        Raises InputError: the database was built without perplexities.
-        """
+        """Perplexity-based selection (Appendix A): least surprising prompts first; InputError without perplexities."""
         if not self.meta.perplexity_by:
             hint = "build it with `dialore samples build ... --perplexity hf:gpt2`"
             raise InputError(f"the sample database {self.path} has no perplexities", hint=hint)

@@ -57,10 +57,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """Return the class of a method by name, or of the file that has it, beside whose `prompts` it then asks.
-
-    Raises UnknownNameError: no method is called that; InputError: it cannot be loaded.
-    """
+    """Return the class of a method by name or file, beside whose `prompts` it then asks; InputError for none."""
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
@@ -152,10 +149,7 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
 
 
 def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]:
-    """Return a method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
-
-    Raises UnknownNameError: it names a prompt that there is none of.
-    """
+    """Return a method in words, as `dialore methods --json` prints it; `about` says how it differs from its paper."""
     about = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)[0]
     bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
     told = "".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases)
@@ -187,10 +181,7 @@ def _shown(default: object) -> object:
 
 
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
-    """Return the prompts that a method names, else its folder's, each in every language and the form.
-
-    Raises UnknownNameError: it names a prompt that there is none of.
-    """
+    """Return the prompts that a method names, else its folder's, in every language; UnknownNameError if one lacks."""
     known: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         known.setdefault(prompt.name, []).append(prompt)

@@ -244,10 +244,7 @@ class QueryMaker:
         return await stage.read("scg-qp/topic-tracking", read_topic, Topic(), summary="Topic: {}")
 
     async def direct(self, dialogue: Dialogue, kind: Kind, topic: Topic, stage: StageContext) -> str:
-        """Commonsense-Based Directive (Section 2.2); where there is no current topic, it proposes one.
-
-        A request for information says itself what to look for: it needs none.
-        """
+        """Commonsense-Based Directive (Section 2.2); it may propose a topic. A request for information needs none."""
         if not self.directive or kind == "information":
             return ""
         # The persona of the user, where a data set or the service gives one.

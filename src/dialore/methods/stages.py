@@ -89,10 +89,7 @@ class StageRunner(Protocol):
         ...
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
-        """Do one stage, record what it took in `step`, and pass plain text on as it comes; None: nothing parsed.
-
-        Raises ModelError: the language model failed.
-        """
+        """Do one stage, record it in `step`, pass plain text on; None: nothing parsed. Raises ModelError."""
         ...
 
 
@@ -124,10 +121,7 @@ class LLMRunner:
 
     @property
     def is_slow(self) -> bool:
-        """True where its latest calls wrote so few tokens a second that two at once take each other's time.
-
-        Before the first call: whether this process runs the model.
-        """
+        """True where two calls at once would take each other's time, by the latest; at first, where it runs here."""
         if not self._spent:
             return bool(getattr(self.model, "runs_here", False))
         tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
@@ -319,10 +313,7 @@ class StageContext:
 
     @contextmanager
     def step(self, name: str, model: str = "dialore") -> Iterator[StageTrace]:
-        """Trace a stage: `with stage.step("reranking") as step: ...; step.output = {...}`.
-
-        Raises StageError: a DialoreError was raised inside; the trace has it.
-        """
+        """Trace a stage: `with stage.step("reranking") as step: ...`; a DialoreError in it becomes a StageError."""
         traced = StageTrace(stage=name, model=model, started=self.seconds)
         self.trace.append(traced)
         asks = model == self.stage_runner.name
@@ -471,8 +462,7 @@ class StageContext:
     ) -> list[Knowledge]:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
-        The trace, and the summary, have the query as it was sent. Raises StageError: it would fail so for every
-        dialogue (see `is_fatal`).
+        The trace, and the summary, have the query as it was sent. Raises StageError for what is fatal (`is_fatal`).
         """
         found = SearchResult()
         with self.step(name) as step:

@@ -98,10 +98,7 @@ class ServedAgents:
 
     @contextmanager
     def served(self, model: str, groups: Groups) -> Iterator[Served]:
-        """Yield a model, which stays open meanwhile, on what a reader with these groups may read; None: on everything.
-
-        Raises ServiceError where there is no model of that id.
-        """
+        """Yield a model, open meanwhile, on what a reader with these groups may read (None: all); or ServiceError."""
         opened = old = self._opened.get(groups)
         if opened is None or self._knowledge.places != opened.places:
             opened = self._opened[groups] = self._open(groups)

@@ -86,10 +86,7 @@ class Desk:
         }
 
     def answer(self, annotator: str, item: str, answers: dict[str, str], comment: str | None) -> None:
-        """Fill in answers by their columns, all of a question's or none; empty texts take them back.
-
-        Raises ServiceError where there is no such item or question, or an answer is none that it takes.
-        """
+        """Fill in answers by columns, all of a question's or none; empty ones take them back. Raises ServiceError."""
         with folder_lock(self.folder, exclusive=True):
             head, rows = self._read(annotator)
             place = head.index("item")

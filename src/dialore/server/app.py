@@ -42,10 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
-    """Return the application that serves the agents of settings.
-
-    Raises InputError where its address can be reached from outside and it has no keys, and as `Session` does.
-    """
+    """Return the application that serves agents; InputError as `Session`, and for an open address without keys."""
     check_address(settings.server)
     telemetry = Telemetry()
     service = Service(settings, telemetry, connect=connect)
@@ -263,10 +260,7 @@ class _Connection(HttpToolsProtocol):
 
 
 def bounded_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
-    """Return uvicorn's reader of requests, with bounds on the size and pace of heads and on connections.
-
-    What is beyond the settings is answered in one line, and the connection closed.
-    """
+    """Return uvicorn's reader of requests, which refuses in a line what is beyond the settings, and hangs up."""
     return type("Connection", (_Connection,), {"settings": settings, "by_address": Counter()})
 
 
@@ -286,10 +280,7 @@ class _Server(uvicorn.Server):
 
 
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
-    """Serve an application on a socket until the process is asked to end.
-
-    Raises DialoreError as its lifespan does, which uvicorn would turn into a traceback in the log.
-    """
+    """Serve an application on a socket until asked to end; its lifespan's DialoreError is raised, not logged."""
     config = uvicorn.Config(
         app,
         http=bounded_protocol(settings),

@@ -181,10 +181,7 @@ def asked_of(
     conversation: str = "",
     persona: Sequence[str] = (),
 ) -> Asked:
-    """Return what messages ask: system messages as they are; of earlier turns what is no text is left out, with a note.
-
-    Raises ServiceError where the last message is not the user's, or is no text.
-    """
+    """Return what messages ask; what is no text is left out with a note or, in the last, a ServiceError."""
     told = [each.text.strip() for each in messages if each.role in {"system", "developer"}]
     said = [each for each in messages if each.role not in {"system", "developer"}]
     last = said[-1] if said else None

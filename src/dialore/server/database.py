@@ -17,10 +17,7 @@ _WAIT = 30
 
 
 class User(NamedTuple):
-    """A user of a service: the key that the request has, and the name that the caller gives them.
-
-    The same name under two keys is two users.
-    """
+    """A user: the key that the request has, and the name that the caller gives them, which another key may share."""
 
     owner: str
     name: str

@@ -337,10 +337,7 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
 
 
 async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
-    """Offer the tools over stdio until it is closed, or over HTTP (at `/mcp`) until the process is asked to end.
-
-    Raises InputError as `create_app`.
-    """
+    """Offer the tools over stdio, or HTTP (at `/mcp`), until closed or asked to end; InputError as `create_app`."""
     log_lines()
     check_address(settings.server)
     telemetry = Telemetry()

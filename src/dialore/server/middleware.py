@@ -76,10 +76,7 @@ class Caller:
         return None if EVERY_GROUP in self.settings.groups else frozenset(self.settings.groups)
 
     def groups_of_new(self, asked: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the groups that may read what the caller adds: those asked for, else the key's own.
-
-        Raises ServiceError where the key has one of them not.
-        """
+        """Return who may read what the caller adds: the groups asked for, if it has them, else its own."""
         own = self.groups
         if asked is None:
             return tuple(sorted(own or ()))

@@ -104,10 +104,7 @@ class ServerStore:
         return bool(self._kept)
 
     async def open(self) -> None:
-        """Bring the database to the newest version, and delete what has expired.
-
-        Raises InputError: it cannot be reached, or is of a newer version than this program.
-        """
+        """Bring the database to the newest version, and delete what has expired; InputError where it cannot be."""
         try:
             await self._upgrade(_ALL)
         except SourceError as error:
@@ -235,10 +232,7 @@ class ServerStore:
     def keep_conversation(
         self, connection: sa.Connection, user: User, identifier: str, turns: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Keep a conversation as it is now, its messages as plain data, in the place of what it was.
-
-        Nothing is kept of a user who does not consent.
-        """
+        """Keep a conversation as it is now, in place of what it was; nothing of a user who does not consent."""
         if _consents(connection, user):
             _delete(connection, CONVERSATIONS, user, CONVERSATIONS.c.id == identifier)
             self._keep(connection, CONVERSATIONS, user, identifier, turns=list(turns))

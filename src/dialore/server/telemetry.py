@@ -50,10 +50,7 @@ class JsonLines(logging.Formatter):
 
 
 class Telemetry:
-    """Figures and spans of one service.
-
-    Raises MissingExtraError: the environment names a collector of spans, and OpenTelemetry is not installed.
-    """
+    """Figures and spans of one service; MissingExtraError where spans are wanted and OpenTelemetry is missing."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
