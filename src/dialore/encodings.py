@@ -6,13 +6,12 @@ import codecs
 import re
 from typing import NamedTuple
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, with which it begins
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+# UTF-32's before UTF-16's, with which they begin.
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    **dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+}
 # What is called so is, as browsers have it, what has more characters.
 _LARGER = {
     **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
@@ -51,7 +50,7 @@ class Decoded(NamedTuple):
 def is_binary(data: bytes) -> bool:
     """Return whether bytes are no text in any encoding."""
     head = data[:_HEAD]
-    if head.startswith(tuple(mark for mark, _ in _BOMS)):
+    if head.startswith(tuple(_BOMS)):
         text = decode(head).text
         return text.count("\ufffd") * 10 > len(text)
     controls = len(head) - len(head.translate(None, _CONTROLS))
@@ -64,7 +63,7 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what is
     `declared` from without, what HTML or XML says of itself, and what chardet takes it for by its characters.
     """
-    for mark, name in _BOMS:
+    for mark, name in _BOMS.items():
         if data.startswith(mark):
             return _replaced(data, name)
     if wide := _wide(data):

@@ -133,15 +133,9 @@ _TOLD_BY = 2000
 _SHORT = 4
 """Words of a text, and letters of a word ("merci"), with which one word can tell."""
 _OWN_SCRIPT = "Arabic Armenian Bengali Georgian Greek Gujarati Hebrew Kannada Khmer Lao Malayalam Tamil Telugu Thai"
-_SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()} | {
-    "HIRAGANA": "Japanese",
-    "KATAKANA": "Japanese",
-    "HANGUL": "Korean",
-    "CYRILLIC": "Russian",
-    "DEVANAGARI": "Hindi",
-    "MYANMAR": "Burmese",
-    "ETHIOPIC": "Amharic",
-}
+_SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()}
+_SCRIPTS |= {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean", "CYRILLIC": "Russian"}
+_SCRIPTS |= {"DEVANAGARI": "Hindi", "MYANMAR": "Burmese", "ETHIOPIC": "Amharic"}
 _CLOSE_BY, _TELLING = {"Russian": "Ukrainian", "Arabic": "Persian"}, re.compile("[іїєґپچژگ]")
 _NAMED = """ar=Arabic cs=Czech da=Danish de=German el=Greek es=Spanish fa=Persian fi=Finnish fr=French he=Hebrew
 hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean nl=Dutch no=Norwegian pl=Polish pt=Portuguese

@@ -388,10 +388,7 @@ class ChatForm:
 
 
 _FORMS = (
-    ChatForm(),
-    ChatForm(merges=True),
-    ChatForm(folds=True),
-    ChatForm(folds=True, merges=True),
+    *(ChatForm(folds, merges) for folds in (False, True) for merges in (False, True)),
     ChatForm(folds=True, merges=True, opens=True),
 )
 """In the order in which they are tried: the fewer changes the better."""

@@ -64,20 +64,10 @@ class Recorded(BaseModel):
     def of(cls, request: Request, completion: Completion, made_by: str) -> Recorded:
         """Return the line for a call."""
         schema = request.output_schema.name if request.output_schema else None
-        return cls(
-            label=request.label,
-            model=completion.model,
-            made_by=made_by,
-            made_with=request.prompt,
-            messages=request.messages,
-            sampling=request.sampling,
-            schema=schema,
-            sample=request.sample,
-            text=completion.text,
-            finish_reason=completion.finish_reason,
-            usage=completion.usage,
-            prompt=_prompt_key(request.messages, schema),
-        )
+        asked = request.model_dump(include={"label", "messages", "sampling", "sample"})
+        said = completion.model_dump(include={"model", "text", "finish_reason", "usage"})
+        prompt = _prompt_key(request.messages, schema)
+        return cls(**asked, **said, made_by=made_by, made_with=request.prompt, schema=schema, prompt=prompt)
 
     def version_before(self, prompt: str) -> str:
         """Return the version that the line's prompt was recorded with, where it is none of these (joined by ` + `)."""

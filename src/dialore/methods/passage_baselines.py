@@ -103,12 +103,11 @@ class Rag(Method):
 
     async def _search(self, kinds: Sequence[str], query: str, stage: StageContext) -> list[Knowledge]:
         """Return the best pieces of all sources of some kinds, asked at once."""
-        asked = [(entry, entry.source) for entry in self.declared.entries if entry.kind in kinds]
-        searches = [
-            stage.search(f"retrieval-{entry.name}", source, query, entry.top or self.top)
-            for entry, source in asked
-            if source is not None
-        ]
+        searches = []
+        for entry in self.declared.entries:
+            if entry.kind in kinds and entry.source is not None:
+                top = entry.top or self.top
+                searches.append(stage.search(f"retrieval-{entry.name}", entry.source, query, top))
         found = [pieces for pieces in await gather(*searches) if pieces]
         if len(found) == 1:
             return found[0][: self.top]

@@ -185,6 +185,10 @@ class GuidedQuery:
         )
 
 
+_STAGES = ("search-decision", "topic-tracking", "commonsense-directive", "query-generation")
+_QUERY_STAGES = tuple(f"scg-qp/{stage}" for stage in _STAGES)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueryMaker:
     """A maker of search queries, for methods to stand on.
@@ -375,13 +379,7 @@ class ScgQp(QueryMaker, WebGrounded):
     required_sources: ClassVar[tuple[str, ...]] = ("web",)
     optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "scg-qp/response-generation",
-    )
+    stages: ClassVar[tuple[str, ...]] = (*_QUERY_STAGES, "scg-qp/response-generation")
 
     query: bool = True
 
@@ -446,13 +444,7 @@ class ScgQpGraph(QueryMaker):
     required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "4 (4 in a row)"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "t-rag/response-generation",
-    )
+    stages: ClassVar[tuple[str, ...]] = (*_QUERY_STAGES, "t-rag/response-generation")
 
     graph: AnyGraph
     top: int = 20

@@ -70,11 +70,8 @@ class Desk:
         chosen, form = self.chosen, self.key.form
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
         texts = [_active(fields[name]) for name in names if fields.get(name)]
-        columns = {
-            name: answer_columns([name], form, len(texts))
-            for name in chosen.criteria
-            if fields.get(name, "") != NOT_ASKED
-        }
+        asked = (name for name in chosen.criteria if fields.get(name, "") != NOT_ASKED)
+        columns = {name: answer_columns([name], form, len(texts)) for name in asked}
         return {
             "id": fields["item"],
             "dialogue": _active(fields["dialogue"]),

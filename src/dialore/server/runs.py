@@ -60,15 +60,10 @@ def _sections(report: Report) -> dict[str, Any]:
     """Return the report's tables and plots, and its dialogues as its own page has them."""
     table = report.table
     heads = ["system", *(f"{about.name} {unit(about)}{arrow(about)}".strip() for about in table.metrics)]
-    scores = [
-        Table(
-            f"Scores · {group.title}".removesuffix(" · "),
-            1,
-            heads,
-            [[row.label, *map(_figure, row.cells)] for row in group.rows],
-        )
-        for group in (table.groups if table.metrics else ())
-    ]
+    scores = []
+    for group in table.groups if table.metrics else ():
+        rows = [[row.label, *map(_figure, row.cells)] for row in group.rows]
+        scores.append(Table(f"Scores · {group.title}".removesuffix(" · "), 1, heads, rows))
     counted = [
         _counted("Cost and latency, a response", report.names, [each.costs for each in report.surveys]),
         _counted("Failures and parsing", report.names, [each.outcomes for each in report.surveys]),
