@@ -147,7 +147,6 @@ def _hit(completion: Completion, on_token: OnToken | None) -> Completion:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a cache file, or make it; one that can only be read is read."""
     give_up = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -197,11 +197,8 @@ class LocalModel:
             if stream.error is not None:
                 raise stream.error
         seconds = time.perf_counter() - started
-        lengths = inputs["attention_mask"].sum(dim=1).tolist()
-        return [
-            self._completion(row[given:].tolist(), length, stop, seconds)
-            for row, length in zip(output, lengths, strict=True)
-        ]
+        rows = zip(output, inputs["attention_mask"].sum(dim=1).tolist(), strict=True)
+        return [self._completion(row[given:].tolist(), length, stop, seconds) for row, length in rows]
 
     def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
         """Return the requests' prompts as a padded batch of tokens, and the stop strings of all of them."""

@@ -128,7 +128,7 @@ class LocalLikelihood:
         except RuntimeError as error:
             raise ModelError(f"{self.name} failed to score: {error}"[:300], hint="lower the batch") from error
         rows = chosen.double().cpu()
-        return [
-            Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
-            for row, (tokens, first) in enumerate(texts)
-        ]
+        found = []
+        for row, (tokens, first) in zip(rows, texts, strict=True):
+            found.append(Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first)))
+        return found

@@ -154,30 +154,22 @@ def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]
     bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
     told = "".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases)
     helps = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE))
+    options: list[dict[str, object]] = []
+    for name, option in method_options(cls).items():
+        default = "needed" if (usual := _default(option)) is dataclasses.MISSING else usual
+        options.append({"name": name, "default": default, "help": " ".join(helps.get(name, "").split())})
+    stages: list[dict[str, object]] = []
+    for name, found in method_prompts(cls, prompts).items():
+        stage = {"name": name.rpartition("/")[2], "prompt": name, "languages": [each.language for each in found]}
+        stages.append({**stage, "version": found[0].front.version, "output": found[0].front.output})
     return {
         **{name: getattr(cls, name, "") for name in ("name", "paper", "summary", "calls")},
         "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
         "required_sources": cls.required_sources,
         "optional_sources": getattr(cls, "optional_sources", ()),
-        "options": [
-            {"name": name, "default": _shown(_default(option)), "help": " ".join(helps.get(name, "").split())}
-            for name, option in method_options(cls).items()
-        ],
-        "stages": [
-            {
-                "name": name.rpartition("/")[2],
-                "prompt": name,
-                "languages": [prompt.language for prompt in found],
-                "version": found[0].front.version,
-                "output": found[0].front.output,
-            }
-            for name, found in method_prompts(cls, prompts).items()
-        ],
+        "options": options,
+        "stages": stages,
     }
-
-
-def _shown(default: object) -> object:
-    return "needed" if default is dataclasses.MISSING else default
 
 
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:

@@ -130,7 +130,11 @@ class ServedAgents:
             own = bench if each.sources is None else self._bench(each.sources, groups)
             if own is not bench:
                 opened.benches.append(own)
-            made = own.agent(each.method, own.models(settings.model), self._grounded(each, own))
+            method, given = method_class(each.method), dict(each.options)
+            kinds = {kind for kind in method_sources(method) if own.settings.places(kind)}
+            if kinds == {"documents"} and not each.persona and "strict" in method_options(method):
+                given.setdefault("strict", True)  # where documents are all that it can ask, it answers from them alone
+            made = own.agent(each.method, own.models(settings.model), given)
             made.cite = each.cite if each.cite is not None else cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
@@ -139,15 +143,6 @@ class ServedAgents:
             is_alike = without_model and each is named.get(name)  # whatever the method, what was found is shown
             opened.models[f"{MODEL}/{name}"] = first if is_alike else served
         return opened
-
-    @staticmethod
-    def _grounded(agent: AgentSettings, session: Session) -> dict[str, object]:
-        """Return an agent's options: where documents are all that it can ask, it answers from them alone by default."""
-        options = dict(agent.options)
-        kinds = {name for name in method_sources(method_class(agent.method)) if session.settings.places(name)}
-        if kinds == {"documents"} and not agent.persona and "strict" in method_options(method_class(agent.method)):
-            options.setdefault("strict", True)
-        return options
 
     def _bench(self, sources: SourceSettings, groups: Groups) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)

@@ -61,10 +61,13 @@ def _changing(
 
     @functools.wraps(work)
     async def changed(knowledge: AddedKnowledge, /, *given: P.args, **named: P.kwargs) -> T:
+        def alone() -> T:
+            with folder_lock(knowledge._files, exclusive=True):  # noqa: SLF001 - its own
+                return work(knowledge, *given, **named)
+
         with _kept(knowledge.folder):
             async with knowledge._lock:  # noqa: SLF001 - its own
-                done = functools.partial(work, knowledge, *given, **named)
-                return await asyncio.to_thread(knowledge._alone, done)  # noqa: SLF001 - its own
+                return await asyncio.to_thread(alone)
 
     return changed
 
@@ -123,7 +126,7 @@ class AddedKnowledge:
     ) -> dict[str, object]:
         begins = "\0".join((name, *groups)).encode()
         identifier = hashlib.sha256(begins + b"\0" + data).hexdigest()[:16]
-        folder = self._files / identifier
+        folder, metadata = self._files / identifier, {GROUPS: [*groups]} if groups else {}
         with _kept(self.folder):
             folder.mkdir(exist_ok=True)
             with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
@@ -131,8 +134,14 @@ class AddedKnowledge:
                 try:
                     (folder / ".new").write_bytes(data)
                     (folder / ".new").replace(folder / name)
-                    with self._reader() as reader, ReadFiles(folder / name, reader=reader, folder=self.folder) as read:
-                        old, report = self._alone(self._replace_file, identifier, name, read, groups, reading)
+                    with (
+                        self._reader() as reader,
+                        ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
+                        folder_lock(self._files, exclusive=True),
+                    ):
+                        same = (each for each in self._documents(reading).items() if each[1]["name"] == name)
+                        old = {each: document["path"] for each, document in same if each != identifier}
+                        report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
                 except BaseException as error:
                     if not is_known:
                         _remove(folder)
@@ -144,15 +153,6 @@ class AddedKnowledge:
         told = {"rejects": report.rejects, "notices": report.notices}
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
-
-    def _replace_file(
-        self, identifier: str, name: str, read: ReadFiles, groups: tuple[str, ...], reading: frozenset[str] | None
-    ) -> tuple[list[str], DocumentReport]:
-        """Take in a file; returns the ids of the documents in whose place it is."""
-        known = self._documents(reading)
-        old = [each for each, document in known.items() if document["name"] == name and each != identifier]
-        metadata = {GROUPS: [*groups]} if groups else {}
-        return old, self._take(files=read, replaces=[known[each]["path"] for each in old], metadata=metadata)
 
     async def add_text(
         self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
@@ -166,10 +166,6 @@ class AddedKnowledge:
     @_changing
     def _take_text(self, piece: Piece, identifier: str) -> None:
         self._take(texts=[piece], texts_name=identifier)
-
-    def _alone(self, work: Callable[..., T], *given: object) -> T:
-        with folder_lock(self._files, exclusive=True):
-            return work(*given)
 
     def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
         if self._index.exists():

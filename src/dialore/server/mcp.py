@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
 from dialore import __version__
-from dialore.methods.memory_extraction import LONGEST, is_harmless
+from dialore.methods.memory_extraction import LONGEST
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
@@ -27,7 +27,7 @@ from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
-from dialore.server.service import Asked, Service, explained, grounding_of, told
+from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.sources.memory import Statement
@@ -221,10 +221,10 @@ async def remember(
     """Remember a statement of the user about themselves, if they consent; it replaces what it contradicts."""
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    _check_harmless(statement)
     store, who = _on(call).service.store, _on(call).who(call)
     said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
     with _told():
+        check_harmless(statement)
         if not await store.consents(who):
             await store.set_consent(who, consents=True)
         kept = await store.remember(who, [said])
@@ -243,10 +243,10 @@ async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf =
 
 async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statement, holds_until: _Until = None) -> Kept:
     """Correct a statement of the user about themselves, where they want that; its id changes with its text."""
-    _check_harmless(statement)
     changes: dict[str, object] = {"text": on_one_line(statement)}
     changes |= {} if holds_until is None else {"holds_until": holds_until}
     with _told():
+        check_harmless(statement)
         edited = await _on(call).service.store.edit(_on(call).who(call), identifier, changes)
     if edited is None:
         raise ToolError(_NOTHING_KEPT)
@@ -259,11 +259,6 @@ async def forget(call: _Call, identifier: _Identifier) -> Memory:
         if not await _on(call).service.store.forget(_on(call).who(call), identifier):
             raise ToolError(_NOTHING_KEPT)
     return await list_memory(call)
-
-
-def _check_harmless(statement: str) -> None:
-    if not is_harmless(statement):
-        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
 
 
 def _kept(statement: Statement) -> Kept:

@@ -9,11 +9,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from dialore.methods.memory_extraction import LONGEST, is_harmless
+from dialore.methods.memory_extraction import LONGEST
 from dialore.server.completions import Body, Name, service_of
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import explained
+from dialore.server.service import check_harmless, explained
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")
@@ -81,9 +81,8 @@ async def edit_statement(request: Request, identifier: Identifier, body: Edit) -
     changes = body.model_dump(exclude_unset=True, exclude={"user"})
     if body.text is None:
         changes.pop("text", None)
-    elif not is_harmless(body.text):
-        message = "passwords, addresses and numbers of cards or telephones are not kept"
-        raise ServiceError(400, message, code="invalid_value")
+    else:
+        check_harmless(body.text)
     return reply(_shown(_there(await service_of(request).store.edit(_user(request, body.user), identifier, changes))))
 
 

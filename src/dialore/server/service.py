@@ -21,7 +21,7 @@ from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
-from dialore.methods.memory_extraction import extract_statements, quoted_turn, says_something
+from dialore.methods.memory_extraction import extract_statements, is_harmless, quoted_turn, says_something
 from dialore.methods.stages import CUT_OFF, LLMRunner, T
 from dialore.response import Response
 from dialore.retrieval.graph.relations import verbalise
@@ -351,6 +351,13 @@ def explained() -> Iterator[None]:
         raise
 
 
+def check_harmless(statement: str) -> None:
+    """Raise ServiceError for a statement of a user with what is not kept of them."""
+    if not is_harmless(statement):
+        message = "passwords, addresses and numbers of cards or telephones are not kept"
+        raise ServiceError(400, message, code="invalid_value")
+
+
 def _too_long(what: str) -> ServiceError:
     return ServiceError(400, what, code="context_length_exceeded", param="messages")
 
@@ -360,19 +367,15 @@ def _too_long(what: str) -> ServiceError:
 
 def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> dict[str, Any]:
     """Return what a result rests on: citations, what was given, demands, the trace, and what was passed over."""
-    known = {piece.id: piece for piece in result.knowledge}
-    cited = []
+    known, cited = {piece.id: piece for piece in result.knowledge}, []
     if isinstance(result, Response):
         numbers = result.numbers
-        cited = [
-            {"number": numbers[each.knowledge], "start": each.start, "end": each.end, **told(known[each.knowledge])}
-            for each in result.citations
-        ]
+        for each in result.citations:
+            span = {"number": numbers[each.knowledge], "start": each.start, "end": each.end}
+            cited.append({**span, **told(known[each.knowledge])})
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
-    knowledge = [
-        {**told(piece), "score": piece.score, "probability": piece.probability, "used": piece.used}
-        for piece in result.knowledge
-    ]
+    fields = {"score", "probability", "used"}
+    knowledge = [told(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
     found = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
     return {**found, "notes": list(notes)} if notes else found
 
