@@ -73,13 +73,8 @@ def environment() -> jinja2.Environment:
     """Templates of the package's own `data`, escaping what they are given; a missing variable is an error."""
     import jinja2
 
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_read),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, strict = jinja2.FunctionLoader(_read), jinja2.StrictUndefined
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
 
 
 def asset(name: str) -> Markup:

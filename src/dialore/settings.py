@@ -486,13 +486,9 @@ def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str
 
 
 def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None) -> S:
-    """Return settings from plain data; raise InputError naming every wrong field: by the option, or where.
+    """Return settings from plain data; raise InputError naming every wrong field: by the option, or `where`.
 
-    Args:
-        settings: their class.
-        given: the data.
-        where: where they stand, for errors.
-        named: the options or variables that said some of them, by dotted name.
+    `named` has the options or variables that said some of them, by dotted name.
     """
     try:
         return settings.model_validate(given)

@@ -23,17 +23,11 @@ _HELD = 10
 
 
 class Row(BaseModel):
-    """One answer of a stage.
+    """One answer of a stage, structured output as JSON, and who gave it (`by`).
 
-    Attributes:
-        task: the prompt's name with its language: `dcrag/query-production.en`.
-        input: the prompt's messages, an empty line between them.
-        output: what was answered; structured output as JSON.
-        dialogue: the dialogue's id.
-        split: `train`, or `valid` for one whole dialogue of ten, drawn by its id.
-        by: who answered.
-        prompt: the prompt's name, version and hash.
-        fingerprint: of all the above.
+    Its task is the prompt's name with its language (`dcrag/query-production.en`), its input the prompt's messages with
+    an empty line between them; one whole dialogue of ten, drawn by its id, is `valid`. `prompt` is name, version and
+    hash, `fingerprint` of all.
     """
 
     task: str

@@ -265,20 +265,9 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.has_answered = False
 
-    async def json(
-        self,
-        path: str,
-        body: object = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - `open` bounds the body of its context as well
-        flows: bool = False,
-    ) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """Return the decoded answer of a path below the address (`/embeddings`): by POST with a body, else by GET.
-
-        The time-out holds where it is shorter than the client's. Raises ModelError where there is no answer (`FAULTS`).
-        """
-        async with self.open(path, body, query=query, timeout=timeout, flows=flows) as response:
+    async def json(self, path: str, body: object = None, **options: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return the decoded answer of a path, asked for as by `open`; ModelError where there is none (`FAULTS`)."""
+        async with self.open(path, body, **options) as response:
             answer = await self.read(response)
             if response.status not in {200, 201}:
                 raise self.status_error(response, answer)
@@ -294,9 +283,10 @@ class HttpClient:
         timeout: float | None = None,  # noqa: ASYNC109
         flows: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """Yield the response of a path, as for `json`, open to be read; a body may be what makes a form of aiohttp's.
+        """Yield the response of a path below the address (`/embeddings`), by POST with a body, else by GET.
 
-        The deadline holds until the context ends; of an answer that `flows`, for each silence anew.
+        A body may be what makes a form of aiohttp's. The time-out holds where it is shorter than the client's, until
+        the context ends; of an answer that `flows`, for each silence anew.
         """
         import aiohttp
 

@@ -155,14 +155,9 @@ class Edit(Method):
         # A coin that falls the same way for the same question, in every run.
         is_odd = hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
         shown = offered[::-1] if self.shuffle_answers and is_odd else offered
-        chosen = await stage.ask(
-            "edit/answer-choice",
-            Better,
-            Better(better="A" if shown[0] is offered[0] else "B"),
-            suffix=str(number),
-            question=question,
-            answers=[answer.text for answer in shown],
-        )
+        first = Better(better="A" if shown[0] is offered[0] else "B")
+        given: dict[str, Any] = {"question": question, "answers": [answer.text for answer in shown]}
+        chosen = await stage.ask("edit/answer-choice", Better, first, suffix=str(number), **given)
         return shown if chosen.better == "A" else shown[::-1]
 
     def _knowledge(

@@ -451,18 +451,10 @@ def build_samples(
 ) -> SamplesMeta:
     """Write a database of samples; an old one stays in place until the new one is whole.
 
-    Args:
-        samples: the samples.
-        out: the file.
-        embedder: encodes topic and history of each (Section 2.1).
-        turns: how many last turns of a history it sees.
-        overlap_run: see `overlap`.
-        perplexities: each sample's perplexity as a prompt, by its id (Appendix A), or None.
-        perplexity_by: the model that they are of.
-        graph: the name of the graph that the knowledge was aligned with; such knowledge is fit as it is.
-        on_step: told what is being done, how much of it is done, and of how much.
-
-    Raises InputError: no samples, or a file that cannot be written or is something else.
+    The embedder encodes topic and history of each, so many last turns of it (Section 2.1). `perplexities` has each
+    sample's as a prompt, by its id (Appendix A), and `perplexity_by` the model that they are of; `graph` names the
+    graph that the knowledge was aligned with, which is fit as it is. `on_step` is told what is being done, how much of
+    it is done, and of how much. Raises InputError for no samples, and a file that cannot be written or is another.
     """
     rows = list(samples)
     if not rows:

@@ -294,14 +294,10 @@ class MsdpDcrag(Method):
 def prompted(
     samples: Sequence[Sample], dialogue: Dialogue, topic: str, knowledge: str = "", turns: int = 0
 ) -> dict[str, Any]:
-    """Return samples, and the dialogue in the form of one, as prompts are given them.
+    """Return samples, and the dialogue in the form of one, whose response is to be written, as prompts are given them.
 
-    Args:
-        samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
-        dialogue: the dialogue, whose response is still to be written.
-        topic: its topic; empty for none.
-        knowledge: its knowledge.
-        turns: how many last turns of each history are kept; 0 for all.
+    Where the dialogue has no topic the samples lose theirs, so that all follow one pattern. So many last turns of each
+    history are kept; 0 for all.
     """
     history = sided(dialogue)[-turns:]
     shown = [replace(sample, topic=sample.topic if topic else "", turns=sample.turns[-turns:]) for sample in samples]

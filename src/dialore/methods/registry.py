@@ -91,15 +91,10 @@ _RENAMED = {
 
 
 def create_method(name: str, sources: Mapping[str, object], options: Mapping[str, object] | None = None) -> Method:
-    """Make a method.
+    """Make a method of its sources (`graph`, `documents`, ...) and options by name.
 
-    Args:
-        name: the method's name.
-        sources: knowledge sources by name (`graph`, `documents`, ...); those that the method needs must be there.
-        options: hyper-parameters and switches by name; text is read as the field's type ("false", "20").
-
-    Raises UnknownNameError: no such method, or it has no such option; InputError: an option's value does not fit, or a
-    source is missing.
+    An option's text is read as the field's type ("false", "20"). Raises UnknownNameError for a method or an option that
+    there is none of, InputError where a value does not fit, or a source is missing.
     """
     cls = method_class(name)
     missing = [need for need in cls.required_sources if sources.get(need) is None]

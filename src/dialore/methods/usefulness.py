@@ -47,13 +47,8 @@ _NO_WORD = -1
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> list[float]:
     """For each piece found for a query, the probability that it is of use in the response to the dialogue.
 
-    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. A
-    misspelt word of the query stands for the nearest one that a piece has.
-
-    Args:
-        pieces: what a search found.
-        query: what was looked for, standing alone.
-        dialogue: the history; the response is to its last turn.
+    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. The
+    query stands alone; a misspelt word of it stands for the nearest one that a piece has.
     """
     query = correct(query, lambda letter: _terms_of(pieces, letter))
     found = np.zeros(len(pieces))

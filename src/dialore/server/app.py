@@ -14,7 +14,7 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -281,17 +281,9 @@ class _Server(uvicorn.Server):
 
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
     """Serve an application on a socket until asked to end; its lifespan's DialoreError is raised, not logged."""
-    config = uvicorn.Config(
-        app,
-        http=bounded_protocol(settings),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(settings.max_seconds) + 5,
-    )
-    server = _Server(config)
+    off: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None}
+    off |= {"access_log": False, "server_header": False, "timeout_graceful_shutdown": int(settings.max_seconds) + 5}
+    server = _Server(uvicorn.Config(app, http=bounded_protocol(settings), **off))
     with server.capture_signals():  # sent once more when all is closed
         async with app.router.lifespan_context(app):
             await server.serve([shared])

@@ -72,16 +72,12 @@ class ServerStore:
     """Consent, memory, conversations and traces of a service's users, and what its keys have used.
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
-    and conversations are kept only of users who consent; withdrawing consent deletes all that there is
-    of a user. What has expired is never given, and is deleted by `sweep`.
+    and conversations are kept only of users who consent; withdrawing consent deletes all that there is of a user. What
+    has expired is never given, and is deleted by `sweep`: statements after `memory_days`, conversations and traces
+    after `kept_days` (0: they are not kept at all).
 
-    Args:
-        place: a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
-        memory_days: how long statements are kept.
-        kept_days: how long conversations and traces are kept; 0: not at all.
-        clock: what time it is.
-
-    Raises InputError: the place is no such URL. Every method raises SourceError where the database cannot be asked.
+    Its place is a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`; InputError for another.
+    Every method raises SourceError where the database cannot be asked.
     """
 
     def __init__(
