@@ -74,12 +74,10 @@ class _Batch:
 
 
 class BatchQueue:
-    """Sends the calls of many dialogues in batches, once all of them wait.
+    """Sends the calls of many dialogues in batches, once all of them wait; so many are `active` otherwise at most.
 
-    Args:
-        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; asked for when they are needed.
-        keep: keeps such a batch, or its id; it is on disk when this returns.
-        active: the most dialogues that do something else than wait.
+    `kept` are the batches so far: file, id (empty: perhaps never begun) and keys. `keep` keeps such a one, or its id:
+    it is on disk when that returns.
     """
 
     def __init__(

@@ -35,14 +35,11 @@ _MEND = "record it anew against an endpoint"
 
 
 class Recorded(BaseModel):
-    """One line of a recording; fields that are not named here are as of the request or the completion.
+    """One line of a recording; what is not told here is as of the request or the completion.
 
-    Attributes:
-        made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
-        made_with: the prompt file that the messages were made with, its version and hash; empty where it is not known.
-        output_schema: the name of the output schema (`schema` in the file).
-        usage: what the call cost; where it is missing, tokens are estimated.
-        prompt: the hash of messages and schema name; worked out where it is missing.
+    It was `made_by` a model of that name, or by people (`hand`), and `made_with` that prompt file, with its version and
+    hash, where that is known. The output schema goes by its name. Where usage is missing, tokens are estimated;
+    `prompt` is the hash of messages and schema name, worked out where it is missing.
     """
 
     model_config = ConfigDict(populate_by_name=True)

@@ -52,13 +52,8 @@ class MarkReader:
     A mark is one number or more in square brackets, of whatever width: [2], [1][3], [1, 3], [1-3], 【2】. It is held
     back until it is known to be one, and takes the white space before it along. Other brackets stay: those that hold
     words or numbers of nothing that was given ([2024], [0, 1]), marks in code, links (`[1](...)`, `[text][1]`), and
-    definitions of links (`[1]: ...`). Of a range, what was given is cited.
-
-    Attributes:
-        knowledge: what can be cited, numbered from 1.
-        text: the text given so far.
-        marks: what was cited, in order.
-        notes: citations to nothing, a sentence each.
+    definitions of links (`[1]: ...`). Of a range, what was given is cited. The `knowledge` is numbered from 1; `text`
+    is what was given so far, `marks` what was cited, in order, and `notes` tell of citations to nothing.
     """
 
     knowledge: Sequence[Knowledge]
