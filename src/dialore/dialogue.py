@@ -15,8 +15,7 @@ from dialore.errors import InputError, UnknownNameError, as_path, check_type, de
 from dialore.files import json_document, json_lines, read_text, storable
 from dialore.text import LANGUAGES, Language, spoken_in
 
-_LONGEST = 1_000_000
-"""Characters of an utterance: more is a document, whose linking would take minutes."""
+_LONGEST = 1_000_000  # characters of an utterance: more is a document, whose linking would take minutes
 
 
 class Checked(BaseModel):

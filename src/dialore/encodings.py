@@ -35,8 +35,7 @@ _MIXED = re.compile(f"[{_LATIN}][{_OTHERS}]|[{_OTHERS}][{_LATIN}]|[\x80-\x9f]")
 """Letters of two scripts, or signs, in one word, and control characters: marks of a wrong guess."""
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\f\r\x1a\x1b"})
 _HEAD, _SAMPLE = 65536, 32768
-_FEW = 50
-"""One in so many is few."""
+_FEW = 50  # one in so many is few
 
 
 class Decoded(NamedTuple):

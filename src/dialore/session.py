@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ENVIRONMENT = "env"
-"""The name of the model that the environment names, as on the command line."""
+_ENVIRONMENT = "env"  # the name of the model that the environment names, as on the command line
 LEXICAL = "lexical"
 """The name of no model, and of the method that then stands in for every other: it shows what was found."""
 REHEARSAL = "rehearsal"

@@ -130,8 +130,7 @@ def _other_language(text: str) -> str:
 _KANA = re.compile("[\u3041-\u30ff]")
 _SAID = re.compile(r"(?<![\w/.:@])[^\W\d_]+(?![\w/@]|[.:]\w)")  # no number, and no part of an address
 _TOLD_BY = 2000
-_SHORT = 4
-"""Words of a text, and letters of a word ("merci"), with which one word can tell."""
+_SHORT = 4  # words of a text, and letters of a word ("merci"), with which one word can tell
 _OWN_SCRIPT = "Arabic Armenian Bengali Georgian Greek Gujarati Hebrew Kannada Khmer Lao Malayalam Tamil Telugu Thai"
 _SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()}
 _SCRIPTS |= {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean", "CYRILLIC": "Russian"}
@@ -188,8 +187,7 @@ def _folded(text: str) -> str:
 
 
 _folded_phrase = functools.lru_cache(maxsize=1 << 16)(_folded)
-_PHRASE = 48
-"""Characters of what is remembered: concepts and words come again and again."""
+_PHRASE = 48  # characters of what is remembered: concepts and words come again and again
 
 
 @functools.lru_cache(maxsize=1)

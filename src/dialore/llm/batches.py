@@ -38,8 +38,7 @@ POLL, QUIET = 2.0, 0.5
 _LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
 _RETRIES, _NOT_THERE = 20, 2
 """The most repetitions of a failed call of the batch API, and of one that is answered by 404."""
-_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
-"""Has an item for each call of the dialogue that waits."""
+_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")  # has an item for each call of the dialogue that waits
 
 
 class _Row(BaseModel):

@@ -33,10 +33,8 @@ _AT_MOST = re.compile(
 )
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
-_UNSAID = frozenset({400, 404, 422, 500, 501})
-"""The statuses of servers that refuse a form without saying which."""
-_QUICK = 8.0
-"""An answer that takes less than this part of the time-out need not be streamed."""
+_UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
+_QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
 class ServerCapabilities:

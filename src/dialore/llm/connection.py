@@ -25,8 +25,7 @@ LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
 """Prefixes of the names of models that are run here."""
 _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
-_BATCH = 8
-"""Requests that a model of Hugging Face answers together, where nothing is said."""
+_BATCH = 8  # requests that a model of Hugging Face answers together, where nothing is said
 _PROBE_SECONDS = 0.2
 
 

@@ -25,11 +25,9 @@ log = logging.getLogger(__name__)
 
 _ADAPTATIONS = 8
 _LIST_SECONDS = 10.0
-_USAGE_SECONDS = 2.0
-"""How long a stream may still take to name its usage once the answer is whole."""
+_USAGE_SECONDS = 2.0  # how long a stream may still take to name its usage once the answer is whole
 _DONE = "[DONE]"
-_REFUSED_THROUGHOUT = 4
-"""So many refusals in a row (429), and nothing else, end a run."""
+_REFUSED_THROUGHOUT = 4  # so many refusals in a row (429), and nothing else, end a run
 _REASONING = ("reasoning_content", "reasoning")
 _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""

@@ -22,8 +22,7 @@ from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 log = logging.getLogger(__name__)
 
-_STOP_WINDOW = 32
-"""Tokens at the end of the text in which a stop string is looked for after each step."""
+_STOP_WINDOW = 32  # tokens at the end of the text in which a stop string is looked for after each step
 _LOADING = threading.Lock()
 """transformers loads one model at a time: it sets the device that new weights are on for all threads."""
 Loaded = tuple[Any, Any]

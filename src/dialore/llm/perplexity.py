@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from dialore.errors import InputError, ModelError
 from dialore.llm.local import load
 
-_AHEAD = 16
-"""Batches whose texts are sorted by length together, so that little is padded."""
+_AHEAD = 16  # batches whose texts are sorted by length together, so that little is padded
 
 
 class Scored(NamedTuple):

@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_UNLIKE, _ALIKE = 0.5, 0.8
-"""The cosines of two words from which one says something of the other, and all of it."""
-_RUN: dict[Language, int] = {"en": 4, "zh": 5}
-"""Words, or Chinese characters, in a row that are a quotation."""
+_UNLIKE, _ALIKE = 0.5, 0.8  # the cosines of two words from which one says something of the other, and all of it
+_RUN: dict[Language, int] = {"en": 4, "zh": 5}  # words, or Chinese characters, in a row that are a quotation
 _NUMBER = re.compile(r"\d+")
 
 

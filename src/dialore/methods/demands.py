@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import StageContext
     from dialore.retrieval.linking.linker import Link
 
-_MOST = 12
-"""Entities taken of one list; a model that lists more has stopped choosing."""
+_MOST = 12  # entities taken of one list; a model that lists more has stopped choosing
 
 
 # --- outputs; in thought-then-generate, thoughts stand before what they lead to

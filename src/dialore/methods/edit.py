@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
 _QUESTIONS = "edit/question-generation"
 _MARKS = ("sentences", "answers", "answer-a", "answer-b")
-_LONGEST = 300
-"""Characters of a question; what is longer is a passage that happens to end in a question mark."""
+_LONGEST = 300  # characters of a question; what is longer is a passage that happens to end in a question mark
 _QUESTION = re.compile(r"(?:^|(?<=[?？]))[^?？\n]*+[?？]+", re.MULTILINE)
 # What stands before a question in a list: numbers, bullets, "Q1:", "问题一：", separators between generated questions.
 _LABEL = re.compile(

@@ -42,8 +42,7 @@ TOPICS = ("chosen", "checked", "none")
 """The ways to tell a dialogue's topic; see `topic_of`."""
 TURNS = 3
 """Last turns of a history that are encoded, as in MSDP's released code."""
-_GROUNDED = (0.6, 0.9)
-"""The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
+_GROUNDED = (0.6, 0.9)  # the overlap of response and knowledge that MSDP prompts with (Section 2.2)
 _BATCH = 1024
 _SPARE = 16
 """Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
@@ -52,8 +51,7 @@ _MEND = "build it again with `dialore samples build`"
 Side = Literal["user", "system"]
 _UNUSED = frozenset({"no_passages_used", "no passages used"})
 """The sentences of Wizard of Wikipedia and its readers for turns that used no knowledge."""
-_LONGEST = 20
-"""Words of fit knowledge at most."""
+_LONGEST = 20  # words of fit knowledge at most
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
 _BRACKETS = frozenset("()（）")
 

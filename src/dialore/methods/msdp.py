@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """Words that stand before a response in the prompts, and that chat models repeat."""
 _TRIPLE = re.compile(r"[(（]([^,，()（）]+)[,，]([^,，()（）]+)[,，]([^()（）]+)[)）]")
-_MOST = 5
-"""Facts taken of one answer; samples have three at most."""
+_MOST = 5  # facts taken of one answer; samples have three at most
 
 
 @dataclass(frozen=True)

@@ -61,8 +61,7 @@ _TO_THE_OTHER = re.compile(
     r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)"
 )
 _MARKS = ("passage", "passages")
-_REMEMBERED = 3
-"""Statements of a user's memory that the directive is shown."""
+_REMEMBERED = 3  # statements of a user's memory that the directive is shown
 _KINDS: dict[tuple[str, ...], Kind] = {
     ("no", "无", "不搜索", "不需要"): "none",
     ("info", "信息"): "information",

@@ -33,15 +33,13 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
-_INSTRUCTIONS = "shared/instructions"
-"""The prompt with what the operator of a service wants of its responses."""
+_INSTRUCTIONS = "shared/instructions"  # the prompt with what the operator of a service wants of its responses
 _SLOW, _LATEST = 6, 20
 """Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
 CUT_OFF = "the answer was cut off at the token limit"
 """A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
-_SECOND, _AGAIN = 1000, 0.7
-"""The sample index and the temperature at which an answer is asked for once more."""
+_SECOND, _AGAIN = 1000, 0.7  # the sample index and the temperature at which an answer is asked for once more
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d+")
 _REMEMBERED = 4096
-_SAID = 0.6
-"""The share of a piece's words and meaning from which one utterance has said it."""
+_SAID = 0.6  # the share of a piece's words and meaning from which one utterance has said it
 _SAME = 0.99
 _LEAST = 1e-9
 _NO_WORD = -1

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
-_SILENCE = 10.0
-"""Seconds without an event after which a stream says that it goes on."""
+_SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """The pattern of names of users and conversations."""
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]

@@ -12,8 +12,7 @@ from sqlalchemy.exc import ArgumentError
 from dialore.errors import InputError, import_optional
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_WAIT = 30
-"""Seconds that a change waits for others' end, in SQLite."""
+_WAIT = 30  # seconds that a change waits for others' end, in SQLite
 
 
 class User(NamedTuple):

@@ -17,8 +17,7 @@ from dialore.server.knowledge_store import ADDED
 from dialore.server.service import explained, grounding_of, told
 
 router = APIRouter(prefix="/v1")
-_DEEPEST = 10_000
-"""How far one can page."""
+_DEEPEST = 10_000  # how far one can page
 _CUT = 300
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 

@@ -47,8 +47,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
-_AT_ONCE = 4
-"""Files that are read at once; others wait."""
+_AT_ONCE = 4  # files that are read at once; others wait
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 ADDED = "added"
 """The name of the graph and of the index."""

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
 """The paths that are answered without a key; annotators have codes."""
 _UPLOADS = "/v1/knowledge/files"
-_PATIENCE = 30
-"""Seconds in which the next part of a body has to come."""
+_PATIENCE = 30  # seconds in which the next part of a body has to come
 _DAY = 86_400
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 

@@ -35,12 +35,9 @@ from dialore.sources.memory import Statement, standing, with_intervals
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST = 1000
-"""Statements of one user; the oldest go, of those that hold no longer first."""
-_TURNS = 500
-"""The latest turns of a user's other conversations that are searched."""
-_BEGINNING = 80
-"""Characters of a conversation that its title is."""
+_MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
+_TURNS = 500  # the latest turns of a user's other conversations that are searched
+_BEGINNING = 80  # characters of a conversation that its title is
 
 
 _ALL = User("dialore: all users", "")
