@@ -36,8 +36,7 @@ class Agent:
     """
 
     def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False) -> None:
-        self.method = method
-        self.stage_runner = stage_runner
+        self.method, self.stage_runner = method, stage_runner
         self.cite = cite or getattr(method, "cites", False)
         self._prompt_variant = prompt_variant_of(method)
         self.closing: list[object] = []

@@ -38,8 +38,7 @@ class Cached(Wrapper):
 
     def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
         super().__init__(model)
-        self._address = address
-        self._path = Path(path)
+        self._address, self._path = address, Path(path)
         self._database: sqlite3.Connection | None = None
         # One thread does all reading and writing: a write that waits for another process does not block the event loop.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")

@@ -54,15 +54,13 @@ class ServerCapabilities:
     """
 
     def __init__(self, api: Api = "chat", thinking: int | None = None) -> None:
-        self._api = api
-        self._thinking = thinking
+        self._api, self._thinking, self.thoughts = api, thinking, thinking or 0
         self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
         self.is_format_taken = False
         self.roles: Literal["any", "alternating", "user"] = "any"
         self.length = "max_tokens"
         self.most: int | None = None
         self.left_out: set[str] = set()
-        self.thoughts = thinking or 0
         self.unopened: bool | None = None
         self.streams = True
         self.slowest: float | None = None

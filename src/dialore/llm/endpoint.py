@@ -80,8 +80,7 @@ class Endpoint:
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
         self.capabilities = dialect_of(self.http.where, model, api, thinking)
         self._extra_body = dict(extra_body or {})
-        self.limiter = AdaptiveLimiter(concurrency)
-        self.retry = Retry(retries)
+        self.limiter, self.retry = AdaptiveLimiter(concurrency), Retry(retries)
         self._refused_in_a_row = 0
         self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
         self.call: Call = self._call

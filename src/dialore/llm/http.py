@@ -253,8 +253,7 @@ class HttpClient:
         max_bytes: int = 8_000_000,
     ) -> None:
         self.base_url = endpoint_url(base_url)
-        self.where = shown_url(self.base_url)
-        self.key = clean_key(api_key)
+        self.where, self.key = shown_url(self.base_url), clean_key(api_key)
         self.timeout, self.max_bytes = timeout, max_bytes
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if headers is not None:

@@ -446,9 +446,7 @@ class TextStream:
         self._thoughts = ThoughtFilter()
         self._longest = max((len(word) for word in stop), default=1)
         self._tokens: list[int] = []
-        self._raw = ""
-        self._fed = 0
-        self._prompt_seen = False
+        self._raw, self._fed, self._prompt_seen = "", 0, False
         self.error: Exception | None = None
 
     def put(self, tokens: Any) -> None:

@@ -279,8 +279,7 @@ class Budgeted(Wrapper):
             raise InputError(f"a budget of money needs the price of {model.name}", hint="give the model a price")
         if min(price or (0,)) < 0:
             raise InputError("a price cannot be negative")
-        self.budget = budget
-        self._price = price or (0.0, 0.0)
+        self.budget, self._price = budget, price or (0.0, 0.0)
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""

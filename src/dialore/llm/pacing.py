@@ -100,11 +100,8 @@ class AdaptiveLimiter:
     def __init__(self, maximum: int = 64) -> None:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
-        self.maximum = maximum
-        self.running = 0
-        self._limit = float(maximum)
-        self._round = 0
-        self._peak = 0
+        self.maximum, self._limit = maximum, float(maximum)
+        self.running = self._round = self._peak = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property

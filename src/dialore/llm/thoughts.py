@@ -42,9 +42,8 @@ class ThoughtFilter:
     def __init__(self, *, unopened: bool = False) -> None:
         self.unopened = unopened
         self.seen = self.thought = self.was_unopened = False
-        self._held, self._answering = "", False
+        self._held, self._tail, self._answering = "", "", False
         self._close: str | re.Pattern[str] | None = None
-        self._tail = ""
 
     def feed(self, piece: str) -> str:
         """Take the next piece and return the part of the answer that is certain by now."""

@@ -85,8 +85,7 @@ def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
 
 def stops(messages: list[str]) -> tuple[str, ...]:
     """Return what a model is to stop at where a prompt's turns bear labels: the user's next."""
-    marks = ("\nMe:", "\n我：")
-    return tuple(mark for mark in marks if any(mark in f"\n{text}" for text in messages))
+    return tuple(mark for mark in ("\nMe:", "\n我：") if any(mark in f"\n{text}" for text in messages))
 
 
 class EchoStream:

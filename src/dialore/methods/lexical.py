@@ -83,8 +83,9 @@ class Lexical(Method):
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
         text, cited = _NOTHING[dialogue.language], []
         if new is not None:
-            lead, quoted = _FOUND[dialogue.language], _quoted(new, dialogue)
-            text, cited = lead + quoted, [Citation(start=len(lead), end=len(lead + quoted), knowledge=new.id)]
+            lead = _FOUND[dialogue.language]
+            text = lead + _quoted(new, dialogue)
+            cited = [Citation(start=len(lead), end=len(text), knowledge=new.id)]
         stage.send(text)
         return grounding.response(text, cited)
 
