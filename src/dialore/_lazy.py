@@ -7,12 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def lazy_names(package: str, homes: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
-    """Return a module `__getattr__` that imports each name from its home module when it is first used.
-
-    Args:
-        package: the package's `__name__`.
-        homes: the names that each module holds, by the module's full name.
-    """
+    """Return a package's `__getattr__` that imports each name when first used; `homes` has names by modules."""
     home_of = {name: module for module, names in homes.items() for name in names}
 
     def get(name: str) -> object:

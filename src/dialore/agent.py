@@ -37,9 +37,7 @@ class Agent:
     """
 
     def __init__(self, method: Method, stage_runner: StageRunner, *, cite: bool = False, rerank: str = "") -> None:
-        self.method = method
-        self.stage_runner = stage_runner
-        self.rerank = rerank
+        self.method, self.stage_runner, self.rerank = method, stage_runner, rerank
         self.cite = cite or getattr(method, "cites", False)
         self._prompt_variant = prompt_variant_of(method)
         self.closing: list[object] = []
@@ -65,17 +63,7 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         dialogue = dialogue_of(dialogue, messages)
-        stage = StageContext(
-            self.stage_runner,
-            self.method.name,
-            dialogue,
-            on_token,
-            on_stage,
-            on_draft=on_draft,
-            cite=self.cite,
-            prompt_variant=self._prompt_variant,
-            rerank=self.rerank,
-        )
+        stage = self._begun(dialogue, on_token, on_stage, on_draft=on_draft, cite=self.cite)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -102,16 +90,18 @@ class Agent:
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         dialogue = dialogue_of(dialogue)
-        variant = self._prompt_variant
-        stage = StageContext(self.stage_runner, self.method.name, dialogue, prompt_variant=variant, rerank=self.rerank)
+        stage = self._begun(dialogue)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
             grounding = Grounding(status="failed", error=_error(error))
         return grounding.model_copy(update=self._record(dialogue, stage))
 
+    def _begun(self, dialogue: Dialogue, *told: Any, **also: Any) -> StageContext:  # noqa: ANN401 - as there
+        also |= {"prompt_variant": self._prompt_variant, "rerank": self.rerank}
+        return StageContext(self.stage_runner, self.method.name, dialogue, *told, **also)
+
     def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
-        """Return what a result tells of how it was made, for failed ones too."""
         trace = sorted(stage.trace, key=lambda traced: traced.started)
         made = {"id": dialogue.id, "method": self.method.name, "model": self.stage_runner.name}
         queued_s = trace[0].started if trace else 0.0
@@ -215,19 +205,15 @@ class Agent:
                 await done
 
     async def __aenter__(self) -> Self:
-        """Return the agent itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Close it."""
         await self.close()
 
     def __enter__(self) -> Self:
-        """Return the agent itself, for its `..._sync` forms."""
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """Close it."""
         wait_for(self.close())
 
     def __repr__(self) -> str:

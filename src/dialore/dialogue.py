@@ -15,8 +15,7 @@ from dialore.errors import InputError, UnknownNameError, as_path, check_type, de
 from dialore.files import json_document, json_lines, read_text, storable
 from dialore.text import LANGUAGES, Language, spoken_in
 
-_LONGEST = 1_000_000
-"""Characters of an utterance: more is a document, whose linking would take minutes."""
+_LONGEST = 1_000_000  # characters of an utterance: more is a document, whose linking would take minutes
 
 
 class Checked(BaseModel):
@@ -118,16 +117,14 @@ class Dialogue(BaseModel):
             fields[name] = as_several(fields[name])
         if unknown and isinstance(extra := fields.get("extra") or {}, dict):
             fields["extra"] = {**extra, **unknown}
-        turns = fields.get("turns")
+        turns, texts = fields.get("turns"), []
         if isinstance(turns, list | tuple):
-            last = len(turns) - 1
-            fields["turns"] = [
-                {"speaker": "user" if (last - place) % 2 == 0 else "system", "text": turn}
-                if isinstance(turn, str)
-                else turn
-                for place, turn in enumerate(turns)
-            ]
-        texts = _texts_of(fields.get("turns"))
+            sides = ("user", "system") if len(turns) % 2 else ("system", "user")  # the last turn is the user's
+            made = [{"speaker": sides[place % 2], "text": turn} for place, turn in enumerate(turns)]
+            turns = [new if isinstance(turn, str) else turn for new, turn in zip(made, turns, strict=True)]
+            fields["turns"] = turns
+            said = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
+            texts = [text for text in said if isinstance(text, str)]
         named = fields.get("language")
         if named is None or (isinstance(named, str) and named not in LANGUAGES):
             with suppress(UnknownNameError):  # what it may be is said below
@@ -215,26 +212,15 @@ def as_name(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _texts_of(turns: object) -> list[str]:
-    if not isinstance(turns, list | tuple):
-        return []
-    texts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
-    return [text for text in texts if isinstance(text, str)]
-
-
 def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
-    """Return a dialogue from decoded JSON.
+    """Return a dialogue from decoded JSON; raise InputError naming its place and every field at fault.
 
-    Args:
-        data: the decoded object.
-        place: where it stands, for errors ("valid.jsonl, line 3").
-        default_id: the id of a dialogue that has none.
-
-    Raises:
-        InputError: naming the place and every field at fault.
+    `place` is where it stands, for errors ("valid.jsonl, line 3"), `default_id` the id of a dialogue that has none.
     """
     if not isinstance(data, dict):
-        raise InputError(f"{place}: expected a dialogue object, found {_json_type(data)}", hint=_SHAPE)
+        names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
+        found = names.get(type(data), "null")
+        raise InputError(f"{place}: expected a dialogue object, found {found}", hint=_SHAPE)
     try:
         return Dialogue.model_validate({"id": default_id, **storable(data)})
     except ValidationError as error:
@@ -244,20 +230,11 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
 _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}, ...]}'
 
 
-def _json_type(data: object) -> str:
-    names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-    return names.get(type(data), "null" if data is None else "an object")
-
-
 def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     """Dialogues from a JSON object, a JSON list or JSONL; a bad entry is yielded as its error, not raised.
 
-    Args:
-        text: the file's content.
-        name: the file's name, for errors and default ids.
-
-    Raises:
-        InputError: nothing in the text could be a dialogue (empty, or JSON that is neither).
+    The file's name is for errors and default ids. Raises InputError where nothing in the text could be a dialogue
+    (empty, or JSON that is neither).
     """
     if not text.strip():
         raise InputError(f"{name}: the file is empty", hint=_SHAPE)

@@ -6,33 +6,24 @@ import codecs
 import re
 from typing import NamedTuple
 
-_BOMS = (
-    (codecs.BOM_UTF8, "utf-8-sig"),
-    (codecs.BOM_UTF32_LE, "utf-32"),  # before UTF-16's, with which it begins
-    (codecs.BOM_UTF32_BE, "utf-32"),
-    (codecs.BOM_UTF16_LE, "utf-16"),
-    (codecs.BOM_UTF16_BE, "utf-16"),
-)
+# UTF-32's before UTF-16's, with which they begin.
+_BOMS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    **dict.fromkeys((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE), "utf-32"),
+    **dict.fromkeys((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-16"),
+}
 # What is called so is, as browsers have it, what has more characters.
 _LARGER = {
-    "ascii": "cp1252",
-    "iso8859-1": "cp1252",
+    **dict.fromkeys(("ascii", "iso8859-1"), "cp1252"),
+    **dict.fromkeys(("iso8859-11", "tis-620"), "cp874"),
+    **dict.fromkeys(("gb2312", "gbk"), "gb18030"),
     "iso8859-9": "cp1254",
-    "iso8859-11": "cp874",
-    "tis-620": "cp874",
-    "gb2312": "gb18030",
-    "gbk": "gb18030",
     "shift_jis": "cp932",
     "euc_kr": "cp949",
     "big5": "big5hkscs",
 }
-_ALIASES = {
-    "x-sjis": "cp932",
-    "windows-31j": "cp932",
-    "windows-949": "cp949",
-    "windows-874": "cp874",
-    "x-gbk": "gb18030",
-}
+_ALIASES = dict.fromkeys(("x-sjis", "windows-31j"), "cp932")
+_ALIASES |= {"windows-949": "cp949", "windows-874": "cp874", "x-gbk": "gb18030"}
 _SEVEN_BITS = frozenset({"iso2022_jp", "iso2022_jp_2", "iso2022_kr", "hz"})
 """Encodings whose bytes pass for ASCII: only their label or their escape sequences tell them."""
 _DECLARED = re.compile(
@@ -44,8 +35,7 @@ _MIXED = re.compile(f"[{_LATIN}][{_OTHERS}]|[{_OTHERS}][{_LATIN}]|[\x80-\x9f]")
 """Letters of two scripts, or signs, in one word, and control characters: marks of a wrong guess."""
 _CONTROLS = bytes({*range(32)} - {*b"\t\n\f\r\x1a\x1b"})
 _HEAD, _SAMPLE = 65536, 32768
-_FEW = 50
-"""One in so many is few."""
+_FEW = 50  # one in so many is few
 
 
 class Decoded(NamedTuple):
@@ -59,7 +49,7 @@ class Decoded(NamedTuple):
 def is_binary(data: bytes) -> bool:
     """Return whether bytes are no text in any encoding."""
     head = data[:_HEAD]
-    if head.startswith(tuple(mark for mark, _ in _BOMS)):
+    if head.startswith(tuple(_BOMS)):
         text = decode(head).text
         return text.count("\ufffd") * 10 > len(text)
     controls = len(head) - len(head.translate(None, _CONTROLS))
@@ -72,7 +62,7 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     A byte-order mark wins; then UTF-8 where the bytes are that, for hardly anything else passes for it; then what is
     `declared` from without, what HTML or XML says of itself, and what chardet takes it for by its characters.
     """
-    for mark, name in _BOMS:
+    for mark, name in _BOMS.items():
         if data.startswith(mark):
             return _replaced(data, name)
     if wide := _wide(data):
@@ -90,7 +80,8 @@ def decode(data: bytes, declared: str = "") -> Decoded:
             continue
     for name in ("utf-8", *labels):
         found = _replaced(data, name)
-        if _is_nearly(found.text):
+        # Few of the characters beyond ASCII are replaced ones.
+        if found.text.count("\ufffd") * 2 < sum(1 for character in found.text if not character.isascii()):
             return found
     name = _guess(data)
     return Decoded(data.decode(name, "replace"), name, f"it does not say its encoding: read as {name}")
@@ -111,12 +102,6 @@ def _replaced(data: bytes, name: str) -> Decoded:
     text = data.decode(name, "replace")
     bad = text.count("\ufffd") - (data.count(b"\xef\xbf\xbd") if name.startswith("utf-8") else 0)
     return Decoded(text, name, f"not all of it is {name}: {bad:,} x \ufffd stands for the rest" if bad > 0 else "")
-
-
-def _is_nearly(text: str) -> bool:
-    """Return whether few of a text's characters beyond ASCII are replaced ones."""
-    bad = text.count("\ufffd")
-    return bad * 2 < sum(1 for character in text if not character.isascii())
 
 
 def _wide(data: bytes) -> str:

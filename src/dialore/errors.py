@@ -46,25 +46,21 @@ class DialoreError(Exception):
 
     Args:
         message: what went wrong, in one line.
-        mend: what the user can do about it, in one line; empty where nothing can be said.
-
-    Attributes:
-        query: the query that a source had sent, where that is another one than the source was asked; None otherwise.
+        hint: what the user can do about it, in one line; empty where nothing can be said.
     """
 
     query: str | None = None
+    """The query that a source had sent, where that is another one than the source was asked."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
-        self.message = message
-        self.hint = hint
+        self.message, self.hint = message, hint
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Return how to make the error anew in another process, whatever its class is made of."""
+        # How to make it anew in another process, whatever its class is made of.
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        """Return the message and its mend in one line."""
         text = f"{self.message} ({self.hint})" if self.hint else self.message
         return text if ON_COMMAND_LINE.get() else _OPTION.sub(_as_argument, text)
 
@@ -142,20 +138,16 @@ class ModelError(DialoreError):
 
     Args:
         message: what went wrong.
-        mend: what to do about it.
+        hint: what to do about it.
         retryable: whether asking again may help.
         retry_after: seconds that the server asked to wait, if it did.
         status: the HTTP status, if there was one.
         configuration: whether no request can succeed until the user changes something (key, model, address).
         refused: whether the model declined to answer, by its own word or by its server's content filter.
-
-    Attributes:
-        said: all that the server said, with its code and the parameter it names; empty where it said nothing.
-        parameter: the parameter that it names.
-        tries: how often it was asked.
     """
 
     said, parameter, tries = "", "", 1
+    """All that the server said, with its code and the parameter it names; that parameter; how often it was asked."""
 
     def __init__(
         self,
@@ -169,11 +161,8 @@ class ModelError(DialoreError):
         refused: bool = False,
     ) -> None:
         super().__init__(message, hint=hint)
-        self.retryable = retryable
-        self.retry_after = retry_after
-        self.status = status
-        self.configuration = configuration
-        self.refused = refused
+        self.retryable, self.retry_after, self.status = retryable, retry_after, status
+        self.configuration, self.refused = configuration, refused
 
 
 class WindowError(ModelError):
@@ -193,19 +182,11 @@ class BudgetError(DialoreError):
 
 
 class StageError(DialoreError):
-    """A stage of a method could not be finished for a dialogue.
-
-    Args:
-        stage: the stage's name.
-        dialogue_id: the dialogue that was being answered.
-        cause: the error underneath.
-    """
+    """A stage of a method could not be finished for a dialogue, because of the error underneath."""
 
     def __init__(self, stage: str, dialogue_id: str, cause: DialoreError) -> None:
         super().__init__(f"stage {stage} of dialogue {dialogue_id}: {cause.message}", hint=cause.hint)
-        self.stage = stage
-        self.dialogue_id = dialogue_id
-        self.cause = cause
+        self.stage, self.dialogue_id, self.cause = stage, dialogue_id, cause
 
 
 def is_fatal(error: DialoreError) -> bool:

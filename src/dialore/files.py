@@ -31,10 +31,7 @@ T = TypeVar("T")
 def reading(path: Path, form: str = "", also: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn what goes wrong while the body reads a file into an InputError with the reason.
 
-    Args:
-        path: the file.
-        form: what it should be, as the mend.
-        also: other errors that say that it cannot be read.
+    Its mend is the `form` that the file should have; further errors that say that it cannot be read are `also` caught.
     """
     try:
         yield
@@ -143,10 +140,7 @@ _HALF = re.compile("[\ud800-\udfff]")
 
 
 def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
-    """Yield the rows of a reader of CSV, whose cells may have any length.
-
-    The limit is the process's: it is raised only while a row is read, so that others' reading keeps its own.
-    """
+    """Yield a CSV reader's rows, whose cells may be long: the process's limit is raised only while a row is read."""
     while True:
         usual = csv.field_size_limit(2**31 - 1)
         try:
@@ -163,11 +157,7 @@ def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """Give a path beside a file that takes the file's place once the body has written it; its folder is made.
-
-    Raises:
-        InputError: the file cannot be written.
-    """
+    """Give a path that takes a file's place once the body has written it, its folder made; InputError if it fails."""
     target = path.resolve()  # what a link, or a device, stands for is not replaced
     is_device = target.exists() and not target.is_file()
     temporary = target if is_device else target.with_name(f".{path.name}.{os.getpid()}.tmp")

@@ -77,11 +77,7 @@ class Passage:
 
 
 class PersonaDetail(BaseModel):
-    """A sentence of a persona, with what belongs to it.
-
-    Attributes:
-        documents: the documents under it (SAFARI, Section 4.1).
-    """
+    """The documents that belong to a sentence of a persona (SAFARI, Section 4.1)."""
 
     model_config = ConfigDict(extra="forbid")
 

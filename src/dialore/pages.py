@@ -54,21 +54,18 @@ def render(
     from markupsafe import Markup
 
     head, rest = asset(_BASE), [asset(name) for name in scripts]
-    return (
-        (templates or environment())
-        .get_template(template)
-        .render(
-            title=title,
-            language=language,
-            version=__version__,
-            policy=policy([head, *rest]),
-            style=Markup().join(map(asset, ["page/base.css", *styles])),
-            base_script=head,
-            scripts=rest,
-            data=[(name, as_json(value)) for name, value in (data or {}).items()],
-            packed=list((packed or {}).items()),
-            **variables,
-        )
+    page = (templates or environment()).get_template(template)
+    return page.render(
+        title=title,
+        language=language,
+        version=__version__,
+        policy=policy([head, *rest]),
+        style=Markup().join(map(asset, ["page/base.css", *styles])),
+        base_script=head,
+        scripts=rest,
+        data=[(name, as_json(value)) for name, value in (data or {}).items()],
+        packed=list((packed or {}).items()),
+        **variables,
     )
 
 
@@ -76,13 +73,8 @@ def environment() -> jinja2.Environment:
     """Templates of the package's own `data`, escaping what they are given; a missing variable is an error."""
     import jinja2
 
-    return jinja2.Environment(
-        loader=jinja2.FunctionLoader(_read),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader, strict = jinja2.FunctionLoader(_read), jinja2.StrictUndefined
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=strict, trim_blocks=True, lstrip_blocks=True)
 
 
 def asset(name: str) -> Markup:

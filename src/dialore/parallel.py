@@ -23,10 +23,7 @@ async def gather(*jobs: Awaitable[One]) -> tuple[One, ...]: ...
 
 
 async def gather(*jobs: Awaitable[object]) -> tuple[object, ...]:
-    """Await all jobs and return their results in order; where one fails, cancel the others and raise its error.
-
-    When this returns or raises, nothing of it is under way any more.
-    """
+    """Await all jobs, results in order; where one fails, the others are cancelled and done before it is raised."""
     try:
         # A group waits for those that it stops, even where it is itself stopped meanwhile.
         async with asyncio.TaskGroup() as group:
@@ -41,15 +38,7 @@ async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[ob
     """Run `work` on every item, at most `limit` at a time; the next begins as soon as one is finished.
 
     Items are taken lazily, so they may be many. Where one fails, no further item begins, the others under way are
-    cancelled, and its error is raised once nothing runs any more.
-
-    Args:
-        items: the items.
-        work: called with each item.
-        limit: the most items under way, 1 or more.
-
-    Raises:
-        ValueError: `limit` is below 1.
+    cancelled, and its error is raised once nothing runs any more. Raises ValueError where the limit is below 1.
     """
     if limit < 1:
         raise ValueError("limit must be 1 or more")

@@ -39,18 +39,11 @@ def file_of(name: str) -> Path | None:
 
 
 def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callable[[object], bool]) -> Any:  # noqa: ANN401
-    """Return what a name stands for, imported now.
+    """Return what a name stands for, or the one thing that `fits` in the file of that name, imported now.
 
-    Args:
-        kind: what it is to be, in words.
-        name: its name, or the file that it stands in.
-        group: the group of entry points that others add it by.
-        own: our own, each as `module:name`.
-        fits: whether something in a file is of that kind.
-
-    Raises:
-        UnknownNameError: nothing is called so.
-        InputError: it cannot be loaded, or the file has none or several.
+    It is to be of that `kind`, in words: of our `own`, each as `module:name`, or of the group of entry points that
+    others add it by. Raises UnknownNameError where nothing is called so, InputError where it cannot be loaded, or the
+    file has none or several.
     """
     if file := file_of(name):
         module, wanted = _module(kind, file), name.partition(".py:")[2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
@@ -175,11 +176,8 @@ class Response(Grounding):
         after: dict[int, list[int]] = {}
         for each in self.citations:
             after.setdefault(each.end, []).append(numbers[each.knowledge])
-        ends = [*sorted(after), len(self.text)]
-        starts = [0, *ends[:-1]]
-        parts = [
-            (self.text[start:end], sorted(set(after.get(end, [])))) for start, end in zip(starts, ends, strict=True)
-        ]
+        spans = itertools.pairwise([0, *sorted(after), len(self.text)])
+        parts = ((self.text[start:end], sorted(set(after.get(end, [])))) for start, end in spans)
         return [part for part in parts if part[0]]
 
     @property

@@ -33,8 +33,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ENVIRONMENT = "env"
-"""The name of the model that the environment names, as on the command line."""
+_ENVIRONMENT = "env"  # the name of the model that the environment names, as on the command line
 LEXICAL = "lexical"
 """The name of no model, and of the method that then stands in for every other: it shows what was found."""
 REHEARSAL = "rehearsal"
@@ -48,10 +47,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 
 
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
-    """Return the model that settings and environment name; None where none does, or `lexical` is named.
-
-    Raises as `dialore.llm.connection.connect` does, and InputError where there is no model to record.
-    """
+    """Return the model of settings and environment, or None; raises as `connect`, and where none is to be recorded."""
     model = _connected(settings, name)
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
     if model is not None and any(value is not None for value in sampling.values()):
@@ -61,10 +57,13 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
     return model
 
 
-def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
-    if settings.replay is not None:
-        from dialore.llm.recording import Replay
+_ASKED_WITH = ("timeout", "retries", "concurrency", "cache", "api", "extra_body", "thinking", "slots", "threads")
 
+
+def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
+    from dialore.llm.recording import Recorder, Replay
+
+    if settings.replay is not None:
         return Replay(settings.replay)
     if REHEARSAL in {settings.model, name}:
         from dialore.llm.fake import FakeModel
@@ -75,30 +74,14 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
         from dialore.files import cache_folder
         from dialore.llm.connection import connect
 
-        model = connect(
-            name or settings.model,
-            settings.base_url,
-            settings.api_key,
-            timeout=settings.timeout,
-            retries=settings.retries,
-            concurrency=settings.concurrency,
-            cache=settings.cache,
-            api=settings.api,
-            extra_body=settings.extra_body,
-            thinking=settings.thinking,
-            context=settings.window,
-            slots=settings.slots,
-            threads=settings.threads,
-            folder=cache_folder() / "models",
-            key_env=settings.key_env,
-            named_by=settings.named_by if settings.base_url else "",
-        )
+        asked: dict[str, Any] = {field: getattr(settings, field) for field in _ASKED_WITH}
+        asked |= {"context": settings.window, "folder": cache_folder() / "models", "key_env": settings.key_env}
+        named_by = settings.named_by if settings.base_url else ""
+        model = connect(name or settings.model, settings.base_url, settings.api_key, named_by=named_by, **asked)
     if settings.record is None:
         return model
     if model is None:
         raise InputError("--record needs a language model", hint="set --base-url and --model")
-    from dialore.llm.recording import Recorder
-
     return Recorder(model, settings.record)
 
 
@@ -133,11 +116,9 @@ class Session:
         connect: Connect = connect_model,
     ) -> None:
         self._groups = groups
-        self.settings = (
-            sources
-            if isinstance(sources, SourceSettings)
-            else validated(SourceSettings, sources or {}, where="sources")
-        )
+        if not isinstance(sources, SourceSettings):
+            sources = validated(SourceSettings, sources or {}, where="sources")
+        self.settings = sources
         self.cite = cite
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
         self._connect = connect
@@ -159,7 +140,6 @@ class Session:
         return Models(main, stages)
 
     def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
-        """Return the model of that name, opened once however many stages and systems ask for it."""
         key = (repr(settings.model_copy(update={"stages": {}})), settings.api_key or "", name or "")
         if key not in self._models:
             self._models[key] = self._connect(settings, name)
@@ -199,12 +179,13 @@ class Session:
                 raise UnknownNameError("stage", stage, known)
         if any("opened" in KINDS[name].options for name in read.intersection(named)):
             return  # a source that asks the others
+        every = loadable(registry.method_names(), _class)
         for name in named:
             if name not in read:
-                able = (each.name for each in _classes() if name in registry.method_sources(each))
+                able = (each.name for each in every if name in registry.method_sources(each))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", (each.name for each in _classes() if self._cites(each.name)))
+            raise _unread(methods, "--cite", (each.name for each in every if self._cites(each.name)))
 
     def _cites(self, method: str) -> bool:
         """Return whether one of a method's prompts says how to cite."""
@@ -268,19 +249,13 @@ class Session:
                     closing.push_async_callback(model.close)
 
     async def __aenter__(self) -> Self:
-        """Return the session itself."""
         return self
 
     async def __aexit__(self, *exception: object) -> None:
-        """Close it."""
         await self.close()
 
 
 _class = registry.method_class
-
-
-def _classes() -> Iterable[type[Method]]:
-    return loadable(registry.method_names(), _class)
 
 
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:

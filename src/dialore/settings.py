@@ -122,6 +122,11 @@ def _spec(given: object) -> object:
     return ",".join([str(changes.pop("name", "default")), *(f"{name}={value}" for name, value in changes.items())])
 
 
+def _aside(description: str, default: Any = None, **field: Any) -> Any:  # noqa: ANN401 - as pydantic's
+    """Return a field that is no part of what a run is: it is not kept with it."""
+    return Field(default=default, description=description, exclude=True, **field)
+
+
 class ModelSettings(Strict):
     """A language model and how it is asked; what is not said comes from the environment (`dialore.connect`)."""
 
@@ -135,12 +140,10 @@ class ModelSettings(Strict):
         description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
     )
     api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
-        default="chat",
-        description="Speak to it by messages, or, as base models want, by plain text to be continued.",
+        default="chat", description="Speak to it by messages, or, as base models want, by plain text to be continued."
     )
     stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
-        default_factory=dict,
-        description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl.",
+        default_factory=dict, description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl."
     )
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
         default=None, ge=0, description="Of every answer, in place of what the prompts say."
@@ -163,52 +166,37 @@ class ModelSettings(Strict):
     price: tuple[float, float] | None = Field(
         default=None, description="Money per million prompt tokens and per million completion tokens."
     )
-    # What follows is no part of what a run is: it is not kept with it.
-    named_by: str = Field(default="", exclude=True, description="The file that says the address, if one does.")
-    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = Field(
-        default=None,
-        description="Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
-        exclude=True,
-        repr=False,
+    named_by: str = _aside("The file that says the address, if one does.", "")
+    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = _aside(
+        "Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.", repr=False
     )
-    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = Field(
-        default=None,
-        description="Keep completions here, so that an equal call is paid for once. "
-        "Default: in the user's cache folder.",
-        exclude=True,
+    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = _aside(
+        "Keep completions here, so that an equal call is paid for once. Default: in the user's cache folder."
     )
-    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = Field(
-        default=False, description="Ask anew, and keep nothing.", exclude=True
+    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = _aside(
+        "Ask anew, and keep nothing.", default=False
     )
-    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = Field(
-        default=120.0, ge=0.1, description="Of silence, before an answer or within it.", exclude=True
+    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = _aside(
+        "Of silence, before an answer or within it.", 120.0, ge=0.1
     )
-    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = Field(
-        default=None,
-        ge=0,
-        description="What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.",
-        exclude=True,
+    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = _aside(
+        "What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.", ge=0
     )
-    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = Field(
-        default=None,
-        ge=1,
-        description="How many calls a gguf: (1) or hf: (8) model answers at once, where not said.",
-        exclude=True,
+    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = _aside(
+        "How many calls a gguf: (1) or hf: (8) model answers at once, where not said.", ge=1
     )
-    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = Field(
-        default=None, ge=1, description="Of a gguf: model. Default: one a core.", exclude=True
+    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = _aside(
+        "Of a gguf: model. Default: one a core.", ge=1
     )
-    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = Field(
-        default=4, ge=0, description="How often a failed call is tried again.", exclude=True
+    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = _aside(
+        "How often a failed call is tried again.", 4, ge=0
     )
-    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = Field(
-        default=64, ge=1, description="The most calls at once.", exclude=True
+    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = _aside("The most calls at once.", 64, ge=1)
+    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = _aside(
+        "Append every model call to this file."
     )
-    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = Field(
-        default=None, description="Append every model call to this file.", exclude=True
-    )
-    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = Field(
-        default=None, description="Answer from this recording, with no model at all.", exclude=True
+    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = _aside(
+        "Answer from this recording, with no model at all."
     )
 
     @model_validator(mode="after")
@@ -261,10 +249,8 @@ class SourceSettings(Strict):
                 kind_of_key(name)
             except UnknownNameError as error:
                 raise ValueError(str(error)) from error
-        return {
-            name: [str(place) for place in value] if isinstance(value, list | tuple) else value
-            for name, value in said.items()
-        }
+        several = {name: list(map(str, value)) for name, value in said.items() if isinstance(value, list | tuple)}
+        return said | several
 
     @classmethod
     def flagged(cls, path: str = "") -> Iterator[Option]:
@@ -351,11 +337,7 @@ class ServerSettings(Strict):
     max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
     max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")
     max_seconds: float = Field(default=300, gt=0, description="Of one response.")
-    store: str = Field(
-        default="",
-        repr=False,
-        description="A SQLite file, or postgresql://USER@HOST/DATABASE.",
-    )
+    store: str = Field(default="", repr=False, description="A SQLite file, or postgresql://USER@HOST/DATABASE.")
     annotate: Path | None = Field(default=None, description="Sheets of `dialore annotate export` that are filled in.")
     runs: Path | None = Field(default=None, description="A folder with runs, which the page shows.")
     memory_days: int = Field(default=365, ge=1, description="How long what users said of themselves is kept.")
@@ -436,7 +418,6 @@ def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
 
 
 def _variable(flag: str) -> str:
-    """Return the environment variable of an option."""
     return "DIALORE_" + flag.lstrip("-").replace("-", "_").upper()
 
 
@@ -509,13 +490,9 @@ def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str
 
 
 def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None) -> S:
-    """Return settings from plain data; raise InputError naming every wrong field: by the option, or where.
+    """Return settings from plain data; raise InputError naming every wrong field: by the option, or `where`.
 
-    Args:
-        settings: their class.
-        given: the data.
-        where: where they stand, for errors.
-        named: the options or variables that said some of them, by dotted name.
+    `named` has the options or variables that said some of them, by dotted name.
     """
     try:
         return settings.model_validate(given)

@@ -55,25 +55,21 @@ _NUMBERED = _set("al app apt art bldg ch div ed ext no op p para paras ph pt pts
 # Where words beside each other no longer belong together; those of "Dr. Who", "J. K. Rowling" and "No. 5" do.
 _NO_END = "".join(rf"(?<!\b{word}\.)" for word in (*sorted(_TITLES), "[a-z]"))
 _NUMBER_NEXT = "|".join(rf"(?<=\b{word}\.)" for word in sorted(_NUMBERED))
-_SEGMENT_END = re.compile(
-    rf"(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]", re.IGNORECASE
-)
+_SEGMENT_END = re.compile(rf"(?i)(?:[!?;…]|\.{_NO_END}(?!(?:{_NUMBER_NEXT})\s+\d))[\"'”’)]*\s|[\n。！？；，、：]")
 
 _YOU = r"(?:you|we|it|he|she|they|there|this|that|these|those|your)"
 _ASKS = re.compile(
-    r"[?？]|[吗呢](?:\s*+[。！…]*+\s*+\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
+    r"(?i)[?？]|[吗呢](?:\s*+[。！…]*+\s*+\Z|[，,])|多[少久长远大高重]|几[点度天个年岁次号]|(?<!没)什么|怎么|为什么|哪|谁|"
     r"\b(?:tell\s+me|let\s+me\s+know|i\s+wonder|i'?m\s+curious|(?:can|could|would|do)\s+you\s+(?:recommend|suggest)|"
-    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b",
-    re.IGNORECASE,
+    r"i(?:'d|\s+would)\s+(?:like|love)\s+to\s+(?:know|hear|learn))\b"
 )
 # Where a question may begin, taken whole: tried anew at each comma, "and, and, and, " would take for ever.
 _BEGINS = re.compile(r"(?:\A|[.!,;]\s+)(?:(?:and|so|but|well|oh|hey|yes|no|ok|also|then)\b,?\s++)*+", re.IGNORECASE)
 _QUESTION = re.compile(
-    r"(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
+    r"(?i)(?:what|which|who|whose|where|when|why|how)(?:'s|'re|\s+(?:is|are|was|were|do|does|did|about|kind|sort|other|"
     rf"would|will|can|could|should|have|has|many|much|long|old|often))\b|"
     rf"(?:do|does|did|have|has|are|is|were|was|would|will|can|could|should)(?:n't)?\s+{_YOU}\b|"
-    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b",
-    re.IGNORECASE,
+    r"any\s+(?:recommendations?|suggestions?|ideas?|tips)\b"
 )
 
 
@@ -81,10 +77,7 @@ _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
 def storable(text: str) -> str:
-    """Return a text that every hash, file and database takes: NUL and halves of characters become U+FFFD.
-
-    Two halves that belong together become their character.
-    """
+    """Return a text that files and databases take: NUL and lone halves of characters are U+FFFD, pairs are joined."""
     if not _UNSTORABLE.search(text):
         return text
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -137,18 +130,11 @@ def _other_language(text: str) -> str:
 _KANA = re.compile("[\u3041-\u30ff]")
 _SAID = re.compile(r"(?<![\w/.:@])[^\W\d_]+(?![\w/@]|[.:]\w)")  # no number, and no part of an address
 _TOLD_BY = 2000
-_SHORT = 4
-"""Words of a text, and letters of a word ("merci"), with which one word can tell."""
+_SHORT = 4  # words of a text, and letters of a word ("merci"), with which one word can tell
 _OWN_SCRIPT = "Arabic Armenian Bengali Georgian Greek Gujarati Hebrew Kannada Khmer Lao Malayalam Tamil Telugu Thai"
-_SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()} | {
-    "HIRAGANA": "Japanese",
-    "KATAKANA": "Japanese",
-    "HANGUL": "Korean",
-    "CYRILLIC": "Russian",
-    "DEVANAGARI": "Hindi",
-    "MYANMAR": "Burmese",
-    "ETHIOPIC": "Amharic",
-}
+_SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()}
+_SCRIPTS |= {"HIRAGANA": "Japanese", "KATAKANA": "Japanese", "HANGUL": "Korean", "CYRILLIC": "Russian"}
+_SCRIPTS |= {"DEVANAGARI": "Hindi", "MYANMAR": "Burmese", "ETHIOPIC": "Amharic"}
 _CLOSE_BY, _TELLING = {"Russian": "Ukrainian", "Arabic": "Persian"}, re.compile("[іїєґپچژگ]")
 _NAMED = """ar=Arabic cs=Czech da=Danish de=German el=Greek es=Spanish fa=Persian fi=Finnish fr=French he=Hebrew
 hi=Hindi hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean nl=Dutch no=Norwegian pl=Polish pt=Portuguese
@@ -201,8 +187,7 @@ def _folded(text: str) -> str:
 
 
 _folded_phrase = functools.lru_cache(maxsize=1 << 16)(_folded)
-_PHRASE = 48
-"""Characters of what is remembered: concepts and words come again and again."""
+_PHRASE = 48  # characters of what is remembered: concepts and words come again and again
 
 
 @functools.lru_cache(maxsize=1)
@@ -233,10 +218,8 @@ def words(text: str, language: Language) -> list[str]:
         if "'" not in folded:
             return pattern.findall(folded)
         return [word for match in pattern.findall(folded) if (word := _without_clitics(match))]
-    found: list[str] = []
-    for piece in pattern.findall(folded):
-        found.extend(segmenter().lcut(piece) if is_chinese(piece) else [piece])
-    return found
+    pieces = (segmenter().lcut(piece) if is_chinese(piece) else [piece] for piece in pattern.findall(folded))
+    return [word for piece in pieces for word in piece]
 
 
 UNSPACED = (
@@ -270,10 +253,7 @@ def _without_clitics(word: str) -> str:
 
 
 def segments(text: str) -> list[str]:
-    """Return the stretches of a text in which words belong together: sentences, in Chinese split at commas too.
-
-    Made for matching phrases, and fast; `split_sentences` gives whole sentences.
-    """
+    """Return the stretches (sentences, Chinese clauses) in which words belong together: fast, to match phrases by."""
     return [segment for segment in _SEGMENT_END.split(text) if segment.strip()]
 
 
@@ -342,12 +322,9 @@ def measure_words() -> frozenset[str]:
 
 def is_stop_word(word: str, language: Language) -> bool:
     """Return whether a lower-case word is a function word of the language."""
-    return word in stop_words(language) or (language == "en" and _is_lone_letter(word))
-
-
-def _is_lone_letter(word: str) -> bool:
-    """Return whether a word is one character of a script with capitals, or a digit; others' are words."""
-    return len(word) == 1 and (word.isascii() or word != word.upper())
+    # One character of a script with capitals, or a digit, is none of its own; others' are words.
+    is_letter = len(word) == 1 and (word.isascii() or word != word.upper())
+    return word in stop_words(language) or (language == "en" and is_letter)
 
 
 def content_words(text: str, language: Language) -> list[str]:
@@ -363,10 +340,7 @@ def content_lemmas(text: str, language: Language) -> list[str]:
 
 @functools.lru_cache(maxsize=4096)
 def _rows(text: str, language: Language) -> tuple[tuple[str, str], ...]:
-    """Return each sentence's lemmas and content lemmas, between spaces, so that a row of words is found as a substring.
-
-    Remembered, for a dialogue's turns are asked again for each of its entities and facts.
-    """
+    """Return each sentence's lemmas and content lemmas, between spaces: a row of words is a substring of them."""
     return tuple((_row(lemmas(part, language)), _row(content_lemmas(part, language))) for part in segments(text))
 
 
@@ -503,10 +477,8 @@ def _ends_after(last: str, word: str, *, alone: bool) -> bool:
         return False
     if alone and (last.isdigit() or len(last) == 1):
         return False  # a list's number: "1. Open the box."
-    initials = _INITIALS.fullmatch(last) is not None
-    if initials or bare in _SHORTENED:
-        return not word or word.lower() in _OPENERS
-    return True
+    is_short = bare in _SHORTENED or _INITIALS.fullmatch(last) is not None
+    return not is_short or not word or word.lower() in _OPENERS
 
 
 def split_clauses(sentence: str) -> list[str]:

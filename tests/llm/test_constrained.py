@@ -7,7 +7,7 @@ import json
 import pytest
 
 from dialore.llm.capabilities import strict_schema
-from dialore.llm.constrained import Constrained, Vocabulary
+from dialore.llm.local import Constrained, Vocabulary
 from dialore.llm.structured import output_schema
 from dialore.methods.demands import SelectedFacts, ThoughtRevision
 from dialore.methods.edit import Better

@@ -83,8 +83,7 @@ def services(folder):
     """A function that starts services, which all end with the block; their knowledge is in the folder."""
     import uvicorn
 
-    from dialore.server.app import create_app
-    from dialore.server.connections import bounded_protocol
+    from dialore.server.app import bounded_protocol, create_app
 
     with contextlib.ExitStack() as stack:
 

@@ -38,21 +38,16 @@ POLL, QUIET = 2.0, 0.5
 _LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
 _RETRIES, _NOT_THERE = 20, 2
 """The most repetitions of a failed call of the batch API, and of one that is answered by 404."""
-_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")
-"""Has an item for each call of the dialogue that waits."""
+_CALLS: ContextVar[list[None]] = ContextVar("_CALLS")  # has an item for each call of the dialogue that waits
 
 
 class _Row(BaseModel):
-    """A line of what comes back."""
-
     custom_id: str = ""
     response: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
 
 
 class _State(BaseModel):
-    """An answer of the API, whatever it was asked."""
-
     id: str = ""
     status: str = "gone"
     input_file_id: str = ""
@@ -78,12 +73,10 @@ class _Batch:
 
 
 class BatchQueue:
-    """Sends the calls of many dialogues in batches, once all of them wait.
+    """Sends the calls of many dialogues in batches, once all of them wait; so many are `active` otherwise at most.
 
-    Args:
-        kept: the file, id (empty: perhaps never begun) and keys of each batch so far; asked for when they are needed.
-        keep: keeps such a batch, or its id; it is on disk when this returns.
-        active: the most dialogues that do something else than wait.
+    `kept` are the batches so far: file, id (empty: perhaps never begun) and keys. `keep` keeps such a one, or its id:
+    it is on disk when that returns.
     """
 
     def __init__(
@@ -99,10 +92,7 @@ class BatchQueue:
         self._began = time.monotonic()
 
     def connecting(self, connect: Connect[T]) -> Connect[T]:
-        """Return a maker of models whose endpoints are asked by batches; stages' models may be others.
-
-        It raises InputError for a main model that is none of an endpoint with a cache before it.
-        """
+        """Return a maker of models asked by batches (stages' may not be); InputError without an endpoint and cache."""
 
         def connected(settings: T, name: str | None) -> LanguageModel | None:
             layer: Any = (model := connect(settings, name))

@@ -38,8 +38,7 @@ class Cached(Wrapper):
 
     def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
         super().__init__(model)
-        self._address = address
-        self._path = Path(path)
+        self._address, self._path = address, Path(path)
         self._database: sqlite3.Connection | None = None
         # One thread does all reading and writing: a write that waits for another process does not block the event loop.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
@@ -58,10 +57,13 @@ class Cached(Wrapper):
                     raise
                 continue  # the first caller was cancelled: ask again
             return _hit(completion, on_token)
-        mine: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
-        self._under_way[key] = mine
+        loop = asyncio.get_running_loop()
+        self._under_way[key] = mine = loop.create_future()
         try:
-            completion, found = await self._find_or_ask(key, request, on_token)
+            stored = await loop.run_in_executor(self._thread, self._get, key)
+            completion = stored or await self._model.complete(request, on_token)
+            if not (stored or completion.usage.cached):
+                await asyncio.shield(loop.run_in_executor(self._thread, self._put, key, completion))
         except Exception as error:
             mine.set_exception(error)
             mine.exception()  # marks it as retrieved, as there may be no other caller
@@ -71,7 +73,7 @@ class Cached(Wrapper):
         finally:
             del self._under_way[key]
             mine.cancel()
-        return _hit(completion, on_token) if found else completion
+        return _hit(completion, on_token) if stored else completion
 
     def key(self, request: Request) -> bytes:
         """Return what the completion of a request is kept under."""
@@ -88,19 +90,8 @@ class Cached(Wrapper):
             self._database = None
         await self._model.close()
 
-    async def _find_or_ask(self, key: bytes, request: Request, on_token: OnToken | None) -> tuple[Completion, bool]:
-        loop = asyncio.get_running_loop()
-        stored = await loop.run_in_executor(self._thread, self._get, key)
-        if stored is not None:
-            return stored, True
-        completion = await self._model.complete(request, on_token)
-        if not completion.usage.cached:
-            await asyncio.shield(loop.run_in_executor(self._thread, self._put, key, completion))
-        return completion, False
-
     def _connect(self) -> sqlite3.Connection:
-        if self._database is None:
-            self._database = _open(self._path)
+        self._database = self._database or _open(self._path)
         return self._database
 
     def _get(self, key: bytes) -> Completion | None:
@@ -155,7 +146,6 @@ def _hit(completion: Completion, on_token: OnToken | None) -> Completion:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """Open a cache file, or make it; one that can only be read is read."""
     give_up = time.monotonic() + _BUSY_SECONDS
     while True:
         try:

@@ -11,22 +11,20 @@ from dialore.errors import ModelError, WindowError
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
-    from dialore.llm.model import Api, Message, OutputSchema, Request
+    from dialore.llm.model import Api, OutputSchema, Request
 
 THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
 _MOST_THOUGHTS = 4 * THOUGHTS
 _REFUSED = re.compile(
-    r"not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra|only the default"
-    r"|invalid (?:param|field)|no such|deprecat|instead",
-    re.IGNORECASE,
+    r"(?i)not.{0,12}support|unsupport|unknown|unrecogni|unexpected|not.{0,6}(?:permit|allow|accept)|extra"
+    r"|only the default|invalid (?:param|field)|no such|deprecat|instead"
 )
 _FORMATS = re.compile(r"response[_ ]?format|json[_ ]?schema|json[_ ]?object|guided|grammar|structured", re.IGNORECASE)
 _ALTERNATE = re.compile(r"alternat|consecutive|same role|first message|start with", re.IGNORECASE)
 _NO_SYSTEM = re.compile(
-    r"system.{0,20}(?:role|message|prompt|instruction)|developer.{0,8}(?:role|instruction)|only user and assistant"
-    r"|(?:role|system).{0,60}(?:not.{0,8}(?:support|allow|valid|enabled)|unsupport|invalid|unknown)|invalid role",
-    re.IGNORECASE,
+    r"(?i)system.{0,20}(?:role|message|prompt|instruction)|developer.{0,8}(?:role|instruction)|only user and assistant"
+    r"|(?:role|system).{0,60}(?:not.{0,8}(?:support|allow|valid|enabled)|unsupport|invalid|unknown)|invalid role"
 )
 _AT_MOST = re.compile(
     r"(?:max(?:_completion)?_tokens|maximum).{0,80}?(?:less than or equal to|at most|<=|up to|exceed|between \d+ and)"
@@ -35,10 +33,8 @@ _AT_MOST = re.compile(
 )
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
-_UNSAID = frozenset({400, 404, 422, 500, 501})
-"""The statuses of servers that refuse a form without saying which."""
-_QUICK = 8.0
-"""An answer that takes less than this part of the time-out need not be streamed."""
+_UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
+_QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
 class ServerCapabilities:
@@ -58,68 +54,58 @@ class ServerCapabilities:
     """
 
     def __init__(self, api: Api = "chat", thinking: int | None = None) -> None:
-        self._api = api
-        self._thinking = thinking
+        self._api, self._thinking, self.thoughts = api, thinking, thinking or 0
         self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
         self.is_format_taken = False
         self.roles: Literal["any", "alternating", "user"] = "any"
         self.length = "max_tokens"
         self.most: int | None = None
         self.left_out: set[str] = set()
-        self.thoughts = thinking or 0
         self.unopened: bool | None = None
         self.streams = True
         self.slowest: float | None = None
 
     def should_stream(self, timeout: float) -> bool:
-        """Return whether an answer is to be streamed although no caller reads the stream.
+        """Return whether an answer is to be streamed although no caller reads it, so that a time-out is of a silence.
 
-        Then a time-out is of a silence and not of the answer. It costs time of the processor, and is left out where the
-        server is quick.
+        It costs time of the processor, and is left out where the server is quick.
         """
         return self.streams and (self.slowest is None or self.slowest * _QUICK > timeout)
 
     def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
         """Return the JSON body for a request."""
-        sampling = request.sampling
+        sampling, schema = request.sampling, request.output_schema
         body: dict[str, Any] = {"model": model}
         stop = sampling.stop
         if self._api == "completions":
             body["prompt"], stop = request.plain_text, request.plain_stop
         else:
-            body["messages"] = self._messages(request.messages)
-            if request.output_schema is not None and self.format != "off":
-                body["response_format"] = _response_format(self.format, request.output_schema)
+            sent = [{"role": message.role, "content": message.content} for message in request.messages]
+            is_any = self.roles == "any"
+            body["messages"] = sent if is_any else _alternating(sent, system=self.roles == "alternating")
+            if schema is not None and self.format == "json_object":
+                body["response_format"] = {"type": "json_object"}
+            elif schema is not None and self.format == "json_schema":
+                body["response_format"] = _by_schema(schema.name, json.dumps(schema.definition))
         limit = sampling.max_tokens + self.thoughts
-        body["temperature"], body[self.length] = sampling.temperature, min(limit, self.most or limit)
-        if sampling.top_p is not None:
-            body["top_p"] = sampling.top_p
-        if stop:
-            body["stop"] = list(stop)
-        if sampling.seed is not None:
-            body["seed"] = sampling.seed
+        body |= {"temperature": sampling.temperature, self.length: min(limit, self.most or limit)}
+        body |= {"top_p": sampling.top_p, "stop": list(stop) or None, "seed": sampling.seed}
         if stream:
-            body["stream"] = True
-            body["stream_options"] = {"include_usage": True}
-        for name in self.left_out:
-            body.pop(name, None)
-        return body
-
-    def _messages(self, messages: tuple[Message, ...]) -> list[dict[str, str]]:
-        sent = [{"role": message.role, "content": message.content} for message in messages]
-        return sent if self.roles == "any" else _alternating(sent, system=self.roles == "alternating")
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        return {name: value for name, value in body.items() if value is not None and name not in self.left_out}
 
     # --- what is learnt
 
     def learn(self, error: ModelError, sent: dict[str, Any]) -> bool:
-        """Learn from a refusal; says whether the call is worth sending again in another form.
-
-        Calls run at once, so others may have learnt since the body was sent.
-        """
+        """Learn from a refusal, perhaps after others did; says whether another form of the call is worth a try."""
         if error.status in {401, 403, 429} or not error.said:
             return False
-        ways = (self._learn_length, self._learn_format, self._learn_roles, self._learn_parameter)
-        return any(learn(error, sent) for learn in ways)
+        if self._learn_length(error, sent):
+            return True
+        if "response_format" in sent and _FORMATS.search(error.said):
+            self.step_down(sent["response_format"]["type"])
+            return True
+        return self._learn_roles(error, sent) or self._learn_parameter(error, sent)
 
     def _learn_length(self, error: ModelError, sent: dict[str, Any]) -> bool:
         if "max_tokens" in sent and "max_completion_tokens" in error.said:
@@ -134,12 +120,6 @@ class ServerCapabilities:
             self.thoughts = self.thoughts // 4 if self.thoughts > THOUGHTS // 16 else 0
             return True
         return False
-
-    def _learn_format(self, error: ModelError, sent: dict[str, Any]) -> bool:
-        if "response_format" not in sent or not _FORMATS.search(error.said):
-            return False
-        self.step_down(sent["response_format"]["type"])
-        return True
 
     def step_down(self, refused: str) -> None:
         """Ask for JSON in the form after one that was refused."""
@@ -169,8 +149,8 @@ class ServerCapabilities:
 
     def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
         for name in (*_OPTIONAL, "stream"):
-            named = error.parameter == name or re.search(rf"\b{name}\b", error.said) is not None
-            named = named or (name == "stream" and re.search(r"\bstreaming\b", error.said) is not None)
+            word = r"\bstream(?:ing)?\b" if name == "stream" else rf"\b{name}\b"
+            named = error.parameter == name or re.search(word, error.said)
             if name not in sent or not named or not _REFUSED.search(error.said):
                 continue
             if name == "stream":
@@ -240,10 +220,6 @@ def strict_schema(schema: OutputSchema) -> dict[str, Any]:
     """Return a schema in which every field must stand and no other may, where it has such a form; do not change it."""
     definition: dict[str, Any] = _by_schema(schema.name, json.dumps(schema.definition))["json_schema"]["schema"]
     return definition
-
-
-def _response_format(kind: str, schema: OutputSchema) -> dict[str, Any]:
-    return {"type": "json_object"} if kind == "json_object" else _by_schema(schema.name, json.dumps(schema.definition))
 
 
 @functools.lru_cache(maxsize=64)

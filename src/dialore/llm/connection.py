@@ -25,8 +25,7 @@ LOCAL, GGUF, PREFIX = "hf:", "gguf:", "trained:"
 """Prefixes of the names of models that are run here."""
 _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
-_BATCH = 8
-"""Requests that a model of Hugging Face answers together, where nothing is said."""
+_BATCH = 8  # requests that a model of Hugging Face answers together, where nothing is said
 _PROBE_SECONDS = 0.2
 
 
@@ -71,66 +70,46 @@ def connect(
     the hosts of `DIALORE_KEY_HOSTS`, with commas between them. Where a file names the address (`named_by`), that is
     no leave to send a key there, nor is its `key_env`, the variable that holds the key.
 
-    Returns:
-        The model, or None if nothing names one and no Ollama answers.
-
-    Raises:
-        InputError: a bad address, key or cache file, an API that is not known, or several models to choose from.
-        ModelError: the endpoint cannot say which models it has.
+    None where nothing names a model and no Ollama answers. Raises InputError for a bad address, key or cache file, an
+    API that is not known, and several models to choose from; ModelError where an endpoint cannot say which it has.
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
     found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
-    if found.model is not None and found.model.startswith(LOCAL):
+    asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking, "extra_body": extra_body}
+    name, place = found.model or "", (found.model or "").partition(":")[2]
+    if name.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
         if extra_body:
-            raise InputError(f"{found.model} runs here and takes no extra_body", hint="leave it out")
-        local = LocalModel(found.model.removeprefix(LOCAL), api=api, batch=slots or _BATCH)
-        return _with_cache(local, cache, f"{LOCAL} {api}")
-    if found.model is not None and found.model.startswith(GGUF):
+            raise InputError(f"{name} runs here and takes no extra_body", hint="leave it out")
+        return _with_cache(LocalModel(place, api=api, batch=slots or _BATCH), cache, f"{LOCAL} {api}")
+    if name.startswith(GGUF):
         from dialore.llm.gguf import Gguf
 
-        place = found.model.removeprefix(GGUF)
-        here: dict[str, Any] = {
-            "context": context,
-            "slots": slots or 1,
-            "threads": threads,
-            "folder": folder,
-            "api": api,
-        }
-        asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking}
-        return _with_cache(Gguf(place, **here, **asked, extra_body=extra_body), cache, f"{GGUF} {place} {api}")
-    if found.model is not None and found.model.startswith(PREFIX):
+        gguf = Gguf(place, context=context, slots=slots or 1, threads=threads, folder=folder, api=api, **asked)
+        return _with_cache(gguf, cache, f"{GGUF} {place} {api}")
+    if name.startswith(PREFIX):
         from dialore.llm.distilled import TrainedStages
 
-        return TrainedStages(Path(found.model.removeprefix(PREFIX)))
+        return TrainedStages(Path(place))
     if found.base_url is None:
         names = ollama_models()
+        if not (name or names):
+            return None
         if not names:
-            if found.model is None:
-                return None
-            raise InputError(
-                f"no endpoint is known for the model {found.model!r}", hint="set DIALORE_BASE_URL or --base-url"
-            )
-        found = Found(_pick_local(found.model, names), OLLAMA, None)
-        log.info("using Ollama's %s at %s", found.model, OLLAMA)
+            raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
+        name = name or names[0]
+        if name not in names and (name := f"{name}:latest") not in names:
+            raise UnknownNameError("model of the Ollama on this machine", found.model or "", names)
+        found = Found(name, OLLAMA, None)
+        log.info("using Ollama's %s at %s", name, OLLAMA)
     address = found.base_url or ""
-    name = found.model or _only_model(address, found.api_key)
 
     from dialore.llm.endpoint import Endpoint
 
-    endpoint = Endpoint(
-        name,
-        address,
-        found.api_key,
-        timeout=timeout,
-        retries=retries,
-        concurrency=concurrency,
-        api=api,
-        extra_body=extra_body,
-        thinking=thinking,
-    )
+    name = name or _only_model(address, found.api_key)
+    endpoint = Endpoint(name, address, found.api_key, concurrency=concurrency, api=api, **asked)
     also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
     return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")
 
@@ -179,11 +158,7 @@ def _environment(name: str) -> str | None:
 
 
 def _list_models(base_url: str, api_key: str | None) -> list[str]:
-    """Return the names of the models that an endpoint offers; empty if nothing answers there.
-
-    Raises:
-        ModelError: something answers, but not with a list.
-    """
+    """Return the models that an endpoint offers; empty if nothing answers; raise ModelError for another answer."""
     from dialore.llm.endpoint import list_models
 
     async def ask() -> list[str]:
@@ -207,15 +182,6 @@ def ollama_models() -> list[str]:
     except OSError:
         return []
     return _list_models(OLLAMA, None)
-
-
-def _pick_local(wanted: str | None, names: list[str]) -> str:
-    if wanted is None:
-        return names[0]
-    for name in (wanted, f"{wanted}:latest"):
-        if name in names:
-            return name
-    raise UnknownNameError("model of the Ollama on this machine", wanted, names)
 
 
 def _only_model(base_url: str, api_key: str | None) -> str:

@@ -23,17 +23,11 @@ _HELD = 10
 
 
 class Row(BaseModel):
-    """One answer of a stage.
+    """One answer of a stage, structured output as JSON, and who gave it (`by`).
 
-    Attributes:
-        task: the prompt's name with its language: `dcrag/query-production.en`.
-        input: the prompt's messages, an empty line between them.
-        output: what was answered; structured output as JSON.
-        dialogue: the dialogue's id.
-        split: `train`, or `valid` for one whole dialogue of ten, drawn by its id.
-        by: who answered.
-        prompt: the prompt's name, version and hash.
-        fingerprint: of all the above.
+    Its task is the prompt's name with its language (`dcrag/query-production.en`), its input the prompt's messages with
+    an empty line between them; one whole dialogue of ten, drawn by its id, is `valid`. `prompt` is name, version and
+    hash, `fingerprint` of all.
     """
 
     task: str
@@ -55,25 +49,14 @@ class Row(BaseModel):
         """Return the row of an answer to a prompt that is named by its reference."""
         whole = dialogue.partition("@")[0]
         held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
-        said = {
-            "task": prompt.partition(" ")[0],
-            "input": "\n\n".join(messages),
-            "output": output,
-            "dialogue": dialogue,
-            "split": "valid" if held else "train",
-            "by": by,
-            "prompt": prompt,
-        }
+        said = {"task": prompt.partition(" ")[0], "input": "\n\n".join(messages), "output": output}
+        said |= {"dialogue": dialogue, "split": "valid" if held else "train", "by": by, "prompt": prompt}
         text = json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
         return cls(**said, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
-    """Write JSONL whole or not at all; gives how many lines.
-
-    Raises:
-        InputError: there is no line, or the file cannot be written.
-    """
+    """Write JSONL whole or not at all; gives how many lines. Raises InputError for none, and where it cannot."""
     texts = [json.dumps(line, ensure_ascii=False) + "\n" for line in lines]
     if not texts:
         raise InputError("nothing was gathered to learn from", hint="see that the run answered, and by such stages")
@@ -88,9 +71,8 @@ def read_rows(path: Path) -> list[Row]:
         try:
             row = Row.model_validate_json(line)
         except ValidationError as error:
-            raise InputError(
-                f"{path}, line {number}: {first_line(error)}", hint="make it by `dialore distill`"
-            ) from error
+            why = f"{path}, line {number}: {first_line(error)}"
+            raise InputError(why, hint="make it by `dialore distill`") from error
         rows[row.fingerprint] = row
     return list(rows.values())
 
@@ -115,13 +97,8 @@ def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
 class TrainedStages(Wrapper):
     """Does the stages that `dialore train stages` trained it for, in the shape asked for.
 
-    It gives the likeliest answer; one that was trained on whole prompts samples as they say.
-
-    Args:
-        path: the model's folder.
-
-    Raises:
-        InputError: it is no such model.
+    It gives the likeliest answer; one that was trained on whole prompts samples as they say. Raises InputError where
+    the folder holds no such model.
     """
 
     def __init__(self, path: Path) -> None:

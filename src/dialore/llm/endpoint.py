@@ -25,11 +25,9 @@ log = logging.getLogger(__name__)
 
 _ADAPTATIONS = 8
 _LIST_SECONDS = 10.0
-_USAGE_SECONDS = 2.0
-"""How long a stream may still take to name its usage once the answer is whole."""
+_USAGE_SECONDS = 2.0  # how long a stream may still take to name its usage once the answer is whole
 _DONE = "[DONE]"
-_REFUSED_THROUGHOUT = 4
-"""So many refusals in a row (429), and nothing else, end a run."""
+_REFUSED_THROUGHOUT = 4  # so many refusals in a row (429), and nothing else, end a run
 _REASONING = ("reasoning_content", "reasoning")
 _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
@@ -61,8 +59,7 @@ class Endpoint:
             continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
         extra_body: further fields of every request's body; they win.
 
-    Raises:
-        InputError: the address is not a URL, the key cannot be one, or the concurrency is below 1.
+    Raises InputError for what is no URL, a key that cannot be one, and a concurrency below 1.
     """
 
     def __init__(
@@ -83,8 +80,7 @@ class Endpoint:
         self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
         self.capabilities = dialect_of(self.http.where, model, api, thinking)
         self._extra_body = dict(extra_body or {})
-        self.limiter = AdaptiveLimiter(concurrency)
-        self.retry = Retry(retries)
+        self.limiter, self.retry = AdaptiveLimiter(concurrency), Retry(retries)
         self._refused_in_a_row = 0
         self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
         self.call: Call = self._call
@@ -101,11 +97,9 @@ class Endpoint:
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:
-            raise ModelError(
-                f"{self.name} is behind an endpoint, whose decoding cannot be steered",
-                hint="run a model here: --model hf:microsoft/DialoGPT-medium",
-                configuration=True,
-            )
+            why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
+            hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
+            raise ModelError(why, hint=hint, configuration=True)
         pieces = 0
 
         def pass_on(piece: str) -> None:
@@ -148,23 +142,21 @@ class Endpoint:
 
     async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
         """One call, or a few where the server refuses its form."""
+        server = self.capabilities
         for _ in range(_ADAPTATIONS):
-            streamed = on_token is not None or self.capabilities.should_stream(self.http.timeout)
-            body = (
-                self.capabilities.body(self.name, request, stream=streamed and self.capabilities.streams)
-                | self._extra_body
-            )
+            streamed = on_token is not None or server.should_stream(self.http.timeout)
+            body = server.body(self.name, request, stream=streamed and server.streams) | self._extra_body
             try:
                 completion = await self.call(body, request, on_token)
             except ModelError as error:
-                if self.capabilities.learn(error, body):
+                if server.learn(error, body):
                     continue
-                if isinstance(error, ThoughtsError) and self.capabilities.saw_thoughts(spent=True):
+                if isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True):
                     continue
-                if self.capabilities.may_refuse_format(error, body, failures):
+                if server.may_refuse_format(error, body, failures):
                     return await self._ask_otherwise(error, body, request, on_token)
                 raise (await self._not_found(error) if error.status == 404 else error) from None
-            self.capabilities.is_format_taken |= "response_format" in body
+            server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
@@ -307,46 +299,32 @@ class Reader:
         """Return the completion, once all is taken; raise ModelError where there is no text."""
         self._pass_on(self._filter.feed(mend_surrogates(self._half)) + self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
-        text = self._without_late_thoughts(text)
+        if self._filter.unopened:
+            self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
+        elif not self._filter.seen and (answer := strip_thoughts(text)) != text:
+            # Its thoughts have no opening tag: that is known from now on.
+            self._capabilities.unopened, text = True, answer
         if not text.strip():
             raise self._empty(reason)
         if self._filter.thought or self._reasoned:
             self._capabilities.saw_thoughts()
-        prompt = _count(self._usage.get("prompt_tokens"))
-        answer = _count(self._usage.get("completion_tokens"))
-        estimated = prompt is None or answer is None
-        if prompt is None or answer is None:
-            prompt = sum(estimate_tokens(message.content) for message in self._request.messages)
-            answer = estimate_tokens(text)
-        return Completion(
-            text=text,
-            model=self._model,
-            usage=Usage(calls=1, prompt_tokens=prompt, completion_tokens=answer),
-            finish_reason=reason,
-            estimated=estimated,
-        )
-
-    def _without_late_thoughts(self, text: str) -> str:
-        """Return the text without thoughts that had no opening tag; such a model is known from then on."""
-        if self._filter.unopened:
-            self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
-        elif not self._filter.seen and (answer := strip_thoughts(text)) != text:
-            self._capabilities.unopened = True
-            return answer
-        return text
+        sent, made = (_count(self._usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+        if estimated := sent is None or made is None:
+            sent = sum(estimate_tokens(message.content) for message in self._request.messages)
+            made = estimate_tokens(text)
+        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=made)
+        return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
     def _empty(self, reason: str) -> ModelError:
-        thought = self._filter.seen or self._reasoned
         if reason == "length":
             spent = f"{self._where} spent all its tokens before the answer began"
             return ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
-        if thought:
+        if self._filter.seen or self._reasoned:
             alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
             return ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
         return ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:
-        """Raise the error that a body, an event or its choice reports."""
         inner = choice if isinstance(choice, dict) else {}
         for place in (payload, inner):
             if place.get("error"):
@@ -356,15 +334,16 @@ class Reader:
             raise ModelError(broken, hint="try again", retryable=True)
 
     def _said(self, said: dict[str, Any], reason: object) -> None:
-        refusal = said.get("refusal")
-        if isinstance(refusal, str) and refusal:
+        declined = f"{self._where} held its answer back (content filter)" if reason == "content_filter" else ""
+        if refusal := _word(said.get("refusal")):
             declined = f"{self._where} refuses to answer: {one_line(refusal, self._key)}"
+        if declined:
             raise ModelError(declined, hint="change the prompt", refused=True)
-        if reason == "content_filter":
-            declined = f"{self._where} held its answer back (content filter)"
-            raise ModelError(declined, hint="change the prompt", refused=True)
-        self._reasoned |= any(isinstance(text := said.get(name), str) and bool(text.strip()) for name in _REASONING)
-        text = self._half + _content(said.get("content"))
+        self._reasoned |= any(_word(said.get(name)).strip() for name in _REASONING)
+        content = said.get("content")
+        if isinstance(content, list):
+            content = "".join(_string(part.get("text")) for part in content if isinstance(part, dict))
+        text = self._half + _string(content)
         # A character may be split over two pieces, too.
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         self._pass_on(self._filter.feed(mend_surrogates(text.removesuffix(self._half) if self._half else text)))
@@ -376,15 +355,12 @@ class Reader:
                 self._on_token(piece)
 
 
-def _content(content: object) -> str:
-    if isinstance(content, list):
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _word(value: object) -> str:
-    return mend_surrogates(value) if isinstance(value, str) else ""
+    return mend_surrogates(_string(value))
 
 
 def _count(value: object) -> int | None:

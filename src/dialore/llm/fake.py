@@ -48,10 +48,7 @@ class FakeModel:
 
 
 def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = "") -> str:
-    """Return an answer to a prompt's last message: JSON that fits the schema, else a sentence.
-
-    Where names are to be chosen from those that are listed, all are.
-    """
+    """Return an answer to a prompt's last message: JSON by the schema (all of listed names), else a sentence."""
     if not schema:
         if wanted := _LINES.search(before):
             words = _words(asked) or ["that"]

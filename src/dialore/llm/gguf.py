@@ -17,8 +17,6 @@ from dialore.llm.model import Wrapper
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from dialore.llm.model import Api, Completion, OnToken, Request
 
 _HUB = "hf:"
@@ -39,11 +37,10 @@ class Gguf(Wrapper):
         slots: how many calls it answers at once, each with its own context.
         threads: of the processor; None: one a core. Too many wait for each other.
         folder: where fetched files are kept.
-        timeout, retries, api, extra_body, thinking: see `Endpoint`.
+        api: see `Endpoint`, as for what else is given (`timeout`, `retries`, `extra_body`, `thinking`).
 
-    Raises:
-        InputError: no such file, not a GGUF file, too little memory for it, or no chat template.
-        MissingExtraError: the extra `gguf` is not installed.
+    Raises InputError: no such file, not a GGUF file, too little memory for it, or no chat template; MissingExtraError:
+    the extra `gguf` is not installed.
     """
 
     def __init__(
@@ -53,12 +50,9 @@ class Gguf(Wrapper):
         context: int | None = None,
         slots: int = 1,
         threads: int | None = None,
-        timeout: float = 120.0,
-        retries: int = 4,
-        api: Api = "chat",
-        extra_body: Mapping[str, object] | None = None,
-        thinking: int | None = None,
         folder: Path = Path("models"),
+        api: Api = "chat",
+        **endpoint: Any,  # noqa: ANN401 - as there
     ) -> None:
         llama = import_optional("xllamacpp", "a GGUF model", "gguf")
         path = fetched(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
@@ -71,19 +65,7 @@ class Gguf(Wrapper):
         key = secrets.token_urlsafe(16)  # other users of this machine reach loopback, too
         self._server = _served(llama, path, tokens * slots, slots, threads, key)
         address = f"{self._server.listening_address}/v1"
-        super().__init__(
-            Endpoint(
-                path.name,
-                address,
-                key,
-                timeout=timeout,
-                retries=retries,
-                concurrency=slots,
-                api=api,
-                extra_body=extra_body,
-                thinking=thinking,
-            )
-        )
+        super().__init__(Endpoint(path.name, address, key, concurrency=slots, api=api, **endpoint))
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
@@ -105,13 +87,6 @@ class Gguf(Wrapper):
         self._server = None
 
 
-def _processors() -> int:
-    """Return how many processors this process may use; macOS and Windows tell only how many there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _served(llama: Any, path: Path, context: int, slots: int, threads: int | None, key: str) -> Any:  # noqa: ANN401
     """llama.cpp's server of a file, on a free port of loopback."""
     settings = llama.CommonParams()
@@ -119,15 +94,15 @@ def _served(llama: Any, path: Path, context: int, slots: int, threads: int | Non
     settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
     settings.ui = settings.endpoint_slots = False
     settings.n_ctx, settings.n_parallel = context, slots
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or _processors()
+    # macOS and Windows tell only how many processors there are, not how many this process may use.
+    may_use = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or may_use
     settings.verbosity = 0
     try:
         return llama.Server(settings)
     except RuntimeError:
-        raise InputError(
-            f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know",
-            hint="fetch it again, or pip install --upgrade xllamacpp",
-        ) from None
+        why = f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know"
+        raise InputError(why, hint="fetch it again, or pip install --upgrade xllamacpp") from None
 
 
 # --- the file
@@ -214,10 +189,9 @@ def fetched(name: str, folder: Path) -> Path:
             shutil.copyfileobj(answer, out, 1 << 20)
         partial.replace(target)
     except OSError as error:
-        raise InputError(
-            f"cannot fetch {name}: {getattr(error, 'reason', None) or error}",
-            hint="check the name and the network, or fetch the file by other means: --model gguf:PATH",
-        ) from None
+        why = f"cannot fetch {name}: {getattr(error, 'reason', None) or error}"
+        hint = "check the name and the network, or fetch the file by other means: --model gguf:PATH"
+        raise InputError(why, hint=hint) from None
     finally:
         partial.unlink(missing_ok=True)
     return target

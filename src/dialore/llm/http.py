@@ -72,10 +72,9 @@ FAULTS: dict[int, Fault] = {
 _REPORTED = Fault("see the server's log", retryable=True)
 """Of an error that stands in an answer with status 200 and has no status of its own."""
 _KEY_REFUSED = re.compile(
-    r"\b(?:invalid|incorrect|wrong|expired|missing|bad)\b.{0,24}\b(?:api|access)[ _-]?(?:key|token)"
+    r"(?i)\b(?:invalid|incorrect|wrong|expired|missing|bad)\b.{0,24}\b(?:api|access)[ _-]?(?:key|token)"
     r"|\bapi[ _-]?key\b.{0,40}(?:not valid|invalid|incorrect|wrong|expired|missing|not found|required|not provided)"
-    r"|unauthenticated|unauthori[sz]ed|authentication|permission_denied|(?:invalid|expired) token",
-    re.IGNORECASE,
+    r"|unauthenticated|unauthori[sz]ed|authentication|permission_denied|(?:invalid|expired) token"
 )
 _LOADING = re.compile(r"\bloading\b|warming|starting up|not (?:yet )?(?:ready|loaded)|being loaded", re.IGNORECASE)
 _LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
@@ -183,7 +182,6 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
-    """Return the error for a connection that could not be made or did not last."""
     import aiohttp  # loaded already where such an error was caught
 
     if isinstance(error, aiohttp.ConnectionTimeoutError):
@@ -242,8 +240,7 @@ class HttpClient:
         headers: further headers; by default the key is sent as a bearer token.
         timeout: seconds for an answer, of `max_bytes` at most: for the whole of it, or, where it flows, of silence.
 
-    Raises:
-        InputError: the address is not a URL, or the key cannot be one.
+    Raises InputError where the address is no URL, or the key cannot be one.
     """
 
     def __init__(
@@ -256,8 +253,7 @@ class HttpClient:
         max_bytes: int = 8_000_000,
     ) -> None:
         self.base_url = endpoint_url(base_url)
-        self.where = shown_url(self.base_url)
-        self.key = clean_key(api_key)
+        self.where, self.key = shown_url(self.base_url), clean_key(api_key)
         self.timeout, self.max_bytes = timeout, max_bytes
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if headers is not None:
@@ -268,20 +264,9 @@ class HttpClient:
         self._loop: asyncio.AbstractEventLoop | None = None
         self.has_answered = False
 
-    async def json(
-        self,
-        path: str,
-        body: object = None,
-        *,
-        query: Mapping[str, str] | None = None,
-        timeout: float | None = None,  # noqa: ASYNC109 - `open` bounds the body of its context as well
-        flows: bool = False,
-    ) -> Any:  # noqa: ANN401 - decoded JSON has any type
-        """Return the decoded answer of a path below the address (`/embeddings`): by POST with a body, else by GET.
-
-        The time-out holds where it is shorter than the client's. Raises ModelError where there is no answer (`FAULTS`).
-        """
-        async with self.open(path, body, query=query, timeout=timeout, flows=flows) as response:
+    async def json(self, path: str, body: object = None, **options: Any) -> Any:  # noqa: ANN401 - of any type
+        """Return the decoded answer of a path, asked for as by `open`; ModelError where there is none (`FAULTS`)."""
+        async with self.open(path, body, **options) as response:
             answer = await self.read(response)
             if response.status not in {200, 201}:
                 raise self.status_error(response, answer)
@@ -297,18 +282,18 @@ class HttpClient:
         timeout: float | None = None,  # noqa: ASYNC109
         flows: bool = False,
     ) -> AsyncIterator[ClientResponse]:
-        """Yield the response of a path, as for `json`, open to be read; a body may be what makes a form of aiohttp's.
+        """Yield the response of a path below the address (`/embeddings`), by POST with a body, else by GET.
 
-        The deadline holds until the context ends; of an answer that `flows`, for each silence anew.
+        A body may be what makes a form of aiohttp's. The time-out holds where it is shorter than the client's, until
+        the context ends; of an answer that `flows`, for each silence anew.
         """
         import aiohttp
 
         url = join_url(self.base_url, path)
         method, data = ("GET", None) if body is None else ("POST", None if callable(body) else as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
-        silence = aiohttp.ClientTimeout(
-            total=None, sock_connect=min(_CONNECT_SECONDS, seconds), sock_read=seconds if flows else None
-        )
+        connect, read = min(_CONNECT_SECONDS, seconds), seconds if flows else None
+        silence = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
         session = self._open_session()
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
 
@@ -343,21 +328,14 @@ class HttpClient:
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
         """Return the JSON of a body with status 200; raise ModelError where it is a web page, or broken."""
-        self.check_kind(response, answer)
+        if response.content_type in {"text/html", "application/xhtml+xml"} or answer.lstrip()[:1] == b"<":
+            # From a server that has answered before, a page is a gateway's passing trouble.
+            before, page = self.has_answered, f"{self.where} answered with a web page instead of JSON"
+            hint = "check the base URL, which usually ends in /v1"
+            raise ModelError(page, hint=hint, retryable=before, configuration=not before)
         payload = load_json(answer, self.where)
         self.has_answered = True
         return payload
-
-    def check_kind(self, response: ClientResponse, answer: bytes = b"") -> None:
-        """Raise ModelError where the answer is a web page."""
-        if response.content_type in {"text/html", "application/xhtml+xml"} or answer.lstrip()[:1] == b"<":
-            # From a server that has answered before, a page is a gateway's passing trouble.
-            raise ModelError(
-                f"{self.where} answered with a web page instead of JSON",
-                hint="check the base URL, which usually ends in /v1",
-                retryable=self.has_answered,
-                configuration=not self.has_answered,
-            )
 
     async def begin(self, response: ClientResponse) -> bytes:
         """Return the first line of a body, or its beginning; some servers send empty lines to stay connected."""
@@ -368,10 +346,7 @@ class HttpClient:
         return begun
 
     async def events(self, response: ClientResponse, begun: bytes = b"") -> AsyncGenerator[str, None]:
-        """Yield the `data` of each server-sent event (WHATWG HTML, 9.2), after what has been read of the stream.
-
-        Raises ModelError where the stream is too big.
-        """
+        """Yield the `data` of each server-sent event (WHATWG HTML, 9.2); ModelError where the stream is too big."""
         rest, size = b"", 0
         while chunk := begun or await response.content.readany():
             begun = b""
@@ -421,33 +396,28 @@ class HttpClient:
         else:
             self._leave(session)
 
-    def _open_session(self) -> ClientSession:
-        loop = asyncio.get_running_loop()
-        if self._session is None or self._session.closed or self._loop is not loop:
-            self._leave(self._session)
-            self._session, self._loop = self._new_session(), loop
-        return self._session
-
     def _leave(self, session: ClientSession | None) -> None:
         """Close the session of another loop, where that is running."""
         if session is not None and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
-    def _new_session(self) -> ClientSession:
+    def _open_session(self) -> ClientSession:
         from urllib.request import getproxies, proxy_bypass
 
         import aiohttp
 
+        loop = asyncio.get_running_loop()
+        if self._session is not None and not self._session.closed and self._loop is loop:
+            return self._session
+        self._leave(self._session)
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
         is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         proxy = None if is_here or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        return aiohttp.ClientSession(
-            headers=self._headers,
-            connector=aiohttp.TCPConnector(limit=0, ttl_dns_cache=300),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            proxy=proxy,
-        )
+        connector, cookies = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300), aiohttp.DummyCookieJar()
+        made = aiohttp.ClientSession(headers=self._headers, connector=connector, cookie_jar=cookies, proxy=proxy)
+        self._session, self._loop = made, loop
+        return made
 
 
 def _data(line: bytes) -> str:

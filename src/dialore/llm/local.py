@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
 from dialore.llm.capabilities import strict_schema
-from dialore.llm.constrained import Constrained, Vocabulary
 from dialore.llm.model import Api, Completion, Message, OnToken, Request, Role, Usage
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 log = logging.getLogger(__name__)
 
-_STOP_WINDOW = 32
-"""Tokens at the end of the text in which a stop string is looked for after each step."""
+_STOP_WINDOW = 32  # tokens at the end of the text in which a stop string is looked for after each step
 _LOADING = threading.Lock()
 """transformers loads one model at a time: it sets the device that new weights are on for all threads."""
 Loaded = tuple[Any, Any]
@@ -36,8 +38,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
         dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
         is_causal: take it for a causal model whatever its configuration says.
 
-    Raises:
-        InputError: there is no such model, device or type, or the extra is not installed.
+    Raises InputError where there is no such model, device or type, or the extra is not installed.
     """
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     transformers.utils.logging.disable_progress_bar()
@@ -61,11 +62,7 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
 
 
 def pretrained(name: str) -> dict[str, str]:
-    """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file.
-
-    Raises:
-        InputError: it is a GGUF file, and the package that reads such files is missing.
-    """
+    """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file (extra `local`)."""
     if not name.endswith(".gguf"):
         return {"pretrained_model_name_or_path": name}
     import_optional("gguf", "a GGUF file's weights in transformers", "local")
@@ -150,9 +147,9 @@ class LocalModel:
             jobs = [job for job in jobs if not job.done.done()]
             if not jobs:
                 continue
-            outcomes: list[Completion | Exception]
+            outcomes: Sequence[Completion | Exception]
             try:
-                outcomes = [*await asyncio.to_thread(self._generate, jobs, loop)]
+                outcomes = await asyncio.to_thread(self._generate, jobs, loop)
             except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
                 outcomes = [error] * len(jobs)
             for job, outcome in zip(jobs, outcomes, strict=True):
@@ -199,21 +196,16 @@ class LocalModel:
             if stream.error is not None:
                 raise stream.error
         seconds = time.perf_counter() - started
-        lengths = inputs["attention_mask"].sum(dim=1).tolist()
-        return [
-            self._completion(row[given:].tolist(), length, stop, seconds)
-            for row, length in zip(output, lengths, strict=True)
-        ]
+        rows = zip(output, inputs["attention_mask"].sum(dim=1).tolist(), strict=True)
+        return [self._completion(row[given:].tolist(), length, stop, seconds) for row, length in rows]
 
     def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
         """Return the requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
         tokenizer, model = self._load()
         first, is_plain = requests[0], self._reads_plain(requests[0])
         stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
-        prompts = [
-            request.plain_text if is_plain else self._templates.render(tokenizer, request.messages)
-            for request in requests
-        ]
+        render = self._templates.render
+        prompts = [each.plain_text if is_plain else render(tokenizer, each.messages) for each in requests]
         inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
         return inputs.to(model.device), stop
 
@@ -244,27 +236,22 @@ class LocalModel:
         sampling, steering = request.sampling, request.steering
         choice: dict[str, Any] = {"do_sample": False}
         if sampling.temperature:
-            choice = {
-                "do_sample": True,
-                "temperature": sampling.temperature,
-                "top_p": sampling.top_p or 1.0,
-                "top_k": steering.top_k if steering is not None else 0,
-            }
+            choice = {"do_sample": True, "temperature": sampling.temperature, "top_p": sampling.top_p or 1.0}
+            choice["top_k"] = steering.top_k if steering is not None else 0
         if steering is not None:
             if model.config.is_encoder_decoder:
-                raise ModelError(
-                    f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered",
-                    hint="name a causal model: --model hf:NAME",
-                    configuration=True,
-                )
+                why = f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered"
+                raise ModelError(why, hint="name a causal model: --model hf:NAME", configuration=True)
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
         is_enforced = self._constrained or (steering is None and not self._reads_plain(request))
         if is_enforced and request.output_schema is not None:
+            if self._vocabulary is None:
+                self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
             given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
             schema = strict_schema(request.output_schema)
-            choice["logits_processor"] = [Constrained(self._read_vocabulary(), schema, given)]
+            choice["logits_processor"] = [Constrained(self._vocabulary, schema, given)]
         return model.generate(
             input_ids=inputs["input_ids"],
             attention_mask=inputs["attention_mask"],
@@ -275,12 +262,6 @@ class LocalModel:
             num_beams=1,
             **choice,
         )
-
-    def _read_vocabulary(self) -> Vocabulary:
-        if self._vocabulary is None:
-            tokenizer, model = self._load()
-            self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
-        return self._vocabulary
 
     def _completion(
         self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
@@ -294,23 +275,17 @@ class LocalModel:
         stopped = find_stop(text, stop)
         if stopped is not None:
             text = text[:stopped]
-            spent = next(
-                (place for place in range(len(tokens), 0, -1) if tokens[place - 1] != tokenizer.pad_token_id), 0
-            )
+            padding = itertools.takewhile(lambda token: token == tokenizer.pad_token_id, reversed(tokens))
+            spent = len(tokens) - len(list(padding))
         answer = strip_thoughts(text)
         if not answer.strip():
             return ModelError(f"{self.name} answered with an empty text", hint="try again", retryable=True)
-        return Completion(
-            text=answer,
-            model=self.name,
-            usage=Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent),
-            seconds=seconds,
-            finish_reason="length" if end is None and stopped is None else "stop",
-        )
+        usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent)
+        reason = "length" if end is None and stopped is None else "stop"
+        return Completion(text=answer, model=self.name, usage=usage, seconds=seconds, finish_reason=reason)
 
 
 def _ends(model: Any) -> list[int]:
-    """Return the tokens that end an answer."""
     ends = model.generation_config.eos_token_id
     return ends if isinstance(ends, list) else [ends]
 
@@ -329,6 +304,53 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
     return done
 
 
+# --- decoding that can end in nothing but JSON of a schema (llguidance)
+
+
+class Vocabulary:
+    """A tokenizer of transformers as llguidance reads it: a second's work, once a model; `size` tokens are scored."""
+
+    def __init__(self, tokenizer: Any, size: int, ends: list[int]) -> None:
+        self._guidance = import_optional("llguidance", "constrained decoding", "local")
+        adapter = import_optional("llguidance.hf", "constrained decoding", "local")
+        self._tokenizer = adapter.from_tokenizer(tokenizer, n_vocab=size, eos_token=ends)
+
+    def matcher(self, schema: Mapping[str, Any]) -> Any:
+        """Return what follows an answer and says which tokens may come next; raise ModelError for an odd schema."""
+        made, spaces = self._guidance.LLMatcher, {"whitespace_pattern": " ?"}
+        matcher = made(self._tokenizer, made.grammar_from_json_schema(json.dumps(schema), defaults=spaces), log_level=0)
+        if matcher.is_error():
+            why = f"the schema cannot be decoded by: {matcher.get_error()}"
+            raise ModelError(why, hint="ask without a schema", configuration=True)
+        return matcher
+
+
+class Constrained:
+    """A logits processor of transformers: only what a schema allows may follow the `given` tokens of a row."""
+
+    def __init__(self, vocabulary: Vocabulary, schema: Mapping[str, Any], given: int) -> None:
+        self._vocabulary, self._schema, self._given = vocabulary, schema, given
+        self._matchers: list[Any] = []
+
+    def __call__(self, tokens: Any, scores: Any) -> Any:
+        """Return the scores, those of tokens that may not come next at minus infinity."""
+        import torch
+
+        if not self._matchers:
+            first = self._vocabulary.matcher(self._schema)
+            self._matchers = [first, *(first.deep_copy() for _ in range(len(tokens) - 1))]
+        answers = tokens[:, self._given :].tolist()
+        masks = []
+        for matcher, answer in zip(self._matchers, answers, strict=True):
+            if answer and not matcher.is_stopped():
+                matcher.consume_token(answer[-1])
+            # After its end a row is filled up with padding by transformers, whatever its scores are.
+            masks.append(matcher.compute_bitmask())
+        bits = np.frombuffer(b"".join(masks), np.uint8).reshape(len(masks), -1)
+        allowed = np.unpackbits(bits, axis=1, bitorder="little", count=scores.shape[1]).astype(bool)
+        return scores.masked_fill(~torch.from_numpy(allowed).to(scores.device), -torch.inf)
+
+
 # --- the text: chat templates for the prompt, stop strings and streaming
 
 
@@ -336,10 +358,8 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
 class ChatForm:
     """How messages are arranged for a template.
 
-    Attributes:
-        folds: a system message goes in front of the user message that follows it, or becomes one.
-        merges: messages of one role that follow each other become one.
-        opens: where the assistant would speak first, an empty user message stands before it.
+    It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
+    by an empty user message where the assistant would speak first.
     """
 
     folds: bool = False
@@ -364,10 +384,7 @@ class ChatForm:
 
 
 _FORMS = (
-    ChatForm(),
-    ChatForm(merges=True),
-    ChatForm(folds=True),
-    ChatForm(folds=True, merges=True),
+    *(ChatForm(folds, merges) for folds in (False, True) for merges in (False, True)),
     ChatForm(folds=True, merges=True, opens=True),
 )
 """In the order in which they are tried: the fewer changes the better."""
@@ -429,9 +446,7 @@ class TextStream:
         self._thoughts = ThoughtFilter()
         self._longest = max((len(word) for word in stop), default=1)
         self._tokens: list[int] = []
-        self._raw = ""
-        self._fed = 0
-        self._prompt_seen = False
+        self._raw, self._fed, self._prompt_seen = "", 0, False
         self.error: Exception | None = None
 
     def put(self, tokens: Any) -> None:

@@ -44,17 +44,7 @@ class Steering(BaseModel):
     """Words that decoding is steered towards, and how hard (PPLM: Dathathri et al., ICLR 2020, Section 3).
 
     Only a model run here can be steered: endpoints refuse. The defaults are those that PPLM's authors publish for bags
-    of words.
-
-    Attributes:
-        words: the bag; each that is one token of the model counts.
-        iterations: gradient steps on the past's keys and values for each token.
-        step_size: of a gradient step.
-        gamma: exponent of the gradient's norm that a step is divided by.
-        kl_scale: weight of the Kullback-Leibler term that holds the steered distribution to the plain one.
-        gm_scale: share of the steered distribution in the geometric mean with the plain one.
-        window: how many of the latest positions are moved; 0 for all.
-        top_k: tokens that are left to choose from; 0 for all.
+    of words, and the fields the options of the method `pplm`; of the bag each word that is one token counts.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -133,7 +123,6 @@ class Usage(BaseModel):
     retries: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        """Return the sum, field by field."""
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
 
@@ -171,18 +160,10 @@ class LanguageModel(Protocol):
         ...
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """Answer a request.
+        """Answer a request; raise ModelError where nothing usable came back, retries included.
 
-        Args:
-            request: the prompt and how to sample.
-            on_token: if given, the answer is streamed and each new piece of text passed to it; pieces are never
-                taken back, so a call that breaks after the first piece is not retried.
-
-        Returns:
-            The completion.
-
-        Raises:
-            ModelError: nothing usable came back, retries included.
+        With `on_token` the answer is streamed and each new piece of text passed to it; pieces are never taken back, so
+        a call that breaks after the first piece is not retried.
         """
         ...
 
@@ -223,12 +204,9 @@ class Wrapper:
 
 
 class SamplingOverride(Wrapper):
-    """A model whose requests are sampled otherwise than they say.
+    """A model whose requests are sampled otherwise than they say, by fields of `Sampling`; None: as they say.
 
-    Args:
-        model: the model underneath.
-        sample: the sample index: a repetition of a run asks a cache for other answers than the first, whose is 0.
-        sampling: fields of `Sampling`; None for the requests' own.
+    `sample` is the sample index: a repetition of a run asks a cache for other answers than the first, whose is 0.
     """
 
     def __init__(self, model: LanguageModel, sample: int = 0, **sampling: float | None) -> None:
@@ -301,8 +279,7 @@ class Budgeted(Wrapper):
             raise InputError(f"a budget of money needs the price of {model.name}", hint="give the model a price")
         if min(price or (0,)) < 0:
             raise InputError("a price cannot be negative")
-        self.budget = budget
-        self._price = price or (0.0, 0.0)
+        self.budget, self._price = budget, price or (0.0, 0.0)
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""

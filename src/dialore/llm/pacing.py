@@ -50,10 +50,8 @@ class Retry:
     async def run(self, call: Callable[[int], Awaitable[T]], *, is_over: Callable[[], bool] = lambda: False) -> T:
         """Return what a call gives, told the failures before it; ask again where that may help and not `is_over`.
 
-        A model that is being loaded is waited for, which counts as no failure.
-
-        Raises:
-            ModelError: the last failure, once the retries are spent or another try would not help.
+        A model that is being loaded is waited for, which counts as no failure. Raises the last ModelError once the
+        retries are spent or another try would not help.
         """
         failures, began, told = 0, time.monotonic(), 0.0
         while True:
@@ -75,23 +73,17 @@ class Retry:
                     error.hint, error.retryable, error.configuration = "try again then", False, True
                 if not error.retryable or failures > self.retries or is_over():
                     raise
-                await self.sleep(self._pause(error, failures))
-
-    def _pause(self, error: ModelError, failures: int) -> float:
-        seconds = self.uniform() * min(self.cap, self.base * 2.0 ** min(failures - 1, 30))
-        if error.retry_after is not None:
-            # A little jitter on top, so that not all clients return at once.
-            seconds = error.retry_after + self.uniform() * self.base
-        log.info("failure %d of %d, waiting %.1f s: %s", failures, self.retries + 1, seconds, error.message)
-        return seconds
+                seconds = self.uniform() * min(self.cap, self.base * 2.0 ** min(failures - 1, 30))
+                if error.retry_after is not None:
+                    # A little jitter on top, so that not all clients return at once.
+                    seconds = error.retry_after + self.uniform() * self.base
+                log.info("failure %d of %d, waiting %.1f s: %s", failures, self.retries + 1, seconds, error.message)
+                await self.sleep(seconds)
 
 
 def _span(seconds: float) -> str:
-    """Seconds as people say them."""
-    for name, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"{seconds / length:.0f} {name}"
-    return f"{seconds:.0f} s"
+    name, length = ("h", 3600) if seconds >= 7200 else ("min", 60) if seconds >= 120 else ("s", 1)
+    return f"{seconds / length:.0f} {name}"
 
 
 _BUSY = frozenset({429, 503, 529})
@@ -108,11 +100,8 @@ class AdaptiveLimiter:
     def __init__(self, maximum: int = 64) -> None:
         if maximum < 1:
             raise InputError(f"concurrency must be at least 1, not {maximum}")
-        self.maximum = maximum
-        self.running = 0
-        self._limit = float(maximum)
-        self._round = 0
-        self._peak = 0
+        self.maximum, self._limit = maximum, float(maximum)
+        self.running = self._round = self._peak = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
@@ -130,10 +119,13 @@ class AdaptiveLimiter:
             yield
         except ModelError as error:
             if began == self._round and (error.status in _BUSY or isinstance(error, ModelTimeoutError)):
-                self._shrink()
+                self._round += 1
+                self._limit, self._peak = max(1.0, self._limit / 2), 0
             raise
         else:
-            self._grow()
+            # A limit that was never reached proves nothing about a higher one (RFC 7661).
+            if self.limit <= self._peak:
+                self._limit = min(float(self.maximum), self._limit + 1.0 / self._limit)
         finally:
             self.running -= 1
             self._wake()
@@ -161,13 +153,3 @@ class AdaptiveLimiter:
             if not turn.done():
                 self.running += 1
                 turn.set_result(None)
-
-    def _grow(self) -> None:
-        # A limit that was never reached proves nothing about a higher one (RFC 7661).
-        if self.limit <= self._peak:
-            self._limit = min(float(self.maximum), self._limit + 1.0 / self._limit)
-
-    def _shrink(self) -> None:
-        self._round += 1
-        self._limit = max(1.0, self._limit / 2)
-        self._peak = 0

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 from dialore.errors import InputError, ModelError
 from dialore.llm.local import load
 
-_AHEAD = 16
-"""Batches whose texts are sorted by length together, so that little is padded."""
+_AHEAD = 16  # batches whose texts are sorted by length together, so that little is padded
 
 
 class Scored(NamedTuple):
@@ -25,12 +24,9 @@ class Scored(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """A model's likelihood of a text.
+    """A model's likelihood of a text: the natural logarithm, summed over the tokens that have a probability.
 
-    Attributes:
-        log_probability: natural logarithm, summed over the text's tokens.
-        tokens: how many of the text's tokens have a probability. Without a context the first has one only where the
-            model has a token for the beginning of a text.
+    Without a context the first has one only where the model has a token for the beginning of a text.
     """
 
     log_probability: float
@@ -65,9 +61,7 @@ class LocalLikelihood:
     ) -> list[Likelihood]:
         """Return the likelihood of each text given its context, in order; tell `on_step` how many are done.
 
-        Raises:
-            InputError: a text is empty, or the model cannot be loaded.
-            ModelError: a text is longer than the model takes.
+        Raises InputError for an empty text or a model that cannot be loaded, ModelError for a text that is too long.
         """
         for number, pair in enumerate(pairs, start=1):
             if not pair.text:
@@ -133,7 +127,7 @@ class LocalLikelihood:
         except RuntimeError as error:
             raise ModelError(f"{self.name} failed to score: {error}"[:300], hint="lower the batch") from error
         rows = chosen.double().cpu()
-        return [
-            Likelihood(float(rows[row, first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
-            for row, (tokens, first) in enumerate(texts)
-        ]
+        found = []
+        for row, (tokens, first) in zip(rows, texts, strict=True):
+            found.append(Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first)))
+        return found

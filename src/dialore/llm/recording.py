@@ -8,7 +8,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
 from typing import Literal
@@ -34,14 +35,11 @@ _MEND = "record it anew against an endpoint"
 
 
 class Recorded(BaseModel):
-    """One line of a recording; fields that are not named here are as of the request or the completion.
+    """One line of a recording; what is not told here is as of the request or the completion.
 
-    Attributes:
-        made_by: who made the line: a model's name, or a word such as `hand` for answers written by people.
-        made_with: the prompt file that the messages were made with, its version and hash; empty where it is not known.
-        output_schema: the name of the output schema (`schema` in the file).
-        usage: what the call cost; where it is missing, tokens are estimated.
-        prompt: the hash of messages and schema name; worked out where it is missing.
+    It was `made_by` a model of that name, or by people (`hand`), and `made_with` that prompt file, with its version and
+    hash, where that is known. The output schema goes by its name. Where usage is missing, tokens are estimated;
+    `prompt` is the hash of messages and schema name, worked out where it is missing.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -63,26 +61,13 @@ class Recorded(BaseModel):
     def of(cls, request: Request, completion: Completion, made_by: str) -> Recorded:
         """Return the line for a call."""
         schema = request.output_schema.name if request.output_schema else None
-        return cls(
-            label=request.label,
-            model=completion.model,
-            made_by=made_by,
-            made_with=request.prompt,
-            messages=request.messages,
-            sampling=request.sampling,
-            schema=schema,
-            sample=request.sample,
-            text=completion.text,
-            finish_reason=completion.finish_reason,
-            usage=completion.usage,
-            prompt=_prompt_key(request.messages, schema),
-        )
+        asked = request.model_dump(include={"label", "messages", "sampling", "sample"})
+        said = completion.model_dump(include={"model", "text", "finish_reason", "usage"})
+        prompt = _prompt_key(request.messages, schema)
+        return cls(**asked, **said, made_by=made_by, made_with=request.prompt, schema=schema, prompt=prompt)
 
     def version_before(self, prompt: str) -> str:
-        """Return the version of the prompt file that the line was recorded with, where it is not this reference's.
-
-        References of files that were used together are joined by ` + `.
-        """
+        """Return the version that the line's prompt was recorded with, where it is none of these (joined by ` + `)."""
         if not prompt or not self.made_with or prompt == self.made_with:
             return ""
         now = prompt.split(" + ")
@@ -91,7 +76,6 @@ class Recorded(BaseModel):
 
 
 def _prompt_key(messages: Sequence[Message], schema: str | None) -> str:
-    """Return a hash of the messages and the name of the output schema (sha256, hexadecimal)."""
     parts = [[[message.role, message.content] for message in messages], schema]
     text = json.dumps(parts, ensure_ascii=False, separators=(",", ":"))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -107,16 +91,14 @@ class Recorder(Wrapper):
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; a failed call is not recorded, one that cannot be is an InputError."""
-        file = self._open()
+        with self._explained():
+            file = self._open()
         completion = await self._model.complete(request, on_token)
         recorded = Recorded.of(request, completion, self.name)
         line = (recorded.model_dump_json(by_alias=True) + "\n").encode("utf-8", "replace")
-        try:
-            written = file.write(line)
-        except OSError as error:
-            raise self._unwritable(error) from None
-        if written < len(line):
-            raise self._unwritable(OSError("the disk is full"))
+        with self._explained():
+            if file.write(line) < len(line):
+                raise OSError("the disk is full")
         return completion
 
     async def close(self) -> None:
@@ -128,19 +110,20 @@ class Recorder(Wrapper):
 
     def _open(self) -> FileIO:
         if self._file is None:
-            try:
-                self._path.parent.mkdir(parents=True, exist_ok=True)
-                self._file = self._path.open("a+b", buffering=0)
-                size = os.fstat(self._file.fileno()).st_size
-                if size and os.pread(self._file.fileno(), 1, size - 1) != b"\n":
-                    self._file.write(b"\n")
-            except OSError as error:
-                raise self._unwritable(error) from None
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = self._path.open("a+b", buffering=0)
+            size = os.fstat(self._file.fileno()).st_size
+            if size and os.pread(self._file.fileno(), 1, size - 1) != b"\n":
+                self._file.write(b"\n")
         return self._file
 
-    def _unwritable(self, error: OSError) -> InputError:
-        why = f"cannot write the recording {self._path}: {error.strerror or error}"
-        return InputError(why, hint="name a file that can be written")
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            why = f"cannot write the recording {self._path}: {error.strerror or error}"
+            raise InputError(why, hint="name a file that can be written") from None
 
 
 class Replay:
@@ -150,17 +133,15 @@ class Replay:
     recording, the call of the same label answers for it, and the completion says which version that was recorded with
     (`recorded_with`). Of several lines for one request the last counts, so that recording anew is appending. With
     `match="label"` it answers by the request's label also where the prompt differs for another reason, such as other
-    knowledge found; the completion is then marked (`prompt_changed`).
-
-    Raises:
-        InputError: there is no such file, or a line is malformed.
+    knowledge found; the completion is then marked (`prompt_changed`). Raises InputError where there is no such file, or
+    a line is malformed.
     """
 
     def __init__(self, recording: str | Path | Iterable[str], match: Literal["prompt", "label"] = "prompt") -> None:
         if match not in {"prompt", "label"}:
             raise InputError(f"a replay matches by prompt or label, not by {match!r}")
         self._by_label = match == "label"
-        self.lines = _read(recording)
+        self.lines = list(_read(recording))
         self._exact = {(line.prompt, line.sample): line for line in self.lines}
         self._labelled = {(line.label, line.sample): line for line in self.lines if line.label}
 
@@ -177,25 +158,20 @@ class Replay:
         # Of a prompt that several calls share, each has its own answer.
         exact = self._exact.get((prompt, request.sample))
         line = labelled if labelled is not None and (labelled.prompt == prompt or exact is None) else exact
-        if line is None:
-            raise self._missing(request)
-        changed = line.prompt != prompt
-        version = line.version_before(request.prompt) if changed else ""
-        if changed and not version and not self._by_label:
+        changed = line is not None and line.prompt != prompt
+        version = line.version_before(request.prompt) if line is not None and changed else ""
+        if line is None or (changed and not version and not self._by_label):
             raise self._missing(request)
         if on_token is not None:
             for piece in _PIECES.findall(line.text):
                 on_token(piece)
                 await asyncio.sleep(0)
-        usage = line.usage or Usage(
-            calls=1,
-            prompt_tokens=sum(estimate_tokens(message.content) for message in line.messages),
-            completion_tokens=estimate_tokens(line.text),
-        )
+        sent = sum(estimate_tokens(message.content) for message in line.messages)
+        estimate = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(line.text))
         return Completion(
             text=line.text,
             model=line.model,
-            usage=usage,
+            usage=line.usage or estimate,
             finish_reason=line.finish_reason,
             estimated=line.usage is None,
             prompt_changed=changed,
@@ -217,7 +193,7 @@ class Replay:
         return NotRecordedError(f"the call {label}{sample} is not in the recording{nearest}", hint=_MEND)
 
 
-def _read(recording: str | Path | Iterable[str]) -> list[Recorded]:
+def _read(recording: str | Path | Iterable[str]) -> Iterator[Recorded]:
     if isinstance(recording, (str, Path)):
         where = str(recording)
         try:
@@ -229,17 +205,16 @@ def _read(recording: str | Path | Iterable[str]) -> list[Recorded]:
             raise InputError(f"the recording {where} is not UTF-8 text", hint=_MEND) from None
     else:
         where, lines = "recording", recording
-    return [_parse(line, where, number) for number, line in enumerate(lines, 1) if line.strip()]
-
-
-def _parse(line: str, where: str, number: int) -> Recorded:
-    try:
-        recorded = Recorded.model_validate_json(line)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"])
-        what = f"{place}: {first['msg']}" if place else first["msg"]
-        problem = f"{where}, line {number}: not a recorded call: {what}"
-        raise InputError(problem, hint="mend or delete that line") from None
-    recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)
-    return recorded
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            recorded = Recorded.model_validate_json(line)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = ".".join(str(part) for part in first["loc"])
+            what = f"{place}: {first['msg']}" if place else first["msg"]
+            problem = f"{where}, line {number}: not a recorded call: {what}"
+            raise InputError(problem, hint="mend or delete that line") from None
+        recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)
+        yield recorded

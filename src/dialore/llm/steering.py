@@ -81,7 +81,9 @@ def _perturb(
 
     flat = [part for pair in past for part in pair]
     change = [torch.zeros_like(part) for part in flat]
-    mask = _window(flat[0], steering.window)
+    back = torch.arange(flat[0].shape[-2], 0, -1, device=flat[0].device)
+    # (1, 1, positions, 1): one where a position may be moved.
+    mask = (back <= (steering.window or len(back))).to(flat[0].dtype).view(1, 1, -1, 1)
     for _ in range(steering.iterations):
         leaves = [part.detach().requires_grad_() for part in change]
         moved = [part + leaf for part, leaf in zip(flat, leaves, strict=True)]
@@ -97,14 +99,6 @@ def _perturb(
         steps = [steering.step_size / norm**steering.gamma for norm in greatest for _ in range(2)]
         change = [part - step * gradient for part, step, gradient in zip(change, steps, gradients, strict=True)]
     return _paired([part + moved for part, moved in zip(flat, change, strict=True)])
-
-
-def _window(part: Any, window: int) -> Any:
-    """(1, 1, positions, 1): one where a position may be moved."""
-    import torch
-
-    back = torch.arange(part.shape[-2], 0, -1, device=part.device)
-    return (back <= (window or len(back))).to(part.dtype).view(1, 1, -1, 1)
 
 
 def _layers(cache: Any) -> Past:

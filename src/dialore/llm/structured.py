@@ -10,7 +10,7 @@ import types
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Generic, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Generic, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
@@ -30,14 +30,7 @@ class UnparsedError(DialoreError):
 
 @dataclass(frozen=True)
 class Structured(Generic[T]):
-    """The outcome of a call for structured output.
-
-    Attributes:
-        value: the value, or None.
-        outcome: how it was got: as it stood, after repair by us, by the model's own repair, or not at all.
-        completions: the calls made, the repair turn included.
-        error: why there is no value; empty if there is one.
-    """
+    """The outcome of a call for structured output: the value, how it was got, by which calls, or why there is none."""
 
     value: T | None
     outcome: Outcome
@@ -80,7 +73,7 @@ async def complete_structured(
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
     first = await model.complete(request, on_token)
     try:
-        value, clean = _read(first.text, model_type, parser)
+        value, clean = _parse(first.text, model_type, parser)
     except UnparsedError as failure:
         error = failure.message
     else:
@@ -89,18 +82,15 @@ async def complete_structured(
         return Structured(None, "unparsed", [first], error)
     second = await model.complete(_repair_request(request, first, error))
     try:
-        return Structured(_read(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
+        return Structured(_parse(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
     except UnparsedError as failure:
         return Structured(None, "unparsed", [first, second], failure.message)
 
 
-def _read(text: str, model_type: type[T], parser: Callable[[str], T | None] | None) -> tuple[T, bool]:
-    value = parser(text) if parser is not None else None
-    return _parse(text, model_type) if value is None else (value, True)
-
-
-def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
+def _parse(text: str, model_type: type[T], parser: Callable[[str], T | None] | None = None) -> tuple[T, bool]:
     """Return the value, and whether the text was valid as it stood."""
+    if parser is not None and (read := parser(text)) is not None:
+        return read, True
     text = mend_surrogates(text)
     try:
         value = from_json(text)
@@ -113,8 +103,8 @@ def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
     reason = "there is no JSON in the answer" if text.strip() else "the answer is empty"
     is_first = True
     for candidate in candidates(text):
-        fitted = fit(candidate, model_type)
-        if _is_about(fitted, model_type):
+        fitted, keys = fit(candidate, model_type), _names(model_type).values()
+        if isinstance(fitted, dict) and (not fitted or not keys or any(name in keys for name in fitted)):
             try:
                 return model_type.model_validate(fitted), fitted == value
             except ValidationError as error:
@@ -126,9 +116,7 @@ def _parse(text: str, model_type: type[T]) -> tuple[T, bool]:
 
 def _reason(error: ValidationError) -> str:
     details = error.errors(include_url=False, include_input=False, include_context=False)
-    shown = [
-        f"{'.'.join(str(part) for part in detail['loc']) or 'the answer'}: {detail['msg']}" for detail in details[:3]
-    ]
+    shown = [f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['msg']}" for each in details[:3]]
     return "; ".join(shown) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
@@ -139,10 +127,7 @@ def _repair_request(request: Request, answer: Completion, error: str) -> Request
         f"Your answer could not be used: {error}.{short} Answer again with nothing but one JSON value that follows "
         f"this JSON schema, keeping the language of the content:\n{json.dumps(definition, ensure_ascii=False)}"
     )
-    turn = (
-        Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]),
-        Message(role="user", content=wanted),
-    )
+    turn = (Message(role="assistant", content=answer.text[:_SHOWN_ANSWER]), Message(role="user", content=wanted))
     label = f"{request.label}/repair" if request.label else ""
     continuation = request.continuation
     if continuation is not None:
@@ -292,13 +277,6 @@ def _words(kind: object) -> tuple[object, ...]:
     return tuple(member.value for member in list[enum.Enum](kind)) if isinstance(kind, enum.EnumMeta) else ()
 
 
-def _is_about(value: object, kind: type[BaseModel]) -> bool:
-    """Return whether a decoded value can be meant for a model: an object with one of its keys, or empty."""
-    if not isinstance(value, dict):
-        return False
-    return not value or not kind.model_fields or any(name in _names(kind).values() for name in value)
-
-
 def _fit_model(value: object, kind: type[BaseModel]) -> object:
     names = _names(kind)
     fields = {known.alias or name: known for name, known in kind.model_fields.items()}
@@ -310,8 +288,13 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
             value = value[0]
     if not isinstance(value, dict):
         return value
+    given: dict[str, object] = value
+    if len(given) == 1:  # it may be wrapped in one key more
+        ((wrapper, inner),) = given.items()
+        if isinstance(inner, dict) and _plain(wrapper) not in names and any(_plain(key) in names for key in inner):
+            given = inner
     fitted: dict[str, object] = {}
-    for name, item in _unwrapped(value, names).items():
+    for name, item in given.items():
         key = name if name in fields else names.get(_plain(name), name)
         known = fields.get(key)
         if known is None or (key != name and (key in value or key in fitted)):
@@ -319,15 +302,6 @@ def _fit_model(value: object, kind: type[BaseModel]) -> object:
         elif item is not None or known.is_required() or type(None) in get_args(known.annotation):
             fitted[key] = fit(item, known.annotation)
     return fitted
-
-
-def _unwrapped(value: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
-    """Return an object without the one key more that it may be wrapped in."""
-    if len(value) == 1:
-        ((name, inner),) = value.items()
-        if isinstance(inner, dict) and _plain(name) not in names and any(_plain(key) in names for key in inner):
-            return inner
-    return value
 
 
 @functools.lru_cache(maxsize=256)
@@ -350,11 +324,10 @@ def _fit_word(value: object, words: tuple[object, ...]) -> object:
 
 
 def _fit_list(value: object, kind: object) -> object:
-    if value is None:
-        return []
     if isinstance(value, str) and kind is str:
         return _split(value)
-    return [fit(item, kind) for item in (value if isinstance(value, list) else [value])]
+    items = value if isinstance(value, list) else [] if value is None else [value]
+    return [fit(item, kind) for item in items]
 
 
 def _split(text: str) -> list[str]:

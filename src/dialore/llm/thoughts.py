@@ -34,34 +34,25 @@ class ThoughtFilter:
     Feed it every piece in order; what it returns, joined, is the answer. Text that merely mentions the tags later on
     is left alone.
 
-    Args:
-        unopened: whether the text may begin with thoughts that no tag opens, as where a server's template has already
-            written it into the prompt: all is then held back until they close, or the text ends.
-
-    Attributes:
-        seen: whether thoughts were marked.
-        thought: whether there was anything in them.
-        was_unopened: whether no tag opened them.
+    Where it may be `unopened`, it may begin with thoughts that no tag opens, as where a server's template has already
+    written it into the prompt: all is then held back until they close, or the text ends. Thoughts that were marked have
+    been `seen`; where there was anything in them, it has `thought`.
     """
 
     def __init__(self, *, unopened: bool = False) -> None:
         self.unopened = unopened
         self.seen = self.thought = self.was_unopened = False
-        self._held, self._answering = "", False
+        self._held, self._tail, self._answering = "", "", False
         self._close: str | re.Pattern[str] | None = None
-        self._tail = ""
 
     def feed(self, piece: str) -> str:
         """Take the next piece and return the part of the answer that is certain by now."""
-        if self._answering:
-            return self._answer(piece)
-        self._held += piece
-        while self._moved():
-            pass
-        return self._begun()
-
-    def _begun(self) -> str:
-        return self._answer(self._held) if self._answering else ""
+        if not self._answering:
+            self._held += piece
+            while self._moved():
+                pass
+            piece = self._held
+        return self._answer(piece) if self._answering else ""
 
     def finish(self) -> str:
         """Return what was held back and turned out to be answer; thoughts that never ended are dropped."""
@@ -97,9 +88,8 @@ class ThoughtFilter:
         return self._plain(text, head)
 
     def _closed(self, text: str) -> bool:
-        closer = self._close
-        found = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else None
-        found = closer.search(text) if isinstance(closer, re.Pattern) else found
+        closer = self._close or ""
+        found = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else closer.search(text)
         if found is None:
             # The tail may hold the first letters of what closes; the rest can go, thoughts may be long.
             self.thought |= bool(text.strip()) and len(text) > _LONGEST_CLOSE

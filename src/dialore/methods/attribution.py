@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-_UNLIKE, _ALIKE = 0.5, 0.8
-"""The cosines of two words from which one says something of the other, and all of it."""
-_RUN: dict[Language, int] = {"en": 4, "zh": 5}
-"""Words, or Chinese characters, in a row that are a quotation."""
+_UNLIKE, _ALIKE = 0.5, 0.8  # the cosines of two words from which one says something of the other, and all of it
+_RUN: dict[Language, int] = {"en": 4, "zh": 5}  # words, or Chinese characters, in a row that are a quotation
 _NUMBER = re.compile(r"\d+")
 
 
@@ -31,11 +29,8 @@ _NUMBER = re.compile(r"\d+")
 class _Told:
     """The fate of a text's words in a response, each weighed by how rare it is.
 
-    Attributes:
-        new: what the response could say first.
-        told: how much of that it says.
-        share: the same, as a share.
-        said: the share of all of the text that it says, new or not.
+    So much of it is `new`, of which the response has `told` so much, a `share` of that; of all of it, it has `said`
+    that share, new or not.
     """
 
     new: float

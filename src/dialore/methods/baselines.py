@@ -57,7 +57,6 @@ class TRag(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
         check_least(self, top=1)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:

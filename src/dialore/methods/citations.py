@@ -52,13 +52,8 @@ class MarkReader:
     A mark is one number or more in square brackets, of whatever width: [2], [1][3], [1, 3], [1-3], 【2】. It is held
     back until it is known to be one, and takes the white space before it along. Other brackets stay: those that hold
     words or numbers of nothing that was given ([2024], [0, 1]), marks in code, links (`[1](...)`, `[text][1]`), and
-    definitions of links (`[1]: ...`). Of a range, what was given is cited.
-
-    Attributes:
-        knowledge: what can be cited, numbered from 1.
-        text: the text given so far.
-        marks: what was cited, in order.
-        notes: citations to nothing, a sentence each.
+    definitions of links (`[1]: ...`). Of a range, what was given is cited. The `knowledge` is numbered from 1; `text`
+    is what was given so far, `marks` what was cited, in order, and `notes` tell of citations to nothing.
     """
 
     knowledge: Sequence[Knowledge]
@@ -95,7 +90,6 @@ class MarkReader:
         return [Citation(start=start, end=end, knowledge=piece) for start, end, piece in grounds]
 
     def _settle(self, end: int) -> str:
-        """Give what came up to there."""
         before = len(self.text)
         while self._place < end:
             match = (_IN_CODE if self._code else _FOUND).search(self._came, self._place)
@@ -182,8 +176,12 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
     """
-    ends = [0, *_sentence_ends(text)]
     found: list[tuple[int, int]] = []
+    ends, place = [0], 0
+    for sentence in split_lines(text):
+        for word in sentence.split():
+            place = text.index(word, place) + len(word)
+        ends.append(place)
     for number, mark in enumerate(marks):
         stop = mark.place
         at = bisect_left(ends, stop)
@@ -198,24 +196,11 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
             letter = _LETTER.search(text, start)
             at = bisect_right(ends, letter.start()) if letter else len(ends)
             stop = ends[at] if at < len(ends) else len(text)
-        found.append(_trimmed(text, start, stop))
+        # Without what precedes the first letter or opening quotation mark, and without final space.
+        begins = _BEGINS.search(text, start, stop)
+        start = begins.start() if begins else stop
+        found.append((start, start + len(text[start:stop].rstrip())))
     return found
-
-
-def _sentence_ends(text: str) -> list[int]:
-    ends, place = [], 0
-    for sentence in split_lines(text):
-        for word in sentence.split():
-            place = text.index(word, place) + len(word)
-        ends.append(place)
-    return ends
-
-
-def _trimmed(text: str, start: int, stop: int) -> tuple[int, int]:
-    """Return a span without what precedes its first letter or opening quotation mark, and without final space."""
-    begins = _BEGINS.search(text, start, stop)
-    start = begins.start() if begins else stop
-    return start, start + len(text[start:stop].rstrip())
 
 
 def mark_used(

@@ -47,8 +47,7 @@ class CleanStream:
 
     def __init__(self, on_token: OnToken, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
         self._on_token, self._labels, self._leads = on_token, labels, leads
-        self._held = ""
-        self._flows = False
+        self._held, self._flows = "", False
 
     def feed(self, piece: str) -> None:
         """Take the next piece, and pass on what is certain by now."""
@@ -60,16 +59,13 @@ class CleanStream:
             self._flows, self._held = True, begun
         certain = self._held.rstrip()
         self._held = self._held[len(certain) :]
-        self._pass_on(certain)
+        if certain:
+            self._on_token(certain)
 
     def close(self) -> None:
         """Pass on the rest: nothing more comes."""
         held, self._held = self._held, ""
-        if not self._flows:
-            self._pass_on(clean_response(held, self._labels, self._leads))
-
-    def _pass_on(self, text: str) -> None:
-        if text:
+        if not self._flows and (text := clean_response(held, self._labels, self._leads)):
             self._on_token(text)
 
     def _begun(self) -> str | None:

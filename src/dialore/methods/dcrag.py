@@ -95,7 +95,6 @@ class Dcrag(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check that the switches go together; raises InputError where they do not."""
         check_least(self, top=1, limit=1)
         if not (self.query_production or self.topic_planning):
             raise InputError("dcrag without queries and topics has no demands", hint="leave one of them on")
@@ -109,7 +108,9 @@ class Dcrag(Method):
         if self.fewer_steps and not link("mentions", lambda: mentions(self.graph, dialogue, 2), stage):
             return Grounding(demands=Demands())
         queries, topics = await gather(self.produce_queries(dialogue, stage), self.plan_topics(dialogue, stage))
-        demands = await self.revise(dialogue, joined(queries, topics), stage)
+        of_topics = {"maintained": topics.maintained, "extended": topics.extended}
+        demands = queries.model_copy(update={**of_topics, "thoughts": queries.thoughts | topics.thoughts})
+        demands = await self.revise(dialogue, demands, stage)
         retrieval = await self.retrieve(dialogue, demands, stage)
         facts = await self.select(retrieval, stage)
         return Grounding(knowledge=facts, demands=demands)
@@ -192,9 +193,3 @@ class Dcrag(Method):
         if self.keep_whole_sets and len(facts) <= limit:
             picked += [fact for fact in facts if fact not in picked]
         return picked[:limit]
-
-
-def joined(queries: Demands, topics: Demands) -> Demands:
-    """Return queries and topics as one set of demands."""
-    of_topics = {"maintained": topics.maintained, "extended": topics.extended}
-    return queries.model_copy(update={**of_topics, "thoughts": queries.thoughts | topics.thoughts})

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dialore.methods.stages import StageContext
     from dialore.retrieval.linking.linker import Link
 
-_MOST = 12
-"""Entities taken of one list; a model that lists more has stopped choosing."""
+_MOST = 12  # entities taken of one list; a model that lists more has stopped choosing
 
 
 # --- outputs; in thought-then-generate, thoughts stand before what they lead to
@@ -75,11 +74,8 @@ def _numbers(value: Any) -> Any:  # noqa: ANN401 - what a model wrote
     """Numbers of facts, also from "3", "[3]" and "[3]-(head, relation, tail)", the form of DCRAG's Table 17."""
     if not isinstance(value, list):
         return value
-    found: list[Any] = []
-    for item in value:
-        match = re.match(r"\s*[\[(#]?(\d+)", item) if isinstance(item, str) else None
-        found.append(int(match[1]) if match else item)
-    return found
+    matches = (re.match(r"\s*[\[(#]?(\d+)", item) if isinstance(item, str) else None for item in value)
+    return [int(match[1]) if match else item for match, item in zip(matches, value, strict=True)]
 
 
 class SelectedFacts(BaseModel):
@@ -141,13 +137,10 @@ async def retrieve_facts(
 
 
 def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
-    """Put each entity where the kinds' definitions put it, and cut long lists.
+    """Put each entity where the kinds' definitions put it, and cut long lists, with a note for each of both.
 
     An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended
     topic that it mentions becomes maintained. An implicit query that it mentions becomes explicit, likewise.
-
-    Returns:
-        The mended demands and a note for each entity that was moved, and each list that was cut.
     """
     lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
     notes: list[str] = []
@@ -170,13 +163,9 @@ def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[s
 
 def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: StageContext) -> list[Knowledge]:
     """Return the pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
-    picked: list[Knowledge] = []
-    notes: list[str] = []
-    for number in dict.fromkeys(numbers):
-        if 1 <= number <= len(pieces):
-            picked.append(pieces[number - 1])
-        else:
-            notes.append(f"fact {number} was never offered: dropped")
+    known = range(1, len(pieces) + 1)
+    picked = [pieces[number - 1] for number in dict.fromkeys(numbers) if number in known]
+    notes = [f"fact {number} was never offered: dropped" for number in dict.fromkeys(numbers) if number not in known]
     if len(set(numbers)) < len(numbers):
         notes.append("facts were named more than once: repeats dropped")
     if notes:

@@ -29,14 +29,12 @@ if TYPE_CHECKING:
 _NO_BASE = "no knowledge base was given: the model's answers alone are used"
 _QUESTIONS = "edit/question-generation"
 _MARKS = ("sentences", "answers", "answer-a", "answer-b")
-_LONGEST = 300
-"""Characters of a question; what is longer is a passage that happens to end in a question mark."""
+_LONGEST = 300  # characters of a question; what is longer is a passage that happens to end in a question mark
 _QUESTION = re.compile(r"(?:^|(?<=[?？]))[^?？\n]*+[?？]+", re.MULTILINE)
 # What stands before a question in a list: numbers, bullets, "Q1:", "问题一：", separators between generated questions.
 _LABEL = re.compile(
-    r"^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
-    r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+",
-    re.IGNORECASE,
+    r"(?i)^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
+    r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+"
 )
 _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 
@@ -94,7 +92,6 @@ class Edit(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check that the questions have a source of answers; raises InputError where they have none."""
         check_least(self, questions=0, top=1)
         if not (self.model_answers or self.base_answers):
             raise InputError("edit without both kinds of answers has no knowledge", hint="leave one of them on")
@@ -146,7 +143,7 @@ class Edit(Method):
             found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not found:
             return None
-        sentences = [_sentence(piece) for piece in found]
+        sentences = list(map(_sentence, found))
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
         return _piece(question, text, found, stage.dialogue.language)
 
@@ -157,14 +154,9 @@ class Edit(Method):
         # A coin that falls the same way for the same question, in every run.
         is_odd = hashlib.blake2b(question.encode(), digest_size=1).digest()[0] % 2 == 1
         shown = offered[::-1] if self.shuffle_answers and is_odd else offered
-        chosen = await stage.ask(
-            "edit/answer-choice",
-            Better,
-            Better(better="A" if shown[0] is offered[0] else "B"),
-            suffix=str(number),
-            question=question,
-            answers=[answer.text for answer in shown],
-        )
+        first = Better(better="A" if shown[0] is offered[0] else "B")
+        given: dict[str, Any] = {"question": question, "answers": [answer.text for answer in shown]}
+        chosen = await stage.ask("edit/answer-choice", Better, first, suffix=str(number), **given)
         return shown if chosen.better == "A" else shown[::-1]
 
     def _knowledge(
@@ -175,14 +167,10 @@ class Edit(Method):
             step.notes = [f"question {number} has no answer" for number, each in enumerate(answered, 1) if not each]
             if self.base_answers and self.documents is None:
                 step.notes.append(_NO_BASE)
-            taken = [
-                {
-                    "question": question,
-                    "by": each[0].source if each else "model",
-                    "from": {answer.source: answer.text for answer in each},
-                }
-                for question, each in zip(questions, answered, strict=True)
-            ]
+            taken = []
+            for question, each in zip(questions, answered, strict=True):
+                texts = {answer.source: answer.text for answer in each}
+                taken.append({"question": question, "by": each[0].source if each else "model", "from": texts})
             step.output = {"answers": taken}
         return list({each[0].id: each[0] for each in answered if each}.values())
 
@@ -211,7 +199,6 @@ class EditQuestions(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the number; raises InputError."""
         check_least(self, questions=0)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -237,7 +224,7 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
     return Knowledge(
         id=stable_id("passage", source, answer),
         kind="passage",
-        text=_as_data(answer),
+        text=as_data(answer, *_MARKS),
         source=source,
         score=found[0].score if found else 0.0,
         detail=where.model_copy(update={"question": question, "sentences": [piece.id for piece in found] or None}),
@@ -246,11 +233,7 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
 
 def _sentence(piece: Knowledge) -> str:
     title = piece.passage.title
-    return _as_data(f"({title}) {piece.text}" if title else piece.text)
-
-
-def _as_data(text: str) -> str:
-    return as_data(text, *_MARKS)
+    return as_data(f"({title}) {piece.text}" if title else piece.text, *_MARKS)
 
 
 # --- outputs

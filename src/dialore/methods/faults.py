@@ -64,7 +64,6 @@ def _says_instructions(said: str, told: str) -> bool:
 
 
 def _is_telling(text: str) -> bool:
-    """Return whether a turn is long enough that the same is no answer, unlike a greeting."""
     return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
 
 
@@ -87,8 +86,7 @@ def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
 
 def stops(messages: list[str]) -> tuple[str, ...]:
     """Return what a model is to stop at where a prompt's turns bear labels: the user's next."""
-    marks = ("\nMe:", "\n我：")
-    return tuple(mark for mark in marks if any(mark in f"\n{text}" for text in messages))
+    return tuple(mark for mark in ("\nMe:", "\n我：") if any(mark in f"\n{text}" for text in messages))
 
 
 class EchoStream:

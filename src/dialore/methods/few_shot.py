@@ -35,13 +35,14 @@ if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.graph import Graph, MultiGraph
 
+    _Rows = NDArray[np.int64]
+
 _VERSION = 5
 TOPICS = ("chosen", "checked", "none")
 """The ways to tell a dialogue's topic; see `topic_of`."""
 TURNS = 3
 """Last turns of a history that are encoded, as in MSDP's released code."""
-_GROUNDED = (0.6, 0.9)
-"""The overlap of response and knowledge that MSDP prompts with (Section 2.2)."""
+_GROUNDED = (0.6, 0.9)  # the overlap of response and knowledge that MSDP prompts with (Section 2.2)
 _BATCH = 1024
 _SPARE = 16
 """Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
@@ -50,8 +51,7 @@ _MEND = "build it again with `dialore samples build`"
 Side = Literal["user", "system"]
 _UNUSED = frozenset({"no_passages_used", "no passages used"})
 """The sentences of Wizard of Wikipedia and its readers for turns that used no knowledge."""
-_LONGEST = 20
-"""Words of fit knowledge at most."""
+_LONGEST = 20  # words of fit knowledge at most
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
 _BRACKETS = frozenset("()（）")
 
@@ -91,10 +91,7 @@ class Sample:
 
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
-        """Return the sample that a history with its reference and gold knowledge is; None where nothing was known.
-
-        `knowledge` stands in for the dialogue's own, several pieces of which are put one after the other.
-        """
+        """Return the sample that a history, its reference and its gold knowledge (or this) are; None without any."""
         known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
         known = one_line(known)
         if not known or known in _UNUSED:
@@ -117,11 +114,7 @@ def aligned_samples(
 ) -> Iterator[Sample]:
     """Yield samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
 
-    Args:
-        dialogues: histories with their references.
-        graph: the commonsense graph.
-        embedder: where there are more facts, the nearest to history and reference are taken.
-        top: facts of a sample at most.
+    Where there are more than `top` facts, those nearest to history and reference by the embedder are taken.
     """
     matcher = HardMatcher(stores_of(graph))
     matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
@@ -144,14 +137,8 @@ def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> 
     """Return the share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
 
     Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
-    same phrase cannot hide it.
-
-    Args:
-        knowledge: the gold knowledge.
-        response: the response.
-        language: of both.
-        run: words count only in a row of at least so many that all stand in the knowledge. 1 is the paper's formula;
-            its authors' released code counts rows of 10.
+    same phrase cannot hide it. Words count only in a row of at least `run` that all stand in the knowledge: 1 is the
+    paper's formula; its authors' released code counts rows of 10.
     """
     return _shares(knowledge, response, language, run)[0]
 
@@ -265,15 +252,10 @@ def _text(piece: str | dict[str, Any]) -> str:
 
 
 class SamplesMeta(BaseModel):
-    """How a database was made, and what is in it.
+    """How a database was made (see `build_samples`), and what is in it.
 
-    Attributes:
-        fit: how many are fit for knowledge generation (see `is_fit`).
-        grounded: how many have a response that overlaps its knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
-        turns: how many last turns of a history are encoded.
-        overlap_run: see `overlap`.
-        perplexity_by: the model that perplexities are of; empty where there are none.
-        graph: the graph that knowledge was aligned with; empty where it is the data's own.
+    So many are `fit` for knowledge generation (see `is_fit`), and so many `grounded`: their response overlaps its
+    knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
     """
 
     version: int = _VERSION
@@ -290,11 +272,7 @@ class SamplesMeta(BaseModel):
 
 
 class SampleDatabase:
-    """A database of samples in a file. A dialogue is never given samples that were taken from itself; both go by id.
-
-    Raises:
-        InputError: there is no database, or it is no whole file.
-    """
+    """A database of samples in a file; a dialogue gets none of its own, by ids. InputError where it is no whole one."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
@@ -394,43 +372,34 @@ class SampleDatabase:
         return self._but_own(rows[places], dialogue, count, answered=answered)
 
     def clearest(self, dialogue: Dialogue, top: int = 10) -> list[Sample]:
-        """Perplexity-based selection (Appendix A): the samples whose prompts a model is least surprised by.
-
-        Raises:
-            InputError: the database was built without perplexities.
-        """
+        """Perplexity-based selection (Appendix A): least surprising prompts first; InputError without perplexities."""
         if not self.meta.perplexity_by:
-            raise InputError(
-                f"the sample database {self.path} has no perplexities",
-                hint="build it with `dialore samples build ... --perplexity hf:gpt2`",
-            )
+            hint = "build it with `dialore samples build ... --perplexity hf:gpt2`"
+            raise InputError(f"the sample database {self.path} has no perplexities", hint=hint)
         rows = self._rows(dialogue)
         order = np.argsort(self._columns["perplexities"][rows], kind="stable")[: top + _SPARE]
         return self._but_own(rows[order], dialogue, top)
 
     def compare(self, dialogues: Iterable[Dialogue], grams: int = 13) -> dict[str, float]:
         """Return which shares of other data's knowledge, by rows of words, and topics are here (MSDP, Section 3.1)."""
-        samples = {sample.knowledge: sample for sample in samples_of(dialogues)}
-        topics = {_number(sample.topic) for sample in samples.values()}
-        others = {gram for sample in samples.values() for gram in _grams(sample, grams)}
+        samples = list({sample.knowledge: sample for sample in samples_of(dialogues)}.values())
+        topics = {_number(sample.topic) for sample in samples}
+        others = {gram for sample in samples for gram in _grams(sample, grams)}
         shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
+        met = [sample for sample in samples if _grams(sample, grams) & shared]
         known = topics.intersection(self._columns["topics"].tolist())
-        return {
-            "rows": len(others),
-            "rows known": len(shared) / max(len(others), 1),
-            "pieces": len(samples),
-            "pieces known": sum(bool(_grams(sample, grams) & shared) for sample in samples.values())
-            / max(len(samples), 1),
-            "topics": len(topics),
-            "topics known": len(known) / max(len(topics), 1),
-        }
+        counts = {"rows": (others, shared), "pieces": (samples, met), "topics": (topics, known)}
+        found: dict[str, float] = {}
+        for name, (every, here) in counts.items():
+            found |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
+        return found
 
     # --- helpers
 
-    def _rows(self, dialogue: Dialogue) -> NDArray[np.int64]:
+    def _rows(self, dialogue: Dialogue) -> _Rows:
         return np.flatnonzero(self._columns["languages"] == LANGUAGES.index(dialogue.language))
 
-    def _same(self, rows: NDArray[np.int64], topic: str) -> NDArray[np.int64]:
+    def _same(self, rows: _Rows, topic: str) -> _Rows:
         return rows[self._columns["topics"][rows] == _number(topic)] if topic else rows[:0]
 
     def _scores(self, dialogue: Dialogue, topic: str, *, with_topics: bool) -> NDArray[np.float32]:
@@ -440,11 +409,7 @@ class SampleDatabase:
         return scores
 
     def _first(
-        self,
-        dialogue: Dialogue,
-        groups: Sequence[tuple[bool, NDArray[np.int64]]],
-        scores: NDArray[np.float32],
-        top: int,
+        self, dialogue: Dialogue, groups: Sequence[tuple[bool, _Rows]], scores: NDArray[np.float32], top: int
     ) -> list[tuple[Sample, float]]:
         """Return the best of the first group of rows with any but the dialogue's own; one a topic if it says so."""
         for spread, group in groups:
@@ -459,10 +424,7 @@ class SampleDatabase:
                 return list(found.values())
         return []
 
-    def _but_own(
-        self, rows: NDArray[np.int64], dialogue: Dialogue, count: int, *, answered: bool = False
-    ) -> list[Sample]:
-        """Return the first samples of some rows, without the dialogue's own."""
+    def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
         own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
         fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))
@@ -487,19 +449,10 @@ def build_samples(
 ) -> SamplesMeta:
     """Write a database of samples; an old one stays in place until the new one is whole.
 
-    Args:
-        samples: the samples.
-        out: the file.
-        embedder: encodes topic and history of each (Section 2.1).
-        turns: how many last turns of a history it sees.
-        overlap_run: see `overlap`.
-        perplexities: each sample's perplexity as a prompt, by its id (Appendix A), or None.
-        perplexity_by: the model that they are of.
-        graph: the name of the graph that the knowledge was aligned with; such knowledge is fit as it is.
-        on_step: told what is being done, how much of it is done, and of how much.
-
-    Raises:
-        InputError: no samples, or a file that cannot be written or is something else.
+    The embedder encodes topic and history of each, so many last turns of it (Section 2.1). `perplexities` has each
+    sample's as a prompt, by its id (Appendix A), and `perplexity_by` the model that they are of; `graph` names the
+    graph that the knowledge was aligned with, which is fit as it is. `on_step` is told what is being done, how much of
+    it is done, and of how much. Raises InputError for no samples, and a file that cannot be written or is another.
     """
     rows = list(samples)
     if not rows:

@@ -66,7 +66,6 @@ class Lexical(Method):
     turns: int = 3
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, top=1, turns=1)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
@@ -84,8 +83,9 @@ class Lexical(Method):
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
         text, cited = _NOTHING[dialogue.language], []
         if new is not None:
-            lead, quoted = _FOUND[dialogue.language], _quoted(new, dialogue)
-            text, cited = lead + quoted, [Citation(start=len(lead), end=len(lead + quoted), knowledge=new.id)]
+            lead = _FOUND[dialogue.language]
+            text = lead + _quoted(new, dialogue)
+            cited = [Citation(start=len(lead), end=len(text), knowledge=new.id)]
         stage.send(text)
         return grounding.response(text, cited)
 
@@ -112,7 +112,6 @@ def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
-    """Return whether the dialogue says all of it already."""
     parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
     return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 LEADS = ("System replies:", "系统回复：", "System:", "系统：", "=>", "⇒")
 """Words that stand before a response in the prompts, and that chat models repeat."""
 _TRIPLE = re.compile(r"[(（]([^,，()（）]+)[,，]([^,，()（）]+)[,，]([^()（）]+)[)）]")
-_MOST = 5
-"""Facts taken of one answer; samples have three at most."""
+_MOST = 5  # facts taken of one answer; samples have three at most
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,6 @@ class MsdpKg(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_word("selection", self.selection, ("query", "perplexity", "random", "released", "released-seen"))
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0)
@@ -167,12 +165,10 @@ class DialogueGenerator:
     response_prompt_variant: str = ""
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_word("format", str(self.format), ("1", "2", "3"))
         check_word("topic", self.topic, TOPICS)
-        check_word(
-            "response_prompt_variant", self.response_prompt_variant, ("", OURS, PAPER, "released", *MsdpKg.forms)
-        )
+        variants = ("", OURS, PAPER, "released", *MsdpKg.forms)
+        check_word("response_prompt_variant", self.response_prompt_variant, variants)
         check_word("response_selection", self.response_selection, ("overlap", "random"))
         check_least(self, response_shots=0, turns=0)
         if not 0 <= self.least <= self.most <= 1:
@@ -213,7 +209,6 @@ class Msdp(DialogueGenerator, MsdpKg):
     stages: ClassVar[tuple[str, ...]] = ("msdp/knowledge-generation", "msdp/response-generation")
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         MsdpKg.__post_init__(self)
         DialogueGenerator.__post_init__(self)
 
@@ -272,7 +267,6 @@ class MsdpDcrag(Method):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the options; raises InputError."""
         check_least(self, shots=0, turns=0)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
@@ -299,14 +293,10 @@ class MsdpDcrag(Method):
 def prompted(
     samples: Sequence[Sample], dialogue: Dialogue, topic: str, knowledge: str = "", turns: int = 0
 ) -> dict[str, Any]:
-    """Return samples, and the dialogue in the form of one, as prompts are given them.
+    """Return samples, and the dialogue in the form of one, whose response is to be written, as prompts are given them.
 
-    Args:
-        samples: the samples; where the dialogue has no topic they lose theirs, so that all follow one pattern.
-        dialogue: the dialogue, whose response is still to be written.
-        topic: its topic; empty for none.
-        knowledge: its knowledge.
-        turns: how many last turns of each history are kept; 0 for all.
+    Where the dialogue has no topic the samples lose theirs, so that all follow one pattern. So many last turns of each
+    history are kept; 0 for all.
     """
     history = sided(dialogue)[-turns:]
     shown = [replace(sample, topic=sample.topic if topic else "", turns=sample.turns[-turns:]) for sample in samples]

@@ -71,7 +71,6 @@ class Rag(Method):
     strict: bool = False
 
     def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
         check_least(self, top=1)
 
     @functools.cached_property
@@ -104,12 +103,11 @@ class Rag(Method):
 
     async def _search(self, kinds: Sequence[str], query: str, stage: StageContext) -> list[Knowledge]:
         """Return the best pieces of all sources of some kinds, asked at once."""
-        asked = [(entry, entry.source) for entry in self.declared.entries if entry.kind in kinds]
-        searches = [
-            stage.search(f"retrieval-{entry.name}", source, query, entry.top or self.top)
-            for entry, source in asked
-            if source is not None
-        ]
+        searches = []
+        for entry in self.declared.entries:
+            if entry.kind in kinds and entry.source is not None:
+                top = entry.top or self.top
+                searches.append(stage.search(f"retrieval-{entry.name}", entry.source, query, top))
         found = [pieces for pieces in await gather(*searches) if pieces]
         if len(found) == 1:
             return found[0][: self.top]
@@ -149,7 +147,6 @@ class FullContext(Method):
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        """Check the option; raises InputError."""
         check_least(self, words=1)
 
     @functools.cached_property
@@ -188,13 +185,11 @@ class FullContext(Method):
 
 
 def _too_much(message: str) -> DialoreError:
-    return DialoreError(
-        message, hint="take rag, which retrieves, or name fewer documents; the bound is the option words"
-    )
+    hint = "take rag, which retrieves, or name fewer documents; the bound is the option words"
+    return DialoreError(message, hint=hint)
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
-    """Return the sentences of every persona."""
     entries: Iterable[DeclaredSource] = (entry for entry in declared.entries if entry.kind == "persona")
     return [piece for entry in entries for piece in listed(entry.source, dialogue)]
 

@@ -67,7 +67,6 @@ class Pplm(Method):
     turns: int = 0
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError. Those of the steering are checked with it."""
         check_word("topic", self.topic, TOPICS)
         check_least(self, facts=0, words=0, turns=0)
 

@@ -57,12 +57,7 @@ def method_names() -> list[str]:
 
 
 def method_class(name: str) -> type[Method]:
-    """Return the class of a method by name, or of the file that has it, beside whose `prompts` it then asks.
-
-    Raises:
-        UnknownNameError: no method is called that.
-        InputError: it cannot be loaded.
-    """
+    """Return the class of a method by name or file, beside whose `prompts` it then asks; InputError for none."""
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
@@ -96,16 +91,10 @@ _RENAMED = {
 
 
 def create_method(name: str, sources: Mapping[str, object], options: Mapping[str, object] | None = None) -> Method:
-    """Make a method.
+    """Make a method of its sources (`graph`, `documents`, ...) and options by name.
 
-    Args:
-        name: the method's name.
-        sources: knowledge sources by name (`graph`, `documents`, ...); those that the method needs must be there.
-        options: hyper-parameters and switches by name; text is read as the field's type ("false", "20").
-
-    Raises:
-        UnknownNameError: no such method, or it has no such option.
-        InputError: an option's value does not fit, or a source is missing.
+    An option's text is read as the field's type ("false", "20"). Raises UnknownNameError for a method or an option that
+    there is none of, InputError where a value does not fit, or a source is missing.
     """
     cls = method_class(name)
     missing = [need for need in cls.required_sources if sources.get(need) is None]
@@ -155,47 +144,31 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
 
 
 def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]:
-    """Return a method in words, as `dialore methods --json` prints it; `about` says where it differs from its paper.
-
-    Raises:
-        UnknownNameError: it names a prompt that there is none of.
-    """
+    """Return a method in words, as `dialore methods --json` prints it; `about` says how it differs from its paper."""
     about = (inspect.getdoc(cls) or "").partition(_ATTRIBUTES)[0]
     bases = reversed(inspect.getmro(cls)[:-1])  # options may be inherited
     told = "".join(inspect.cleandoc(base.__doc__ or "").partition(_ATTRIBUTES)[2] + "\n" for base in bases)
     helps = dict(re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE))
+    options: list[dict[str, object]] = []
+    for name, option in method_options(cls).items():
+        default = "needed" if (usual := _default(option)) is dataclasses.MISSING else usual
+        options.append({"name": name, "default": default, "help": " ".join(helps.get(name, "").split())})
+    stages: list[dict[str, object]] = []
+    for name, found in method_prompts(cls, prompts).items():
+        stage = {"name": name.rpartition("/")[2], "prompt": name, "languages": [each.language for each in found]}
+        stages.append({**stage, "version": found[0].front.version, "output": found[0].front.output})
     return {
         **{name: getattr(cls, name, "") for name in ("name", "paper", "summary", "calls")},
         "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),
         "required_sources": cls.required_sources,
         "optional_sources": getattr(cls, "optional_sources", ()),
-        "options": [
-            {"name": name, "default": _shown(_default(option)), "help": " ".join(helps.get(name, "").split())}
-            for name, option in method_options(cls).items()
-        ],
-        "stages": [
-            {
-                "name": name.rpartition("/")[2],
-                "prompt": name,
-                "languages": [prompt.language for prompt in found],
-                "version": found[0].front.version,
-                "output": found[0].front.output,
-            }
-            for name, found in method_prompts(cls, prompts).items()
-        ],
+        "options": options,
+        "stages": stages,
     }
 
 
-def _shown(default: object) -> object:
-    return "needed" if default is dataclasses.MISSING else default
-
-
 def method_prompts(cls: type[Method], prompts: PromptLibrary, form: str = "") -> dict[str, list[Prompt]]:
-    """Return the prompts that a method names, else its folder's, each in every language and the form.
-
-    Raises:
-        UnknownNameError: it names a prompt that there is none of.
-    """
+    """Return the prompts that a method names, else its folder's, in every language; UnknownNameError if one lacks."""
     known: dict[str, list[Prompt]] = {}
     for prompt in prompts:
         known.setdefault(prompt.name, []).append(prompt)

@@ -119,7 +119,6 @@ class Safari(Method):
     max_chars: int = 0
 
     def __post_init__(self) -> None:
-        """Check the switches; raises InputError where one does not fit."""
         for option, known in _CHOICES.items():
             if getattr(self, option) not in known and not (option == "planning" and self.planning.startswith(PREFIX)):
                 raise UnknownNameError(f"{option} of safari", getattr(self, option), known)
@@ -198,19 +197,13 @@ class Safari(Method):
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
         read = functools.partial(read_plan if self.plan_parser == "names" else read_substrings, declared=self.declared)
         shown = self._shown(dialogue.language)
-        variables: dict[str, Any] = {
-            "sources": [
-                {
-                    "name": entry.name.upper(),
-                    "description": entry.description[dialogue.language],
-                    "depends_on": [name.upper() for name in entry.depends_on],
-                }
-                for entry in self.declared.entries
-            ],
-            "dependency": any(entry.depends_on for entry in self.declared.entries),
-            "demonstrations": shown,
-            "dialogues": [*shown, {}],
-        }
+        sources = []
+        for entry in self.declared.entries:
+            needs = [name.upper() for name in entry.depends_on]
+            told = entry.description[dialogue.language]
+            sources.append({"name": entry.name.upper(), "description": told, "depends_on": needs})
+        variables: dict[str, Any] = {"sources": sources, "demonstrations": shown, "dialogues": [*shown, {}]}
+        variables["dependency"] = any(entry.depends_on for entry in self.declared.entries)
         if self.prompt_variant != OURS:
             return await stage.read("safari/planning", read, Plan(sources=[]), **variables)
         return await stage.ask("safari/planning", Plan, Plan(sources=[]), parser=read, **variables)
@@ -230,28 +223,22 @@ class Safari(Method):
         for name in plan:
             entry = self.declared[name]
             before = [tasks[other] for other in entry.depends_on if other in tasks]
-            tasks[name] = asyncio.create_task(self._ask_source(entry, before, dialogue, stage))
+            tasks[name] = asyncio.create_task(self._ask_source(entry, before, stage))
         return dict(zip(tasks, await gather(*tasks.values()), strict=True))
 
     async def _ask_source(
-        self,
-        entry: DeclaredSource,
-        before: Sequence[asyncio.Task[list[Knowledge]]],
-        dialogue: Dialogue,
-        stage: StageContext,
+        self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], stage: StageContext
     ) -> list[Knowledge]:
         preceding = [piece for found in await asyncio.gather(*before) for piece in found]
         narrowed = self.dependency and entry.join == "filter" and bool(entry.depends_on)
-        nothing = ""
-        if entry.kind == "documents" and not self.use_documents:
-            nothing = "its pieces are withheld"
-        elif narrowed and not preceding:
-            nothing = f"{' and '.join(entry.depends_on)} gave nothing to look under"
-        if nothing:
+        is_withheld = entry.kind == "documents" and not self.use_documents
+        if is_withheld or (narrowed and not preceding):
+            under = f"{' and '.join(entry.depends_on)} gave nothing to look under"
             with stage.step(f"retrieval-{entry.name}") as step:
-                step.output, step.notes = {"source": entry.name, "found": []}, [nothing]
+                step.output = {"source": entry.name, "found": []}
+                step.notes = ["its pieces are withheld" if is_withheld else under]
             return []
-        query = query_of(dialogue, self.turns)
+        query = query_of(stage.dialogue, self.turns)
         if preceding and not narrowed:
             query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
         if entry.source is None:
@@ -264,12 +251,8 @@ class Safari(Method):
         self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
     ) -> list[Knowledge]:
         """Return the model's own knowledge as a source; it may know nothing."""
-        text = await stage.text(
-            "safari/model-knowledge",
-            suffix=entry.name,
-            query=query,
-            knowledge=[prompt_line(piece) for piece in preceding],
-        )
+        known = list(map(prompt_line, preceding))
+        text = await stage.text("safari/model-knowledge", suffix=entry.name, query=query, knowledge=known)
         text = " ".join(text.split())
         if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
             return []
@@ -286,15 +269,13 @@ class Safari(Method):
         """Return the demonstrations as prompts have them; one that names an undeclared source is left out."""
         given = self.declared.demonstrations.get(language, ()) if self.demonstrations else ()
         fitting = [one for one in given if all(self.declared.find(name) for name in one.plan)]
-        return [
-            {
-                "history": render_history(one.dialogue),
-                "plan": [name.upper() for name in one.plan],
-                "knowledge": [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())],
-                "response": one.response,
-            }
-            for one in fitting[: self.demonstrations]
-        ]
+        shown: list[dict[str, object]] = []
+        for one in fitting[: self.demonstrations]:
+            texts = [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())]
+            plan = [name.upper() for name in one.plan]
+            history = render_history(one.dialogue)
+            shown.append({"history": history, "plan": plan, "knowledge": texts, "response": one.response})
+        return shown
 
 
 def context_of(dialogue: Dialogue) -> str:
@@ -329,9 +310,7 @@ _NULL = r"(?:null|none|nothing|无|没有|不需要|空)(?![a-z0-9])"
 _BETWEEN = r"(?:and|then)(?![a-z0-9])|然后|再|[1-9][.)、]|[\s,，、;；>→|.。\"'“”‘’`*(){}（）<>\[\]-]"
 _MARKED = re.compile(r"\[SOURCE\](.*?)(?:\[EOS\]|\Z)", re.DOTALL | re.IGNORECASE)
 _BLANK = re.compile(r"\n[^\S\n]*\n")
-_DENIED = re.compile(
-    r"[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b", re.IGNORECASE
-)
+_DENIED = re.compile(r"(?i)[不无没别勿或]|n't|\b(?:no|not|none|neither|nor|or|without|null|nothing|cannot)\b")
 _SENTENCES = re.compile(r"[.。!！?？\n]\s{0,9}\S")
 _LABEL = re.compile(r'^[^\n:：{\["]{0,30}[:：]\s*')
 
@@ -424,16 +403,14 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _of_kind(kind: str, declared: DeclaredSources) -> DeclaredSource | None:
-    """Return the first source of a kind."""
     return next((entry for entry in declared.entries if entry.kind == kind.casefold()), None)
 
 
 def gold_plan(dialogue: Dialogue, declared: DeclaredSources) -> list[str]:
     """Return the data set's plan ("+ Ground Planning"), in names or kinds; raise DialoreError without one."""
     if not dialogue.sources and "sources" not in dialogue.model_fields_set:
-        raise DialoreError(
-            f"dialogue {dialogue.id} has no gold plan", hint='it is its field "sources"; or planning=model'
-        )
+        message = f"dialogue {dialogue.id} has no gold plan"
+        raise DialoreError(message, hint='it is its field "sources"; or planning=model')
     plan = []
     for name in dialogue.sources:
         entry = declared.find(name) or _of_kind(name, declared)

@@ -40,33 +40,28 @@ _QUERY_WORDS, _QUERY_CHARACTERS = 40, 80
 _EDGES = " \t.,;:!?。，、；：！？*`"
 _BULLET = re.compile(r"\A(?:[-*•>]|\d{1,2}[.)、])\s+")
 _LABEL = re.compile(
-    r"\A(?:(?:the\s+)?(?:current\s+|search\s+|web\s+)?(?:topic|subject|query)(?:\s+is)?|search(?:\s+for)?|"
-    r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*",
-    re.IGNORECASE,
+    r"(?i)\A(?:(?:the\s+)?(?:current\s+|search\s+|web\s+)?(?:topic|subject|query)(?:\s+is)?|search(?:\s+for)?|"
+    r"(?:当前)?(?:话题|主题)|搜索词?|查询|检索词?)\s*[:：]\s*"
 )
 _QUOTED = re.compile(r"\"([^\"]*)\"|“([^“”]*)”|「([^「」]*)」|'([^']*)'")
 _NO_TOPIC = re.compile(
-    r"(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
+    r"(?i)(?:there\s+is\s+|there's\s+)?(?:none|nothing|null|n/?a|unknown|"
     r"no(?:\s+(?:current|clear|specific|particular))?\s+(?:topic|subject))(?:\s+at\s+(?:the|this)\s+moment)?|"
-    r"(?:暂时?|当前|现在)?(?:无|没有|不明|未知)(?:明确|具体)?的?(?:话题|主题)?",
-    re.IGNORECASE,
+    r"(?:暂时?|当前|现在)?(?:无|没有|不明|未知)(?:明确|具体)?的?(?:话题|主题)?"
 )
 # "__no_search__", "__do-not-search__" and "no_passages_used" are how trained search deciders put it.
 _NO_SEARCH = re.compile(
-    r"_*(?:no|not|none|n/?a|do[-_ ]not)(?:[-_ ](?:search|query|passages?)(?:[-_ ](?:used|needed))?)?_*|"
-    r"无|没有|(?:不用|无需|不需要)搜索",
-    re.IGNORECASE,
+    r"(?i)_*(?:no|not|none|n/?a|do[-_ ]not)(?:[-_ ](?:search|query|passages?)(?:[-_ ](?:used|needed))?)?_*|"
+    r"无|没有|(?:不用|无需|不需要)搜索"
 )
 # SCG-QP's "instruction mismatch" (Section 3.4): a question to the other person, which no engine can answer.
 _TO_THE_OTHER = re.compile(
-    r"(?:(?:and|so|but|well|how|what|which|where|when|why|who)\b[\w\s,']{0,40}?\s)?"
+    r"(?i)(?:(?:and|so|but|well|how|what|which|where|when|why|who)\b[\w\s,']{0,40}?\s)?"
     r"(?:do|did|have|are|were|would|will|can|could|had)\s+you\b|"
-    r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)",
-    re.IGNORECASE,
+    r"你们?(?:有没有|是不是|喜欢|觉得|最近|平时|会不会|想不想|[去看吃玩听]过)"
 )
 _MARKS = ("passage", "passages")
-_REMEMBERED = 3
-"""Statements of a user's memory that the directive is shown."""
+_REMEMBERED = 3  # statements of a user's memory that the directive is shown
 _KINDS: dict[tuple[str, ...], Kind] = {
     ("no", "无", "不搜索", "不需要"): "none",
     ("info", "信息"): "information",
@@ -95,12 +90,7 @@ class SearchDecision(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """The current topic of the dialogue.
-
-    Attributes:
-        name: the topic; empty where there is none or it is not known.
-        absent: the tracker says that there is none, so that one may be proposed.
-    """
+    """The current topic of the dialogue; empty where it is not known, or `absent`, so that one may be proposed."""
 
     name: str = ""
     absent: bool = False
@@ -149,16 +139,12 @@ def _says_something(line: str, most_words: int, most_characters: int) -> bool:
 
 
 def _from_json(text: str) -> str:
-    for value in candidates(text):
-        if isinstance(value, dict):
-            said = next((item for key, item in value.items() if "query" in str(key) and isinstance(item, str)), "")
-            if said:
-                return _bare(said)
-    return ""
+    objects = (value for value in candidates(text) if isinstance(value, dict))
+    items = (item for value in objects for key, item in value.items() if "query" in str(key))
+    return next((_bare(item) for item in items if isinstance(item, str) and item), "")
 
 
 def _first_line(text: str) -> str:
-    """Return the first line that says something, without its label."""
     lines = (_bare(line) for line in text.splitlines())
     return next((line for line in lines if line), "")
 
@@ -175,13 +161,9 @@ def _bare(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuidedQuery:
-    """The query to be searched for, and what led to it.
+    """The query to be searched for (empty: none), and what led to it: the turn's kind, the topic, and the directive.
 
-    Attributes:
-        query: the search query; empty where nothing is searched.
-        kind: what kind of turn is to be answered.
-        topic: the current topic.
-        directive: the commonsense response that guides the query; empty where there is none.
+    That is the commonsense response which guides the query; empty where there is none.
     """
 
     query: str = ""
@@ -200,6 +182,10 @@ class GuidedQuery:
             maintained=[self.topic.name] if self.topic.name else [],
             thoughts={"implicit": self.directive} if self.directive else {},
         )
+
+
+_STAGES = ("search-decision", "topic-tracking", "commonsense-directive", "query-generation")
+_QUERY_STAGES = tuple(f"scg-qp/{stage}" for stage in _STAGES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,7 +211,6 @@ class QueryMaker:
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Open what decides; raises InputError where there is none."""
         if isinstance(self.decision, str):
             open_decision(self.decision)
 
@@ -262,13 +247,13 @@ class QueryMaker:
         return await stage.read("scg-qp/topic-tracking", read_topic, Topic(), summary="Topic: {}")
 
     async def direct(self, dialogue: Dialogue, kind: Kind, topic: Topic, stage: StageContext) -> str:
-        """Commonsense-Based Directive (Section 2.2); where there is no current topic, it proposes one.
-
-        A request for information says itself what to look for: it needs none.
-        """
+        """Commonsense-Based Directive (Section 2.2); it may propose a topic. A request for information needs none."""
         if not self.directive or kind == "information":
             return ""
-        interests = _interests(dialogue) if self.persona else []
+        # The persona of the user, where a data set or the service gives one.
+        given = dialogue.extra.get("user_persona") if self.persona else None
+        told = given if isinstance(given, list | tuple) else ()
+        interests = [plain_line(line) for line in told if isinstance(line, str)]
         if self.persona and self.memory is not None:
             found = await stage.search("memory", self.memory, dialogue.last.text, _REMEMBERED)
             interests += [plain_line(piece.text) for piece in found]
@@ -287,22 +272,9 @@ class QueryMaker:
     async def generate(self, dialogue: Dialogue, kind: Kind, topic: Topic, directive: str, stage: StageContext) -> str:
         """Instruction-Driven Query Generation (Section 2.3). Where nothing can be read, the topic is searched for."""
         spare = topic.name or plain_query(directive if topic.absent else dialogue.last.text)
-        query = await stage.read(
-            "scg-qp/query-generation",
-            read_query,
-            spare,
-            summary="Query: {}",
-            topic=topic.name,
-            directive=directive,
-            kind=kind,
-        )
+        given: dict[str, Any] = {"topic": topic.name, "directive": directive, "kind": kind}
+        query = await stage.read("scg-qp/query-generation", read_query, spare, summary="Query: {}", **given)
         return _sendable(query, spare, stage)
-
-
-def _interests(dialogue: Dialogue) -> list[str]:
-    """Return the persona of the user, where data set or service gives one: `extra["user_persona"]`."""
-    given = dialogue.extra.get("user_persona")
-    return [plain_line(line) for line in given if isinstance(line, str)] if isinstance(given, list | tuple) else []
 
 
 # --- the web
@@ -325,7 +297,6 @@ class WebGrounded(ABC):
     reranker: str = "fused"
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, candidates=1, passages=1)
 
     @abstractmethod
@@ -374,15 +345,11 @@ def _page_of(piece: Knowledge) -> str:
 
 def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
     """Passages as they stand in a prompt: on a line, unable to close the marks around them, with their page's name."""
-    return [
-        piece.model_copy(
-            update={
-                "text": as_data(piece.text, *_MARKS),
-                "detail": piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)}),
-            }
-        )
-        for piece in passages
-    ]
+    given = []
+    for piece in passages:
+        detail = piece.passage.model_copy(update={"page": as_data(_page_of(piece), *_MARKS)})
+        given.append(piece.model_copy(update={"text": as_data(piece.text, *_MARKS), "detail": detail}))
+    return given
 
 
 # --- the methods
@@ -411,18 +378,11 @@ class ScgQp(QueryMaker, WebGrounded):
     required_sources: ClassVar[tuple[str, ...]] = ("web",)
     optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "5 (4 in a row); 3 (2 in a row) where something is asked for or nothing to be searched"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "scg-qp/response-generation",
-    )
+    stages: ClassVar[tuple[str, ...]] = (*_QUERY_STAGES, "scg-qp/response-generation")
 
     query: bool = True
 
     def __post_init__(self) -> None:
-        """Check the numbers, and open what decides; raises InputError."""
         QueryMaker.__post_init__(self)
         WebGrounded.__post_init__(self)
 
@@ -454,7 +414,6 @@ class SearchQuery(WebGrounded):
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         WebGrounded.__post_init__(self)
         check_least(self, turns=0)
 
@@ -484,20 +443,13 @@ class ScgQpGraph(QueryMaker):
     required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "4 (4 in a row)"
-    stages: ClassVar[tuple[str, ...]] = (
-        "scg-qp/search-decision",
-        "scg-qp/topic-tracking",
-        "scg-qp/commonsense-directive",
-        "scg-qp/query-generation",
-        "t-rag/response-generation",
-    )
+    stages: ClassVar[tuple[str, ...]] = (*_QUERY_STAGES, "t-rag/response-generation")
 
     graph: AnyGraph
     top: int = 20
     decision: Switch = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        """Check the number, and open what decides; raises InputError."""
         QueryMaker.__post_init__(self)
         check_least(self, top=1)
 

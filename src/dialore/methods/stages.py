@@ -20,13 +20,7 @@ from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, clean_response, prompt_line
 from dialore.methods.faults import EchoStream, answer_fault, stops
-from dialore.prompts.history import (
-    Block,
-    asking_for,
-    friend_labels,
-    history_messages,
-    history_variables,
-)
+from dialore.prompts.history import Block, asking_for, friend_labels, history_messages, history_variables
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult
@@ -40,8 +34,7 @@ Result = TypeVar("Result")
 
 CITING = "shared/citing"
 """The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
-_INSTRUCTIONS = "shared/instructions"
-"""The prompt with what the operator of a service wants of its responses."""
+_INSTRUCTIONS = "shared/instructions"  # the prompt with what the operator of a service wants of its responses
 _SLOW, _LATEST = 6, 20
 """Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
 CUT_OFF = "the answer was cut off at the token limit"
@@ -51,8 +44,7 @@ BY_MODEL = "model"
 """The reranker that is the language model itself."""
 _CANDIDATES, _NAMED = 20, 5
 """Pieces that are found to be reranked, and how many of them the model names."""
-_SECOND, _AGAIN = 1000, 0.7
-"""The sample index and the temperature at which an answer is asked for once more."""
+_SECOND, _AGAIN = 1000, 0.7  # the sample index and the temperature at which an answer is asked for once more
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
 
@@ -106,11 +98,7 @@ class StageRunner(Protocol):
         ...
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
-        """Do one stage, record what it took in `step`, and pass plain text on as it comes; None: nothing parsed.
-
-        Raises:
-            ModelError: the language model failed.
-        """
+        """Do one stage, record it in `step`, pass plain text on; None: nothing parsed. Raises ModelError."""
         ...
 
 
@@ -142,10 +130,7 @@ class LLMRunner:
 
     @property
     def is_slow(self) -> bool:
-        """True where its latest calls wrote so few tokens a second that two at once take each other's time.
-
-        Before the first call: whether this process runs the model.
-        """
+        """True where two calls at once would take each other's time, by the latest; at first, where it runs here."""
         if not self._spent:
             return bool(getattr(self.model, "runs_here", False))
         tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
@@ -188,48 +173,38 @@ class LLMRunner:
         if citing is not None:
             known["citing"] = Block(citing.messages[0].content)
         request = prompt.render(known, call.label, before)
+        first, *others = request.messages
+        named, told, sampling = [request.prompt], [first.content], request.sampling
         if citing is not None:
-            request = request.model_copy(update={"prompt": f"{request.prompt} + {citing.prompt}"})
+            named.append(citing.prompt)
         if call.replies and dialogue.spoken:
             step.notes.append(FOREIGN.format(dialogue.spoken))
-            first, *others = request.messages
-            asked = first.model_copy(update={"content": f"{first.content}\n\n{asking_for(dialogue.spoken)}"})
-            request = request.model_copy(update={"messages": (asked, *others)})
+            told.append(asking_for(dialogue.spoken))
         if call.replies and self.instructions:
-            wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language).render(
-                {"instructions": list(map(Block, self.instructions))}
-            )
-            first, *others = request.messages
-            told = first.model_copy(update={"content": f"{first.content}\n\n{wanted.messages[0].content}"})
-            update = {"messages": (told, *others), "prompt": f"{request.prompt} + {wanted.prompt}"}
-            request = request.model_copy(update=update)
-        if call.replies and self.sampling:
-            request = request.model_copy(update={"sampling": request.sampling.model_copy(update=self.sampling)})
-        if (
-            not call.prompt_variant
-            and issubclass(call.output, Text)
-            and (marks := stops([message.content for message in request.messages]))
-        ):
-            stopped = {"stop": tuple(dict.fromkeys((*request.sampling.stop, *marks)))}
-            request = request.model_copy(update={"sampling": request.sampling.model_copy(update=stopped)})
+            variables: dict[str, object] = {"instructions": list(map(Block, self.instructions))}
+            wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language).render(variables)
+            named.append(wanted.prompt)
+            told.append(wanted.messages[0].content)
+        if call.replies:
+            sampling = sampling.model_copy(update=self.sampling)
+        messages = (first.model_copy(update={"content": "\n\n".join(told)}), *others)
+        if not call.prompt_variant and issubclass(call.output, Text):
+            marks = stops([message.content for message in messages])
+            sampling = sampling.model_copy(update={"stop": tuple(dict.fromkeys((*sampling.stop, *marks)))})
+        changes = {"messages": messages, "prompt": " + ".join(named), "sampling": sampling}
         if call.schema is not None:
-            wanted_output = OutputSchema(name=call.output.__name__, definition=dict(call.schema))
-            request = request.model_copy(update={"output_schema": wanted_output})
+            changes["output_schema"] = OutputSchema(name=call.output.__name__, definition=dict(call.schema))
+        request = request.model_copy(update=changes)
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
 
 
 async def _complete(
-    model: LanguageModel,
-    call: StageCall[T],
-    request: Request,
-    step: StageTrace,
-    on_token: OnToken | None,
-    instructions: str,
+    model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_token: OnToken | None, told: str
 ) -> tuple[T | None, list[Completion]]:
     if issubclass(call.output, Text):
-        text, completions = await _written(model, call, request, step, on_token, instructions)
+        text, completions = await _written(model, call, request, step, on_token, told)
         return call.output(text=text), completions
     structured = await complete_structured(model, request, call.output, parser=call.parser)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
@@ -240,19 +215,12 @@ async def _complete(
 
 
 async def _written(
-    model: LanguageModel,
-    call: StageCall[Any],
-    request: Request,
-    step: StageTrace,
-    on_token: OnToken | None,
-    instructions: str,
+    model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_token: OnToken | None, told: str
 ) -> tuple[str, list[Completion]]:
     """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
 
-    The forms of papers take every answer as it comes.
-
-    Raises:
-        AnswerError: the second is none either.
+    It is none where it says back the instructions that it was `told`. The forms of papers take every answer as it
+    comes. Raises AnswerError where the second is none either.
     """
     labels = friend_labels(call.dialogue.language)
     is_checked = call.replies and not call.prompt_variant
@@ -265,7 +233,7 @@ async def _written(
             stream.close()
         _record(step, completions)
         text = clean_response(completions[-1].text, labels, call.leads)
-        fault = answer_fault(text, call.dialogue, instructions) if is_checked else ""
+        fault = answer_fault(text, call.dialogue, told) if is_checked else ""
         if not fault:
             if held is not None:
                 held.close()
@@ -273,10 +241,8 @@ async def _written(
         if len(completions) > 1 or (held is not None and held.flows):
             raise AnswerError(fault, hint="ask again, or take a larger model")
         step.notes.append(f"{fault}: asked once more")
-        warmer = {"temperature": max(_AGAIN, request.sampling.temperature)}
-        request = request.model_copy(
-            update={"sample": request.sample + _SECOND, "sampling": request.sampling.model_copy(update=warmer)}
-        )
+        warmer = request.sampling.model_copy(update={"temperature": max(_AGAIN, request.sampling.temperature)})
+        request = request.model_copy(update={"sample": request.sample + _SECOND, "sampling": warmer})
 
 
 def _record(step: StageTrace, completions: Sequence[Completion]) -> None:
@@ -359,11 +325,7 @@ class StageContext:
 
     @contextmanager
     def step(self, name: str, model: str = "dialore") -> Iterator[StageTrace]:
-        """Trace a stage: `with stage.step("reranking") as step: ...; step.output = {...}`.
-
-        Raises:
-            StageError: a DialoreError was raised inside; the trace has it.
-        """
+        """Trace a stage: `with stage.step("reranking") as step: ...`; a DialoreError in it becomes a StageError."""
         traced = StageTrace(stage=name, model=model, started=self.seconds)
         self.trace.append(traced)
         asks = model == self.stage_runner.name
@@ -430,7 +392,7 @@ class StageContext:
 
         Where the parser returns None, the stage counts as unparsed, and the fallback is used.
         """
-        text, step = await self._text(prompt, suffix, variables, summary=summary)
+        text, step = await self._text(prompt, suffix, variables, summary)
         value = parser(text)
         if value is not None:
             return value
@@ -455,9 +417,9 @@ class StageContext:
         read, and taken out before anybody sees them, as are `leads`, words that a model may repeat of its prompt.
         """
         self.given = list(cites) if cites is not None else self.given
+        asked: dict[str, Any] = {"leads": leads, "replies": cites is not None}
         if cites is None or not self.cite:
-            replies = cites is not None
-            return (await self._text(prompt, suffix, variables, on_token, leads, summary, replies=replies))[0]
+            return (await self._text(prompt, suffix, variables, summary, on_token, **asked))[0]
         reader = MarkReader(cites)
 
         def pass_on(piece: str) -> None:
@@ -466,14 +428,14 @@ class StageContext:
 
         streamed = None if on_token is None else lambda piece: pass_on(reader.feed(piece))
         variables["cite"] = True  # also where nothing was found: the instructions stay the same from turn to turn
-        text, step = await self._text(prompt, suffix, variables, streamed, leads, summary, replies=True)
+        text, step = await self._text(prompt, suffix, variables, summary, streamed, **asked)
         pass_on(reader.close())
         cited = read_citations(text, cites)
         if text.strip() and not any(map(str.isalnum, cited.text)):  # small models give back what marks look like
             step.notes.append("the answer was citations alone: asked once more, without any")
             uncited = variables | {"cite": False}
             again = f"{suffix}-uncited" if suffix else "uncited"
-            return (await self._text(prompt, again, uncited, on_token, leads, summary, replies=True))[0]
+            return (await self._text(prompt, again, uncited, summary, on_token, **asked))[0]
         step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
@@ -513,10 +475,7 @@ class StageContext:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
         The trace, and the summary, have the query as it was sent. Of passages, statements and sentences more are
-        found than are asked for where they are reranked.
-
-        Raises:
-            StageError: it would fail so for every dialogue (see `is_fatal`).
+        found than are asked for where they are reranked. Raises StageError for what is fatal (`is_fatal`).
         """
         found = SearchResult()
         is_reranked = self.rerank and source.kind != "graph"
@@ -571,13 +530,11 @@ class StageContext:
         prompt: str,
         suffix: str,
         variables: dict[str, object],
+        summary: str,
         on_token: OnToken | None = None,
-        leads: tuple[str, ...] = (),
-        summary: str = "",
-        *,
-        replies: bool = False,
+        **asked: Any,  # noqa: ANN401 - of StageCall
     ) -> tuple[str, StageTrace]:
-        answer, step = await self._answer(prompt, suffix, Text, variables, on_token, leads, replies=replies)
+        answer, step = await self._answer(prompt, suffix, Text, variables, on_token, **asked)
         text = answer.text if answer is not None else ""
         step.output = {"text": text}
         step.summary = summary.format(" ".join(text.split())) if text.strip() else ""
@@ -590,16 +547,10 @@ class StageContext:
         output: type[T],
         variables: dict[str, object],
         on_token: OnToken | None = None,
-        leads: tuple[str, ...] = (),
-        parser: Callable[[str], T | None] | None = None,
-        *,
-        schema: Mapping[str, Any] | None = None,
-        replies: bool = False,
+        **asked: Any,  # noqa: ANN401 - of StageCall
     ) -> tuple[T | None, StageTrace]:
         name = prompt.rsplit("/", 1)[-1]
         with self.step(f"{name}-{suffix}" if suffix else name, self.stage_runner.name) as step:
-            label = f"{self.dialogue.id}/{self.method}/{step.stage}"
-            call = StageCall(
-                prompt, self.dialogue, output, variables, label, replies, leads, self.prompt_variant, parser, schema
-            )
+            label, variant = f"{self.dialogue.id}/{self.method}/{step.stage}", self.prompt_variant
+            call = StageCall(prompt, self.dialogue, output, variables, label, prompt_variant=variant, **asked)
             return await self.stage_runner.answer(call, step, on_token), step

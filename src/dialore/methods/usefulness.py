@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"\d+")
 _REMEMBERED = 4096
-_SAID = 0.6
-"""The share of a piece's words and meaning from which one utterance has said it."""
+_SAID = 0.6  # the share of a piece's words and meaning from which one utterance has said it
 _SAME = 0.99
 _LEAST = 1e-9
 _NO_WORD = -1
@@ -47,14 +46,9 @@ _NO_WORD = -1
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue, also: str = "") -> list[float]:
     """For each piece found for a query, the probability that it is of use in the response to the dialogue.
 
-    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. A
-    misspelt word of the query stands for the nearest one that a piece has.
-
-    Args:
-        pieces: what a search found.
-        query: what was looked for, standing alone.
-        dialogue: the history; the response is to its last turn.
-        also: another query for the same; the higher probability counts, as either may miss what is meant.
+    The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. The
+    query stands alone; a misspelt word of it stands for the nearest one that a piece has.
+    The higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
     """
     if also and also != query:
         by_both = (probabilities_of_use(pieces, each, dialogue) for each in (query, also))
@@ -71,7 +65,6 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
 
 
 def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
-    """Return the terms of all pieces that begin with a letter."""
     return [term for piece in pieces for term in split_terms(_text_of(piece)) if term.startswith(letter)]
 
 
@@ -272,7 +265,6 @@ def _text_of(piece: Knowledge) -> str:
 
 
 def _best_under(piece: Knowledge, asked: _Reading) -> float:
-    """Return the likeness with the query of the best document under a persona sentence."""
     if not isinstance(piece.detail, PersonaDetail) or not piece.detail.documents:
         return 0.0
     under = _Pieces([_read(text) for text in piece.detail.documents])

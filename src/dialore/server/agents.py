@@ -58,9 +58,7 @@ class _Opened:
 class ServedAgents:
     """The agents that settings name, each on the sources that there are by now, for readers of each set of groups.
 
-    Args:
-        later: has something done without being waited for.
-        connect: opens the language models.
+    `later` has something done without being waited for, `connect` opens the language models.
     """
 
     def __init__(
@@ -100,12 +98,14 @@ class ServedAgents:
 
     @contextmanager
     def served(self, model: str, groups: Groups) -> Iterator[Served]:
-        """Yield a model, which stays open meanwhile, on what a reader with these groups may read; None: on everything.
-
-        Raises:
-            ServiceError: there is no model of that id.
-        """
-        opened = self._refreshed(groups)
+        """Yield a model, open meanwhile, on what a reader with these groups may read (None: all); or ServiceError."""
+        opened = old = self._opened.get(groups)
+        if opened is None or self._knowledge.places != opened.places:
+            opened = self._opened[groups] = self._open(groups)
+            if old is not None:  # who is being answered keeps it
+                old.is_old = True
+                if not old.users:
+                    self._later(old.close())
         if model not in opened.models:
             error = UnknownNameError("model", model[:100], opened.models)
             raise ServiceError(404, str(error), code="model_not_found", param="model")
@@ -116,18 +116,6 @@ class ServedAgents:
             opened.users -= 1
             if opened.is_old and not opened.users:
                 self._later(opened.close())
-
-    def _refreshed(self, groups: Groups) -> _Opened:
-        """Return the agents on the sources that there are by now; who is being answered keeps the old ones."""
-        old = self._opened.get(groups)
-        if old is not None and self._knowledge.places == old.places:
-            return old
-        new = self._opened[groups] = self._open(groups)
-        if old is not None:
-            old.is_old = True
-            if not old.users:
-                self._later(old.close())
-        return new
 
     def _open(self, groups: Groups) -> _Opened:
         settings = self._settings
@@ -142,7 +130,11 @@ class ServedAgents:
             own = bench if each.sources is None else self._bench(each.sources, groups)
             if own is not bench:
                 opened.benches.append(own)
-            made = own.agent(each.method, own.models(settings.model), self._grounded(each, own))
+            method, given = method_class(each.method), dict(each.options)
+            kinds = {kind for kind in method_sources(method) if own.settings.places(kind)}
+            if kinds == {"documents"} and not each.persona and "strict" in method_options(method):
+                given.setdefault("strict", True)  # where documents are all that it can ask, it answers from them alone
+            made = own.agent(each.method, own.models(settings.model), given)
             made.cite = each.cite if each.cite is not None else cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
@@ -151,15 +143,6 @@ class ServedAgents:
             is_alike = without_model and each is named.get(name)  # whatever the method, what was found is shown
             opened.models[f"{MODEL}/{name}"] = first if is_alike else served
         return opened
-
-    @staticmethod
-    def _grounded(agent: AgentSettings, session: Session) -> dict[str, object]:
-        """Return an agent's options: where documents are all that it can ask, it answers from them alone by default."""
-        options = dict(agent.options)
-        kinds = {name for name in method_sources(method_class(agent.method)) if session.settings.places(name)}
-        if kinds == {"documents"} and not agent.persona and "strict" in method_options(method_class(agent.method)):
-            options.setdefault("strict", True)
-        return options
 
     def _bench(self, sources: SourceSettings, groups: Groups) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)

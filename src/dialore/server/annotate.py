@@ -13,8 +13,6 @@ import hmac
 import io
 import json
 import secrets
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,11 +35,7 @@ Value = Annotated[str, StringConstraints(max_length=2000)]
 
 
 class Desk:
-    """A folder of sheets, and the codes by which annotators get theirs.
-
-    Raises:
-        InputError: no key lies beside the folder.
-    """
+    """A folder of sheets, and the codes by which annotators get theirs; InputError where no key lies beside it."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.resolve()
@@ -49,14 +43,9 @@ class Desk:
         self.chosen = criteria_set(self.key.criteria)
         self._codes = self.folder.with_name(f"{self.folder.name}.codes.json")
 
-    @contextmanager
-    def _alone(self) -> Iterator[None]:
-        with folder_lock(self.folder, exclusive=True):
-            yield
-
     def codes(self) -> dict[str, str]:
         """Return every annotator's code, made for new sheets, and kept beside the folder, as the key is."""
-        with self._alone():
+        with folder_lock(self.folder, exclusive=True):
             known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
             names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
             found = {name: known.get(name) or secrets.token_hex(8) for name in names}
@@ -81,11 +70,8 @@ class Desk:
         chosen, form = self.chosen, self.key.form
         names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
         texts = [_active(fields[name]) for name in names if fields.get(name)]
-        columns = {
-            name: answer_columns([name], form, len(texts))
-            for name in chosen.criteria
-            if fields.get(name, "") != NOT_ASKED
-        }
+        asked = (name for name in chosen.criteria if fields.get(name, "") != NOT_ASKED)
+        columns = {name: answer_columns([name], form, len(texts)) for name in asked}
         return {
             "id": fields["item"],
             "dialogue": _active(fields["dialogue"]),
@@ -97,11 +83,8 @@ class Desk:
         }
 
     def answer(self, annotator: str, item: str, answers: dict[str, str], comment: str | None) -> None:
-        """Fill in answers by their columns, all of a question's or none; empty texts take them back.
-
-        Raises ServiceError where there is no such item or question, or an answer is none that it takes.
-        """
-        with self._alone():
+        """Fill in answers by columns, all of a question's or none; empty ones take them back. Raises ServiceError."""
+        with folder_lock(self.folder, exclusive=True):
             head, rows = self._read(annotator)
             place = head.index("item")
             row = next((row for row in rows if row[place : place + 1] == [item]), None)

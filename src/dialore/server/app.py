@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import multiprocessing.connection
 import os
@@ -10,9 +11,10 @@ import signal
 import socket
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
@@ -20,11 +22,11 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST
 from starlette.exceptions import HTTPException
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
 from dialore.server import annotate, completions, knowledge, memory, pages, responses, runs
-from dialore.server.connections import bounded_protocol
 from dialore.server.errors import ServiceError, full_disk, reply
 from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
@@ -40,11 +42,7 @@ log = logging.getLogger(__name__)
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
-    """Return the application that serves the agents of settings.
-
-    Raises:
-        InputError: its address can be reached from outside and it has no keys; or as `Session` does.
-    """
+    """Return the application that serves agents; InputError as `Session`, and for an open address without keys."""
     check_address(settings.server)
     telemetry = Telemetry()
     service = Service(settings, telemetry, connect=connect)
@@ -59,13 +57,8 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
     app.state.desk = annotate.Desk(folder) if (folder := settings.server.annotate) else None
-    app.include_router(completions.router)
-    app.include_router(responses.router)
-    app.include_router(knowledge.router)
-    app.include_router(memory.router)
-    app.include_router(annotate.router)
-    app.include_router(runs.router)
-    app.include_router(pages.router)
+    for room in (completions, responses, knowledge, memory, annotate, runs, pages):
+        app.include_router(room.router)
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -121,9 +114,8 @@ async def _broken(_: Request, __: Exception) -> Response:
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first.
 
-    Raises:
-        InputError: as `create_app`; the address is taken; a source cannot be opened.
-        DialoreError: one of several workers has ended unasked.
+    Raises InputError as `create_app`, where the address is taken, and where a source cannot be opened; DialoreError
+    where one of several workers has ended unasked.
     """
     check_address(settings.server)
     with bound(settings.server) as shared:
@@ -198,6 +190,80 @@ def bound(settings: ServerSettings) -> socket.socket:
     return shared
 
 
+# --- connections: how many, how large the head of a request may be, and how long it may take to come
+
+_PHRASES = {408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Service Unavailable"}
+
+
+class _Connection(HttpToolsProtocol):
+    """A connection; `_head` counts the bytes of the head that is coming, None where none is."""
+
+    settings: ClassVar[ServerSettings]
+    by_address: ClassVar[Counter[str]]
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._head: int | None = 0
+        self._address = self.client[0] if self.client else ""
+        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "no request came")
+        self.by_address[self._address] += 1
+        is_many = self.by_address[self._address] > self.settings.connections_per_address
+        if is_many or len(self.connections) > self.settings.connections:
+            self._refuse(503, "too many connections" + " from this address" * is_many)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.by_address[self._address] -= 1
+        if not self.by_address[self._address]:
+            del self.by_address[self._address]
+        self._waiting.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        super().data_received(data)
+        if self._head is not None:
+            self._head += len(data)
+            if self._head > self.settings.max_head:
+                self._refuse(431, "the request's head is too large")
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._head = 0
+        self._waiting.cancel()
+        self._waiting = self.loop.call_later(self.settings.head_seconds, self._refuse, 408, "the head did not come")
+
+    def on_headers_complete(self) -> None:
+        self._waiting.cancel()
+        self._head = None
+        if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.settings.max_head:
+            self._refuse(431, "the request's head is too large")
+        if not self.transport.is_closing():
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
+
+    def _refuse(self, status: int, message: str) -> None:
+        self._waiting.cancel()
+        if self.transport.is_closing():
+            return
+        body = json.dumps(ServiceError(status, message, code="connection_refused").body).encode()
+        head = f"HTTP/1.1 {status} {_PHRASES[status]}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+        self.transport.write(head.encode() + b"Content-Length: %d\r\n\r\n" % len(body) + body)
+        self.transport.close()
+
+
+def bounded_protocol(settings: ServerSettings) -> type[asyncio.Protocol]:
+    """Return uvicorn's reader of requests, which refuses in a line what is beyond the settings, and hangs up."""
+    return type("Connection", (_Connection,), {"settings": settings, "by_address": Counter()})
+
+
 class _Server(uvicorn.Server):
     """Says where it answers once it does: a socket that is bound alone refuses connections."""
 
@@ -214,22 +280,10 @@ class _Server(uvicorn.Server):
 
 
 async def run_app(app: Starlette, settings: ServerSettings, shared: socket.socket) -> None:
-    """Serve an application on a socket until the process is asked to end.
-
-    Raises:
-        DialoreError: as its lifespan does, which uvicorn would turn into a traceback in the log.
-    """
-    config = uvicorn.Config(
-        app,
-        http=bounded_protocol(settings),
-        ws="none",
-        lifespan="off",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        timeout_graceful_shutdown=int(settings.max_seconds) + 5,
-    )
-    server = _Server(config)
+    """Serve an application on a socket until asked to end; its lifespan's DialoreError is raised, not logged."""
+    off: dict[str, Any] = {"ws": "none", "lifespan": "off", "log_config": None}
+    off |= {"access_log": False, "server_header": False, "timeout_graceful_shutdown": int(settings.max_seconds) + 5}
+    server = _Server(uvicorn.Config(app, http=bounded_protocol(settings), **off))
     with server.capture_signals():  # sent once more when all is closed
         async with app.router.lifespan_context(app):
             await server.serve([shared])

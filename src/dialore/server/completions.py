@@ -20,16 +20,14 @@ from dialore.files import storable
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError, reply
-from dialore.server.schemas import finish_reason, grounding_of
-from dialore.server.service import Asked, Draft, Events, Service, Stage
+from dialore.server.service import Asked, Draft, Events, Service, Stage, finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from dialore.llm.model import Usage
 
 router = APIRouter(prefix="/v1")
 _NAMED = 256
-_SILENCE = 10.0
-"""Seconds without an event after which a stream says that it goes on."""
+_SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """The pattern of names of users and conversations."""
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
@@ -93,11 +91,9 @@ class ChatMessage(BaseModel):
         """The parts of it that no text can stand for, in words; empty where it is text."""
         if self.role in {"tool", "function"}:
             return "a tool's result"
-        others = (
-            [part.type for part in self.content if part.type not in _TEXT] if isinstance(self.content, list) else []
-        )
-        if others:
-            return f"a part of the kind {others[0]}"
+        parts = self.content if isinstance(self.content, list) else []
+        if other := next((part.type for part in parts if part.type not in _TEXT), ""):
+            return f"a part of the kind {other}"
         return "" if self.text.strip() or self.role in {"system", "developer"} else "no text"
 
 
@@ -184,10 +180,7 @@ def asked_of(
     conversation: str = "",
     persona: Sequence[str] = (),
 ) -> Asked:
-    """Return what messages ask: system messages as they are; of earlier turns what is no text is left out, with a note.
-
-    Raises ServiceError where the last message is not the user's, or is no text.
-    """
+    """Return what messages ask; what is no text is left out with a note or, in the last, a ServiceError."""
     told = [each.text.strip() for each in messages if each.role in {"system", "developer"}]
     said = [each for each in messages if each.role not in {"system", "developer"}]
     last = said[-1] if said else None

@@ -12,15 +12,11 @@ from sqlalchemy.exc import ArgumentError
 from dialore.errors import InputError, import_optional
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_WAIT = 30
-"""Seconds that a change waits for others' end, in SQLite."""
+_WAIT = 30  # seconds that a change waits for others' end, in SQLite
 
 
 class User(NamedTuple):
-    """A user of a service: the key that the request has, and the name that the caller gives them.
-
-    The same name under two keys is two users.
-    """
+    """A user: the key that the request has, and the name that the caller gives them, which another key may share."""
 
     owner: str
     name: str
@@ -45,12 +41,10 @@ TABLES = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Return a table each of whose rows belongs to one user."""
     return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
 
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    """Return a table whose rows are deleted when their time has come."""
     return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _ends())
 
 
@@ -101,9 +95,8 @@ def open_engine(url: sa.URL) -> sa.Engine:
     file.parent.mkdir(parents=True, exist_ok=True)
     file.touch(mode=0o600)
     # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
-    engine = sa.create_engine(
-        url, connect_args={"timeout": _WAIT, "isolation_level": None}, pool_size=1, max_overflow=0
-    )
+    waits = {"timeout": _WAIT, "isolation_level": None}
+    engine = sa.create_engine(url, connect_args=waits, pool_size=1, max_overflow=0)
 
     @sa.event.listens_for(engine, "connect")
     def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's

@@ -17,12 +17,7 @@ _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_
 class ServiceError(HTTPException):
     """A request that is refused or cannot be answered.
 
-    Args:
-        status: the HTTP status.
-        message: what is wrong, for the client.
-        code: its short name.
-        param: the parameter at fault.
-        headers: of the answer.
+    `message` says to the client what is wrong, `code` is its short name, `param` the parameter at fault.
     """
 
     def __init__(
@@ -51,7 +46,7 @@ class ServiceError(HTTPException):
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _FULL_TEXT = re.compile(
-    r"no space left|disk (?:is )?full|quota exceeded|file too large|mdb_map_full|could not extend file", re.IGNORECASE
+    r"(?i)no space left|disk (?:is )?full|quota exceeded|file too large|mdb_map_full|could not extend file"
 )
 
 

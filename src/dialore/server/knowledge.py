@@ -11,22 +11,13 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
-from dialore.server.completions import (
-    Body,
-    ChatMessage,
-    Name,
-    asked_of,
-    service_of,
-    usage_of,
-)
+from dialore.server.completions import Body, ChatMessage, Name, asked_of, service_of, usage_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
-from dialore.server.schemas import grounding_of, told
-from dialore.server.service import explained
+from dialore.server.service import explained, grounding_of, told
 
 router = APIRouter(prefix="/v1")
-_DEEPEST = 10_000
-"""How far one can page."""
+_DEEPEST = 10_000  # how far one can page
 _CUT = 300
 Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 

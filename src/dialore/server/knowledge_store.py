@@ -13,11 +13,11 @@ import re
 import shutil
 import sqlite3
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 
 import lmdb
 
@@ -43,25 +43,39 @@ if TYPE_CHECKING:
     from dialore.retrieval.static import StaticEmbedder
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
-_AT_ONCE = 4
-"""Files that are read at once; others wait."""
+_AT_ONCE = 4  # files that are read at once; others wait
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 ADDED = "added"
 """The name of the graph and of the index."""
 
 
+def _changing(
+    work: Callable[Concatenate[AddedKnowledge, P], T],
+) -> Callable[Concatenate[AddedKnowledge, P], Coroutine[Any, Any, T]]:
+    """Have a method run in a thread, after every other change, those of other processes too."""
+
+    @functools.wraps(work)
+    async def changed(knowledge: AddedKnowledge, /, *given: P.args, **named: P.kwargs) -> T:
+        def alone() -> T:
+            with folder_lock(knowledge._files, exclusive=True):  # noqa: SLF001 - its own
+                return work(knowledge, *given, **named)
+
+        with _kept(knowledge.folder):
+            async with knowledge._lock:  # noqa: SLF001 - its own
+                return await asyncio.to_thread(alone)
+
+    return changed
+
+
 class AddedKnowledge:
     """The folder and what is in it: an index, a graph, a list of sentences, and the files that were uploaded.
 
-    Every change is made in a thread, one after the other, those of other processes too; a question is answered from the
-    newest state.
-
-    Args:
-        folder: None for that of the user's data.
-        limits: of `Reader`, for files that are uploaded.
+    A question is answered from the newest state. Without a folder it is in that of the user's data; the limits are of
+    `Reader`, for files that are uploaded.
     """
 
     def __init__(self, folder: Path | None, **limits: Any) -> None:  # noqa: ANN401 - as there
@@ -95,9 +109,7 @@ class AddedKnowledge:
         """Read a file, in the place of an earlier one of its name; what is told of it is in `rejects` and `notices`.
 
         Members of `groups` may read it, or everybody. It takes the place of what its `reader`, with these groups, sees.
-
-        Raises:
-            ServiceError: it cannot be read or kept, or is larger than `most` when unpacked.
+        Raises ServiceError where it cannot be read or kept, or is larger than `most` when unpacked.
         """
         name = _UNSAFE.sub("_", Path(name.replace("\\", "/")).name).lstrip(".")[-_NAME:]
         # Packed files are not taken: what they unpack to is not known before.
@@ -113,7 +125,7 @@ class AddedKnowledge:
     ) -> dict[str, object]:
         begins = "\0".join((name, *groups)).encode()
         identifier = hashlib.sha256(begins + b"\0" + data).hexdigest()[:16]
-        folder = self._files / identifier
+        folder, metadata = self._files / identifier, {GROUPS: [*groups]} if groups else {}
         with _kept(self.folder):
             folder.mkdir(exist_ok=True)
             with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
@@ -121,8 +133,14 @@ class AddedKnowledge:
                 try:
                     (folder / ".new").write_bytes(data)
                     (folder / ".new").replace(folder / name)
-                    with self._reader() as reader, ReadFiles(folder / name, reader=reader, folder=self.folder) as read:
-                        old, report = self._alone(self._replace_file, identifier, name, read, groups, reading)
+                    with (
+                        self._reader() as reader,
+                        ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
+                        folder_lock(self._files, exclusive=True),
+                    ):
+                        same = (each for each in self._documents(reading).items() if each[1]["name"] == name)
+                        old = {each: document["path"] for each, document in same if each != identifier}
+                        report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
                 except BaseException as error:
                     if not is_known:
                         _remove(folder)
@@ -135,33 +153,18 @@ class AddedKnowledge:
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
 
-    def _replace_file(
-        self, identifier: str, name: str, read: ReadFiles, groups: tuple[str, ...], reading: frozenset[str] | None
-    ) -> tuple[list[str], DocumentReport]:
-        """Take in a file; returns the ids of the documents in whose place it is."""
-        known = self._documents(reading)
-        old = [each for each, document in known.items() if document["name"] == name and each != identifier]
-        metadata = {GROUPS: [*groups]} if groups else {}
-        return old, self._take(files=read, replaces=[known[each]["path"] for each in old], metadata=metadata)
-
     async def add_text(
         self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
         told = {**(metadata or {}), **({GROUPS: [*groups]} if groups else {})}
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
-        piece = Piece(text, title, url, extra={**told, "document": identifier})
-        await self._change(functools.partial(self._take, texts=[piece], texts_name=identifier))
+        await self._take_text(Piece(text, title, url, extra={**told, "document": identifier}), identifier)
         return (await asyncio.to_thread(self._listed))[identifier]
 
-    async def _change(self, work: Callable[..., T], *given: object) -> T:
-        with _kept(self.folder):
-            async with self._lock:
-                return await asyncio.to_thread(self._alone, work, *given)
-
-    def _alone(self, work: Callable[..., T], *given: object) -> T:
-        with folder_lock(self._files, exclusive=True):
-            return work(*given)
+    @_changing
+    def _take_text(self, piece: Piece, identifier: str) -> None:
+        self._take(texts=[piece], texts_name=identifier)
 
     def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
         if self._index.exists():
@@ -226,11 +229,9 @@ class AddedKnowledge:
         found = self._documents(groups).items()
         return {name: {"id": name, "file": each["name"], "passages": each["passages"]} for name, each in found}
 
-    async def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
+    @_changing
+    def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
         """Delete a document and its file; raises ServiceError where there is none that a reader may read."""
-        await self._change(self._delete_document, identifier, groups)
-
-    def _delete_document(self, identifier: str, groups: frozenset[str] | None) -> None:
         known = self._documents(groups)
         if identifier not in known:
             raise ServiceError(404, "there is no such document", code="document_not_found")
@@ -250,22 +251,18 @@ class AddedKnowledge:
         with open_graph(self._graph) as store:
             return list(store.facts())
 
-    async def add_facts(self, facts: Sequence[Fact]) -> None:
+    @_changing
+    def add_facts(self, facts: Sequence[Fact]) -> None:
         """Add facts; of one that is there already, the heavier is kept."""
-        await self._change(self._add_facts, facts)
-
-    def _add_facts(self, facts: Sequence[Fact]) -> None:
         if self._graph.exists():
             with GraphEditor(self._graph) as editor:
                 editor.add(facts)
             return
         build_graph(facts, self._graph, name=ADDED, embedder=cast("StaticEmbedder", load_embedder()))
 
-    async def delete_fact(self, identifier: str) -> None:
+    @_changing
+    def delete_fact(self, identifier: str) -> None:
         """Delete an added fact; raises ServiceError where there is none."""
-        await self._change(self._delete_fact, identifier)
-
-    def _delete_fact(self, identifier: str) -> None:
         wanted = [fact for fact in self._facts() if fact.id == identifier]
         if not wanted:
             raise ServiceError(404, "no such fact was added", code="fact_not_found")
@@ -279,11 +276,9 @@ class AddedKnowledge:
         """The sentences that were added."""
         return list(json.loads(self._sentences.read_text("utf-8"))) if self._sentences.exists() else []
 
-    async def set_persona(self, add: Sequence[str] = (), delete: Sequence[str] = ()) -> list[str]:
+    @_changing
+    def set_persona(self, add: Sequence[str] = (), delete: Sequence[str] = ()) -> list[str]:
         """Add and delete sentences; returns those that there are."""
-        return await self._change(self._set_persona, add, delete)
-
-    def _set_persona(self, add: Sequence[str], delete: Sequence[str]) -> list[str]:
         kept = [one for one in dict.fromkeys((*self.persona, *add)) if one not in delete]
         write_whole(self._sentences, json.dumps(kept))
         return kept

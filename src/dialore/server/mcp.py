@@ -17,7 +17,7 @@ from mcp.types import ToolAnnotations
 from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
 
 from dialore import __version__
-from dialore.methods.memory_extraction import LONGEST, is_harmless
+from dialore.methods.memory_extraction import LONGEST
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
@@ -27,8 +27,7 @@ from dialore.server.completions import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
-from dialore.server.schemas import grounding_of, told
-from dialore.server.service import Asked, Service, explained
+from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.sources.memory import Statement
@@ -222,10 +221,10 @@ async def remember(
     """Remember a statement of the user about themselves, if they consent; it replaces what it contradicts."""
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    _check_harmless(statement)
     store, who = _on(call).service.store, _on(call).who(call)
     said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
     with _told():
+        check_harmless(statement)
         if not await store.consents(who):
             await store.set_consent(who, consents=True)
         kept = await store.remember(who, [said])
@@ -244,10 +243,10 @@ async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf =
 
 async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statement, holds_until: _Until = None) -> Kept:
     """Correct a statement of the user about themselves, where they want that; its id changes with its text."""
-    _check_harmless(statement)
     changes: dict[str, object] = {"text": on_one_line(statement)}
     changes |= {} if holds_until is None else {"holds_until": holds_until}
     with _told():
+        check_harmless(statement)
         edited = await _on(call).service.store.edit(_on(call).who(call), identifier, changes)
     if edited is None:
         raise ToolError(_NOTHING_KEPT)
@@ -260,11 +259,6 @@ async def forget(call: _Call, identifier: _Identifier) -> Memory:
         if not await _on(call).service.store.forget(_on(call).who(call), identifier):
             raise ToolError(_NOTHING_KEPT)
     return await list_memory(call)
-
-
-def _check_harmless(statement: str) -> None:
-    if not is_harmless(statement):
-        raise ToolError("passwords, addresses and numbers of cards or telephones are not kept")
 
 
 def _kept(statement: Statement) -> Kept:
@@ -282,7 +276,6 @@ def _piece(piece: Knowledge) -> Piece:
 
 @contextmanager
 def _told() -> Iterator[None]:
-    """Turn errors into what the client's model may read of them."""
     try:
         with explained():
             yield
@@ -326,9 +319,8 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
     async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:
         yield _Offered(service, user)
 
-    server = MCPServer(
-        "dialore", instructions=_INSTRUCTIONS, version=__version__, log_level="WARNING", lifespan=lifespan
-    )
+    about: dict[str, Any] = {"instructions": _INSTRUCTIONS, "version": __version__, "log_level": "WARNING"}
+    server = MCPServer("dialore", **about, lifespan=lifespan)
     tools: list[Callable[..., Any]] = [ground, respond, search_documents, remember, list_memory, edit_memory, forget]
     if service.agents.has_graph:
         tools.insert(3, search_graph)
@@ -340,11 +332,7 @@ def create_server(service: Service, user: str) -> MCPServer[_Offered]:
 
 
 async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
-    """Offer the tools over stdio until it is closed, or over HTTP (at `/mcp`) until the process is asked to end.
-
-    Raises:
-        InputError: as `create_app`.
-    """
+    """Offer the tools over stdio, or HTTP (at `/mcp`), until closed or asked to end; InputError as `create_app`."""
     log_lines()
     check_address(settings.server)
     telemetry = Telemetry()

@@ -9,12 +9,11 @@ from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi import Response as Reply
 from pydantic import AwareDatetime, Field, StringConstraints
 
-from dialore.methods.memory_extraction import LONGEST, is_harmless
+from dialore.methods.memory_extraction import LONGEST
 from dialore.server.completions import Body, Name, service_of
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import explained
-from dialore.server.store import ServerStore
+from dialore.server.service import check_harmless, explained
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")
@@ -30,7 +29,6 @@ Identifier = Annotated[Name, Path()]
 
 
 def _user(request: Request, user: Annotated[Name, Query()]) -> User:
-    """Return the user that a request is about: one of the caller's own."""
     return User(request.state.caller.name, user)
 
 
@@ -55,10 +53,6 @@ class Feedback(Body):
     better: str = Field(default="", max_length=20_000)
 
 
-def _store(request: Request) -> ServerStore:
-    return service_of(request).store
-
-
 class Edit(Body):
     """A statement as a user corrects it; what is not named stays."""
 
@@ -76,7 +70,7 @@ async def list_memory(
 
     With `history` also what holds no longer, with `as_of` what held at that moment.
     """
-    store = _store(request)
+    store = service_of(request).store
     data = [_shown(each) for each in await store.statements(who, history=history, as_of=as_of)]
     return reply({"consents": await store.consents(who), "data": data})
 
@@ -87,11 +81,9 @@ async def edit_statement(request: Request, identifier: Identifier, body: Edit) -
     changes = body.model_dump(exclude_unset=True, exclude={"user"})
     if body.text is None:
         changes.pop("text", None)
-    elif not is_harmless(body.text):
-        raise ServiceError(
-            400, "passwords, addresses and numbers of cards or telephones are not kept", code="invalid_value"
-        )
-    return reply(_shown(_there(await _store(request).edit(_user(request, body.user), identifier, changes))))
+    else:
+        check_harmless(body.text)
+    return reply(_shown(_there(await service_of(request).store.edit(_user(request, body.user), identifier, changes))))
 
 
 def _shown(statement: Statement) -> dict[str, object]:
@@ -102,20 +94,20 @@ def _shown(statement: Statement) -> dict[str, object]:
 async def set_consent(request: Request, body: Consent) -> Reply:
     """Say whether a user wants to be remembered; where they do not, everything that there is of them is deleted."""
     who = _user(request, body.user)
-    await _store(request).set_consent(who, consents=body.consents)
+    await service_of(request).store.set_consent(who, consents=body.consents)
     return reply({"consents": body.consents})
 
 
 @router.delete("/memory")
 async def forget_all(request: Request, who: Who) -> Reply:
     """Forget all that is remembered of a user."""
-    return reply({"deleted": await _store(request).forget(who)})
+    return reply({"deleted": await service_of(request).store.forget(who)})
 
 
 @router.delete("/memory/{identifier}")
 async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Forget one statement."""
-    return _deleted(identifier, await _store(request).forget(who, identifier))
+    return _deleted(identifier, await service_of(request).store.forget(who, identifier))
 
 
 @router.get("/conversations")
@@ -124,7 +116,7 @@ async def list_conversations(request: Request, who: Who, id: Named = None) -> Re
 
     An id such as `..` or `a/b` changes on its way in a path.
     """
-    store = _store(request)
+    store = service_of(request).store
     if id is not None:
         return await show_conversation(request, id, who)
     if not store.keeps_conversations:
@@ -136,7 +128,7 @@ async def list_conversations(request: Request, who: Who, id: Named = None) -> Re
 @router.get("/conversations/{identifier:path}")
 async def show_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Return the messages of a conversation; the assistant's have the ids of their traces and grounds."""
-    return reply({"id": identifier, "messages": _there(await _store(request).conversation(who, identifier))})
+    return reply({"id": identifier, "messages": _there(await service_of(request).store.conversation(who, identifier))})
 
 
 @router.delete("/conversations")
@@ -148,13 +140,13 @@ async def delete_named_conversation(request: Request, id: Annotated[Name, Query(
 @router.delete("/conversations/{identifier:path}")
 async def delete_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete a conversation."""
-    return _deleted(identifier, await _store(request).delete_conversation(who, identifier))
+    return _deleted(identifier, await service_of(request).store.delete_conversation(who, identifier))
 
 
 @router.get("/traces/{identifier}")
 async def show_trace(request: Request, identifier: Identifier) -> Reply:
     """Return every stage of a response: prompt, completion, knowledge, time, tokens."""
-    return reply(_there(await _store(request).trace(request.state.caller.name, identifier)))
+    return reply(_there(await service_of(request).store.trace(request.state.caller.name, identifier)))
 
 
 @router.post("/feedback")
@@ -162,14 +154,14 @@ async def give_feedback(request: Request, body: Feedback) -> Reply:
     """Say what a user thinks of a response to them, by its trace: good or not, why, and a better answer."""
     who = _user(request, body.user)
     said = body.model_dump(include={"good", "reason", "better"})
-    kept = await _store(request).give_feedback(who, body.trace, **said)
+    kept = await service_of(request).store.give_feedback(who, body.trace, **said)
     return reply({"trace": _there(body.trace if kept else None), **said})
 
 
 @router.delete("/feedback/{identifier}")
 async def take_feedback_back(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete what a user thinks of a response."""
-    return _deleted(identifier, await _store(request).delete_feedback(who, identifier))
+    return _deleted(identifier, await service_of(request).store.delete_feedback(who, identifier))
 
 
 def _deleted(identifier: str, count: int) -> Reply:

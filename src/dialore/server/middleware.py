@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 _OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
 """The paths that are answered without a key; annotators have codes."""
 _UPLOADS = "/v1/knowledge/files"
-_PATIENCE = 30
-"""Seconds in which the next part of a body has to come."""
+_PATIENCE = 30  # seconds in which the next part of a body has to come
 _DAY = 86_400
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
@@ -76,11 +75,7 @@ class Caller:
         return None if EVERY_GROUP in self.settings.groups else frozenset(self.settings.groups)
 
     def groups_of_new(self, asked: Sequence[str] | None) -> tuple[str, ...]:
-        """Return the groups that may read what the caller adds: those asked for, else the key's own.
-
-        Raises:
-            ServiceError: the key has one of them not.
-        """
+        """Return who may read what the caller adds: the groups asked for, if it has them, else its own."""
         own = self.groups
         if asked is None:
             return tuple(sorted(own or ()))
@@ -169,7 +164,6 @@ class Guard:
                     await told.response(scope, receive, sent)
 
     async def _send(self, message: Message, send: Send) -> None:
-        """Send a part of an answer; raises ServiceError where the client does not read it."""
         try:
             async with asyncio.timeout(self._settings.body_seconds):
                 await send(message)

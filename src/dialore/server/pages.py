@@ -18,7 +18,6 @@ _POLICY = (
 
 
 async def _show_file(request: Request) -> Response:
-    """Return a file of the page; a browser that has it is told so."""
     name = FILES[request.url.path]
     content = resources.files("dialore.server").joinpath("page", name).read_bytes()
     tag = f'"{hashlib.sha256(content).hexdigest()[:20]}"'

@@ -25,8 +25,7 @@ from dialore.server.completions import (
     until_gone,
 )
 from dialore.server.errors import reply
-from dialore.server.schemas import finish_reason, grounding_of
-from dialore.server.service import Asked, Events
+from dialore.server.service import Asked, Events, finish_reason, grounding_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -106,8 +105,6 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
 
 
 class _Made:
-    """A response in the making, as clients see it."""
-
     def __init__(self, body: ResponsesRequest, notes: Sequence[str]) -> None:
         self._notes = notes
         self._item = f"msg_{secrets.token_hex(12)}"
@@ -115,11 +112,7 @@ class _Made:
             "id": f"resp_{secrets.token_hex(12)}",
             "object": "response",
             "created_at": int(time.time()),
-            "model": body.model,
-            "instructions": body.instructions,
-            "temperature": body.temperature,
-            "top_p": body.top_p,
-            "max_output_tokens": body.max_output_tokens,
+            **body.model_dump(include={"model", "instructions", "temperature", "top_p", "max_output_tokens"}),
             "parallel_tool_calls": False,
             "tool_choice": "none",
             "tools": [],
@@ -130,21 +123,21 @@ class _Made:
         self._number = -1
 
     def _message(self, status: str, *texts: str) -> dict[str, Any]:
-        content = [_part(text) for text in texts]
+        content = list(map(_part, texts))
         return {"id": self._item, "type": "message", "role": "assistant", "status": status, "content": content}
 
     def whole(self, trace: str, response: Response) -> dict[str, Any]:
         """Return the response when it is done."""
-        usage = response.usage
-        counted = {"input_tokens": usage.prompt_tokens, "output_tokens": usage.completion_tokens}
-        counted |= {"total_tokens": usage.prompt_tokens + usage.completion_tokens}
+        sent, made = response.usage.prompt_tokens, response.usage.completion_tokens
+        counted = {"input_tokens": sent, "output_tokens": made, "total_tokens": sent + made}
         details = {"input_tokens_details": {"cached_tokens": 0}, "output_tokens_details": {"reasoning_tokens": 0}}
         cut = finish_reason(response) == "length"
+        status = "incomplete" if cut else "completed"
         return {
             **self._said,
-            "status": "incomplete" if cut else "completed",
+            "status": status,
             "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
-            "output": [self._message("incomplete" if cut else "completed", response.text)],
+            "output": [self._message(status, response.text)],
             "usage": counted | details,
             "grounding": grounding_of(response, trace, self._notes),
         }

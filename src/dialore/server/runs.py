@@ -30,7 +30,6 @@ router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
 
 
 def _runs(request: Request) -> dict[str, Path]:
-    """Return the folders of runs by their names, the latest first."""
     folder: Path | None = request.app.state.service.settings.server.runs
     if folder is None:
         raise ServiceError(404, "no runs are shown ([server] runs = FOLDER)", code="not_configured")
@@ -44,7 +43,6 @@ def _changed(file: Path) -> float:
 
 
 def _brief(name: str, folder: Path) -> dict[str, Any]:
-    """Return how far a run is."""
     with RunStore.open(folder) as store:
         config = store.facts().get("config", {})
         total = store.size * config.get("repetitions", 1)
@@ -62,15 +60,10 @@ def _sections(report: Report) -> dict[str, Any]:
     """Return the report's tables and plots, and its dialogues as its own page has them."""
     table = report.table
     heads = ["system", *(f"{about.name} {unit(about)}{arrow(about)}".strip() for about in table.metrics)]
-    scores = [
-        Table(
-            f"Scores · {group.title}".removesuffix(" · "),
-            1,
-            heads,
-            [[row.label, *map(_figure, row.cells)] for row in group.rows],
-        )
-        for group in (table.groups if table.metrics else ())
-    ]
+    scores = []
+    for group in table.groups if table.metrics else ():
+        rows = [[row.label, *map(_figure, row.cells)] for row in group.rows]
+        scores.append(Table(f"Scores · {group.title}".removesuffix(" · "), 1, heads, rows))
     counted = [
         _counted("Cost and latency, a response", report.names, [each.costs for each in report.surveys]),
         _counted("Failures and parsing", report.names, [each.outcomes for each in report.surveys]),

@@ -9,14 +9,7 @@ import logging
 import secrets
 import time
 from collections import deque
-from collections.abc import (
-    AsyncGenerator,
-    AsyncIterator,
-    Coroutine,
-    Iterator,
-    Mapping,
-    Sequence,
-)
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -28,15 +21,14 @@ from dialore.errors import DialoreError, InputError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
-from dialore.methods.memory_extraction import extract_statements, quoted_turn, says_something
-from dialore.methods.stages import LLMRunner, T
+from dialore.methods.memory_extraction import extract_statements, is_harmless, quoted_turn, says_something
+from dialore.methods.stages import CUT_OFF, LLMRunner, T
 from dialore.response import Response
 from dialore.retrieval.graph.relations import verbalise
 from dialore.server.agents import MODEL, ServedAgents
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.knowledge_store import AddedKnowledge
-from dialore.server.schemas import grounding_of
 from dialore.server.store import ServerStore, tried
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
@@ -102,16 +94,10 @@ Events: TypeAlias = "AsyncGenerator[str | Stage | Draft | tuple[str, Response]]"
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """A request to a model of the service.
+    """A request to a model of the service: turns of `user` and `assistant`, each with its text.
 
-    Attributes:
-        messages: the turns, `user` and `assistant` alone, each with its text.
-        persona: sentences about the responder.
-        instructions: what else the request wants of the response.
-        sampling: how the stages sample that write what may become the response.
-        user: the user who speaks, as the caller names them.
-        conversation: the id under which the conversation is kept, of a user who consents; empty: it is not.
-        notes: what of the request is passed over.
+    `sampling` is of the stages that write what may become the response, `user` the name that the caller has for them,
+    `conversation` the id to keep it under, where they consent; `notes` say what of the request is passed over.
     """
 
     model: str
@@ -164,7 +150,6 @@ class Service:
             await tried(self.store.sweep(), 0)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        """Have something done when the response is on its way."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -190,18 +175,13 @@ class Service:
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
     async def answer(self, asked: Asked, caller: Caller) -> Events:
-        """Answer (see `Events`).
-
-        Raises:
-            ServiceError: nothing can be answered.
-        """
+        """Answer (see `Events`); raise ServiceError where nothing can be answered."""
         with self.agents.served(asked.model, caller.groups) as served, explained():
             dialogue = await self._dialogue(asked, served, caller)
             stage_runner = served.agent.stage_runner
             if isinstance(stage_runner, LLMRunner):
-                stage_runner = dataclasses.replace(
-                    stage_runner, instructions=asked.instructions, sampling=asked.sampling
-                )
+                wanted, sampling = asked.instructions, asked.sampling
+                stage_runner = dataclasses.replace(stage_runner, instructions=wanted, sampling=sampling)
             metered = _Metered(stage_runner)
             agent = Agent(served.agent.method, metered, cite=served.agent.cite, rerank=served.agent.rerank)
             waiting: deque[str | Stage | Draft] = deque()
@@ -261,10 +241,8 @@ class Service:
     async def search(self, name: str, query: str, top: int, caller: Caller, where: str = "") -> list[Knowledge]:
         """Return what the source of that name of the service's own agent holds for a query, the best first.
 
-        Of documents, `where` wants metadata: `year >= 2024`.
-
-        Raises:
-            ServiceError: there is no such source, it cannot be asked, or `where` is no condition.
+        Of documents, `where` wants metadata: `year >= 2024`. Raises ServiceError where there is no such source, it
+        cannot be asked, or `where` is no condition.
         """
         with self.agents.served(MODEL, caller.groups) as served, explained():
             source = served.bench.source(name)
@@ -349,9 +327,17 @@ class Service:
             log.warning("what was said could not be kept: %s", error)
 
 
+_TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (InputError, 400, "", "invalid_request"),
+    (TimeoutError, 504, "the response took too long", "timeout"),
+    (ModelError, 502, "the language model could not be asked", "model_failed"),
+    (DialoreError, 502, "the response could not be made", "failed"),
+)
+
+
 @contextmanager
-def _room() -> Iterator[None]:
-    """Turn what a full disk has led to, in whatever form, into what a client may know of it."""
+def explained() -> Iterator[None]:
+    """Turn errors of Dialore, and what a full disk has led to, into what a client may know of them."""
     try:
         yield
     except ServiceError:
@@ -359,24 +345,50 @@ def _room() -> Iterator[None]:
     except Exception as error:
         if told := full_disk(error):
             raise told from error
+        for kind, status, message, code in _TOLD:
+            if isinstance(error, kind):
+                raise ServiceError(status, message or str(error), code=code) from error
         raise
 
 
-@contextmanager
-def explained() -> Iterator[None]:
-    """Turn errors of Dialore into what a client may know of them."""
-    try:
-        with _room():
-            yield
-    except InputError as error:
-        raise ServiceError(400, str(error), code="invalid_request") from error
-    except TimeoutError as error:
-        raise ServiceError(504, "the response took too long", code="timeout") from error
-    except ModelError as error:
-        raise ServiceError(502, "the language model could not be asked", code="model_failed") from error
-    except DialoreError as error:
-        raise ServiceError(502, "the response could not be made", code="failed") from error
+def check_harmless(statement: str) -> None:
+    """Raise ServiceError for a statement of a user with what is not kept of them."""
+    if not is_harmless(statement):
+        message = "passwords, addresses and numbers of cards or telephones are not kept"
+        raise ServiceError(400, message, code="invalid_value")
 
 
 def _too_long(what: str) -> ServiceError:
     return ServiceError(400, what, code="context_length_exceeded", param="messages")
+
+
+# --- what a response rests on, as clients get it
+
+
+def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return what a result rests on: citations, what was given, demands, the trace, and what was passed over."""
+    known, cited = {piece.id: piece for piece in result.knowledge}, []
+    if isinstance(result, Response):
+        numbers = result.numbers
+        for each in result.citations:
+            span = {"number": numbers[each.knowledge], "start": each.start, "end": each.end}
+            cited.append({**span, **told(known[each.knowledge])})
+    demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
+    fields = {"score", "probability", "used"}
+    knowledge = [told(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
+    found = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
+    return {**found, "notes": list(notes)} if notes else found
+
+
+def told(piece: Knowledge) -> dict[str, Any]:
+    """Return a piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
+    where = piece.passage.where
+    if "file" in where:
+        where["file"] = where["file"].replace("\\", "/").rpartition("/")[2]
+    return {"id": piece.id, "kind": piece.kind, "source": piece.source, "text": piece.text, **where}
+
+
+def finish_reason(response: Response) -> str:
+    """`length` where the response was cut off, else `stop`."""
+    cut = (each for each in response.trace if CUT_OFF in each.notes)
+    return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"

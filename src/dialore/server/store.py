@@ -35,12 +35,9 @@ from dialore.sources.memory import Statement, standing, with_intervals
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
-_MOST = 1000
-"""Statements of one user; the oldest go, of those that hold no longer first."""
-_TURNS = 500
-"""The latest turns of a user's other conversations that are searched."""
-_BEGINNING = 80
-"""Characters of a conversation that its title is."""
+_MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
+_TURNS = 500  # the latest turns of a user's other conversations that are searched
+_BEGINNING = 80  # characters of a conversation that its title is
 
 
 _ALL = User("dialore: all users", "")
@@ -72,17 +69,12 @@ class ServerStore:
     """Consent, memory, conversations and traces of a service's users, and what its keys have used.
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
-    and conversations are kept only of users who consent; withdrawing consent deletes all that there is
-    of a user. What has expired is never given, and is deleted by `sweep`.
+    and conversations are kept only of users who consent; withdrawing consent deletes all that there is of a user. What
+    has expired is never given, and is deleted by `sweep`: statements after `memory_days`, conversations and traces
+    after `kept_days` (0: they are not kept at all).
 
-    Args:
-        place: a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`.
-        memory_days: how long statements are kept.
-        kept_days: how long conversations and traces are kept; 0: not at all.
-        clock: what time it is.
-
-    Raises:
-        InputError: the place is no such URL. Every method raises SourceError where the database cannot be asked.
+    Its place is a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`; InputError for another.
+    Every method raises SourceError where the database cannot be asked.
     """
 
     def __init__(
@@ -105,11 +97,7 @@ class ServerStore:
         return bool(self._kept)
 
     async def open(self) -> None:
-        """Bring the database to the newest version, and delete what has expired.
-
-        Raises:
-            InputError: it cannot be reached, or is of a newer version than this program.
-        """
+        """Bring the database to the newest version, and delete what has expired; InputError where it cannot be."""
         try:
             await self._upgrade(_ALL)
         except SourceError as error:
@@ -237,10 +225,7 @@ class ServerStore:
     def keep_conversation(
         self, connection: sa.Connection, user: User, identifier: str, turns: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Keep a conversation as it is now, its messages as plain data, in the place of what it was.
-
-        Nothing is kept of a user who does not consent.
-        """
+        """Keep a conversation as it is now, in place of what it was; nothing of a user who does not consent."""
         if _consents(connection, user):
             _delete(connection, CONVERSATIONS, user, CONVERSATIONS.c.id == identifier)
             self._keep(connection, CONVERSATIONS, user, identifier, turns=list(turns))

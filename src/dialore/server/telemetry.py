@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import os
@@ -49,29 +50,20 @@ class JsonLines(logging.Formatter):
 
 
 class Telemetry:
-    """Figures and spans of one service.
-
-    Raises:
-        MissingExtraError: the environment names a collector of spans, and OpenTelemetry is not installed.
-    """
+    """Figures and spans of one service; MissingExtraError where spans are wanted and OpenTelemetry is missing."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
-        self._requests = Counter("dialore_requests", "Requests.", ["route", "status"], registry=registry)
-        self._seconds = Histogram(
-            "dialore_request_seconds", "Seconds of requests.", ["route"], buckets=_SECONDS, registry=registry
-        )
-        self._under_way = Gauge(
-            "dialore_requests_under_way", "Requests under way.", registry=registry, multiprocess_mode="livesum"
-        )
-        self._tasks = Gauge(
-            "dialore_tasks", "Tasks of the worker that answers.", registry=registry, multiprocess_mode="mostrecent"
-        )
-        self._first = Histogram(
-            "dialore_first_text_seconds", "Seconds to the first text.", ["model"], buckets=_SECONDS, registry=registry
-        )
-        self._tokens = Counter("dialore_tokens", "Tokens of all stages.", ["model", "kind"], registry=registry)
-        self._stages = Counter("dialore_stages", "Stages.", ["stage", "outcome"], registry=registry)
+        self.registry = CollectorRegistry()
+        count = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        times = functools.partial(Histogram, buckets=_SECONDS, registry=self.registry)
+        self._requests = count("dialore_requests", "Requests.", ["route", "status"])
+        self._seconds = times("dialore_request_seconds", "Seconds of requests.", ["route"])
+        self._under_way = gauge("dialore_requests_under_way", "Requests under way.", multiprocess_mode="livesum")
+        self._tasks = gauge("dialore_tasks", "Tasks of the worker that answers.", multiprocess_mode="mostrecent")
+        self._first = times("dialore_first_text_seconds", "Seconds to the first text.", ["model"])
+        self._tokens = count("dialore_tokens", "Tokens of all stages.", ["model", "kind"])
+        self._stages = count("dialore_stages", "Stages.", ["stage", "outcome"])
         self._provider = _provider()
 
     def figures(self) -> bytes:
@@ -145,18 +137,14 @@ class Telemetry:
             name, kind = stage.stage, SpanKind.INTERNAL
             said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
             if stage.messages:
-                name, kind, said = (
-                    f"chat {stage.model}",
-                    SpanKind.CLIENT,
-                    said | _used("chat", stage.model, stage.usage),
-                )
+                name, kind = f"chat {stage.model}", SpanKind.CLIENT
+                said |= _used("chat", stage.model, stage.usage)
             start = began + stage.started
             end = start + stage.seconds if stage.seconds else now
             add(name, kind, start, end, said, "stage_failed" if stage.outcome == "failed" else "")
 
     @contextmanager
     def _within(self, scope: Scope) -> Iterator[None]:
-        """Have spans belong to the trace that the request's headers name."""
         if self._provider is None:
             yield
             return
