@@ -41,7 +41,7 @@ _PROMPT = "user/turn"
 _GREETING = {"en": "Hello! How can I help you?", "zh": "您好，有什么可以帮您？"}
 """The message that a user's first turn answers; it is no part of the conversation."""
 _NO_ANSWER = {"en": "Sorry, I have no answer to that.", "zh": "抱歉，这个我答不上来。"}
-"""What a user is told where the model's answer was none, twice: an echo, or a script."""
+"""The reply that a user gets where the model's answer was none, twice: an echo, or a script."""
 _STOP = re.compile(r"\b(?:DONE|LEAVE)\b")
 _AS_SERVICE = re.compile(
     r"\b(?:how (?:can|may) i (?:help|assist)|i (?:can|will) (?:help|assist) you)\b"
@@ -51,7 +51,7 @@ _AS_SERVICE = re.compile(
     r"|有什么(?:可以|能)帮|为您服务|抱歉，我(?:不|没|无)|请(?:您)?提供更多|随时(?:问我|告诉我)",
     re.IGNORECASE,
 )
-"""What the side that answers says: the user's model speaks for the wrong one."""
+"""Phrases of the side that answers: where the user's model says one, it speaks for the wrong side."""
 _CORRECTION = re.compile(
     r"\b(?:no,|not what i|i meant|that(?:'s| is)(?: not|n't) |i (?:already|just) (?:said|told|asked)|wrong|actually,"
     r"|you (?:didn't|did not)|are you sure)|不是(?:这|问)|我(?:是说|的意思|问的是)|不对|你没|答非所问|说过了|确定吗",
