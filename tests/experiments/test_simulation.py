@@ -11,7 +11,7 @@ import pytest
 
 from dialore.cli import main
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError
+from dialore.errors import InputError, ModelError
 from dialore.evaluation.base import Sample
 from dialore.evaluation.conversations import METRICS, Standing
 from dialore.evaluation.registry import Context, load_metric, load_metrics
@@ -37,6 +37,8 @@ class Scripted:
     async def complete(self, request, on_token=None):
         self.asked.append(request)
         said = self._lines[request.label.partition("@")[0]].pop(0)
+        if isinstance(said, Exception):
+            raise said
         return Completion(text=said, model=self.name, usage=Usage(calls=1, prompt_tokens=10, completion_tokens=5))
 
     async def close(self):
@@ -137,6 +139,17 @@ def test_goes_on_where_an_answer_is_none(simulated, tmp_path):
     with RunStore.open(tmp_path / "run") as store:
         assert [store.response(job).status for job in store.jobs()] == ["failed", "ok", "ok"]
     assert (scored(tmp_path / "run")["conversation-goal"], scored(tmp_path / "run")["conversation-tokens"]) == (0, 60)
+
+
+def test_a_user_whose_model_cannot_be_asked_fails_the_conversation(simulated, tmp_path):
+    down = ModelError("the server is down", hint="start it", retryable=False)
+    ended, _ = simulated([FERRY], {"ferry": ["Which day?"]}, {"ferry": ["When?", down]})
+    assert (ended.ok, ended.failed) == (0, 1)
+    assert "the server is down" in ended.failures[0]
+    ended, _ = simulated([FERRY], {"ferry": ["At 18:35."]}, {"ferry": ["Today."]})
+    assert (ended.ok, ended.failed) == (1, 0)
+    with RunStore.open(tmp_path / "run") as store:
+        assert not Standing.of(store.dialogue(1)).scripted
 
 
 def test_a_conversation_whose_last_answer_is_none_counts(simulated, tmp_path):

@@ -52,6 +52,7 @@ _AS_SERVICE = re.compile(
     re.IGNORECASE,
 )
 """Phrases of the side that answers: where the user's model says one, it speaks for the wrong side."""
+_OTHER_SIDE = "the simulated user speaks for the other side"
 _CORRECTION = re.compile(
     r"\b(?:no,|not what i|i meant|that(?:'s| is)(?: not|n't) |i (?:already|just) (?:said|told|asked)|wrong|actually,"
     r"|you (?:didn't|did not)|are you sure)|不是(?:这|问)|我(?:是说|的意思|问的是)|不对|你没|答非所问|说过了|确定吗",
@@ -103,7 +104,7 @@ class SimulatedUser(Method):
         if _AS_SERVICE.search(text):
             text = await stage.text(_PROMPT, cites=(), suffix="again", again=True, **told)
         if _AS_SERVICE.search(text):
-            return Response(status="failed", text=text, error="the simulated user speaks for the other side")
+            return Response(status="failed", text=text, error=_OTHER_SIDE)
         return Response(text=text)
 
 
@@ -193,6 +194,8 @@ async def _hold(
             seen.insert(0, Utterance(speaker="user", text=_GREETING[goal.language]))
             turn = await user.respond(goal.model_copy(update={"id": name, "turns": tuple(seen)}))
             progress.spend(turn)
+            if failure := _failure(turn):
+                return failure
             stop = _STOP.search(turn.text) if turn.status == "ok" else None
             text = turn.text if turn.status == "ok" and not stop else ""
             scripted = _words_of(goal)
@@ -211,11 +214,9 @@ async def _hold(
             response = await agent.respond(dialogue)
             progress.spend(response)
             store.add(job, response)
-        text = response.text
-        if response.status == "failed":
-            if not any(fault in (response.error or "") for fault in FAULTS):
-                return response.error or "the response failed"
-            text = _NO_ANSWER[goal.language]
+        if failure := _failure(response):
+            return failure
+        text = response.text if response.status == "ok" else _NO_ANSWER[goal.language]
         standing = Standing.of(dialogue)
         if standing.reached(dialogue, text) or standing.turn >= min(turns, PATIENCE[standing.temper]):
             _end(store, dialogue, "goal" if standing.reached(dialogue, text) else "patience")
@@ -223,6 +224,12 @@ async def _hold(
         talk = (*dialogue.turns, Utterance(speaker="system", text=text))
         standing.known = tuple(dict.fromkeys([*standing.known, *(piece.text for piece in response.knowledge)]))
         standing.tokens += response.usage.prompt_tokens + response.usage.completion_tokens
+
+
+def _failure(response: Response) -> str:
+    """Return what failed, so that it is to be asked for again; empty for an answer, also for one that is none."""
+    error = "" if response.status == "ok" else response.error or "the response failed"
+    return "" if any(fault in error for fault in (*FAULTS, _OTHER_SIDE)) else error
 
 
 def _words_of(goal: Dialogue) -> str:
