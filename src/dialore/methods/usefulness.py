@@ -231,7 +231,7 @@ class _Pieces:
         return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=16)  # some two megabytes each: those of the requests under way
 def _pieces_of(texts: tuple[str, ...]) -> _Pieces:
     return _Pieces([_read(text) for text in texts])
 
