@@ -54,7 +54,7 @@ def hostile_variables(line_break: str) -> dict[str, object]:
     known: dict[str, object] = dict.fromkeys(TEXTS, text) | {name: [text] * 2 for name in LISTS}
     known |= {name: [piece] for name in ("own", "pieces", "passages", "knowledge")}
     flags = ("has_topics", "cite", "thoughts", "dependency", "is_documented", "searched", "trained")
-    known |= dict.fromkeys((*flags, "may_ask", "strict", "brief"), True)
+    known |= dict.fromkeys((*flags, "may_ask", "strict", "brief", "again"), True)
     shown = {"history": history, "response": text, "knowledge": [(text, text)], "plan": [text]}
     return known | {
         "history": history,
