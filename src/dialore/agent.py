@@ -63,7 +63,7 @@ class Agent:
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
         dialogue = dialogue_of(dialogue, messages)
-        stage = self._begun(dialogue, on_token, on_stage, on_draft=on_draft, cite=self.cite)
+        stage = self._context(dialogue, on_token, on_stage, on_draft=on_draft, cite=self.cite)
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -90,16 +90,17 @@ class Agent:
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
         dialogue = dialogue_of(dialogue)
-        stage = self._begun(dialogue)
+        stage = self._context(dialogue)
         try:
             grounding = await self.method.ground(dialogue, stage)
         except StageError as error:
             grounding = Grounding(status="failed", error=_error(error))
         return grounding.model_copy(update=self._record(dialogue, stage))
 
-    def _begun(self, dialogue: Dialogue, *told: Any, **also: Any) -> StageContext:  # noqa: ANN401 - as there
-        also |= {"prompt_variant": self._prompt_variant, "rerank": self.rerank}
-        return StageContext(self.stage_runner, self.method.name, dialogue, *told, **also)
+    def _context(self, dialogue: Dialogue, *listeners: Any, **options: Any) -> StageContext:  # noqa: ANN401 - of StageContext
+        """Return the context of a response that begins."""
+        options |= {"prompt_variant": self._prompt_variant, "rerank": self.rerank}
+        return StageContext(self.stage_runner, self.method.name, dialogue, *listeners, **options)
 
     def _record(self, dialogue: Dialogue, stage: StageContext) -> dict[str, object]:
         trace = sorted(stage.trace, key=lambda traced: traced.started)

@@ -146,8 +146,9 @@ class ModelError(DialoreError):
         refused: whether the model declined to answer, by its own word or by its server's content filter.
     """
 
-    said, parameter, tries = "", "", 1
-    """All that the server said, with its code and the parameter it names; that parameter; how often it was asked."""
+    said = ""  # all that the server said, with its code and the parameter that it names
+    parameter = ""  # that parameter
+    tries = 1  # how often it was asked
 
     def __init__(
         self,

@@ -184,6 +184,14 @@ class Session:
             if name not in read:
                 able = (each.name for each in every if name in registry.method_sources(each))
                 raise _unread(methods, KINDS[name].flag, able)
+        if self.settings.rerank:
+            if self.settings.rerank == BY_MODEL and models.main is None:
+                raise InputError(
+                    "--rerank model wants a language model", hint="set --base-url and --model, or name a reranker"
+                )
+            if not read - _NOT_RERANKED:
+                able = (each.name for each in every if set(registry.method_sources(each)) - _NOT_RERANKED)
+                raise _unread(methods, "--rerank", able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
             raise _unread(methods, "--cite", (each.name for each in every if self._cites(each.name)))
 
@@ -213,10 +221,10 @@ class Session:
     def _agent(self, method: Method, models: Models) -> Agent:
         """Return the agent of a method; raise InputError where the reranker cannot be had."""
         rerank = self.settings.rerank
-        if rerank == BY_MODEL and models.main is None:
-            rerank = ""
-        elif rerank and rerank != BY_MODEL:
+        if rerank and rerank != BY_MODEL:
             load_reranker(rerank)
+        elif models.main is None:  # `lexical` beside methods that ask a model
+            rerank = ""
         return Agent(method, self._responder(models), cite=self.cite, rerank=rerank)
 
     def _responder(self, models: Models) -> StageRunner:
@@ -256,6 +264,8 @@ class Session:
 
 
 _class = registry.method_class
+_NOT_RERANKED = frozenset(("graph", "samples"))
+"""The sources whose pieces `rerank` leaves in their own order."""
 
 
 def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:

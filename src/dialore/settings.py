@@ -122,8 +122,8 @@ def _spec(given: object) -> object:
     return ",".join([str(changes.pop("name", "default")), *(f"{name}={value}" for name, value in changes.items())])
 
 
-def _aside(description: str, default: Any = None, **field: Any) -> Any:  # noqa: ANN401 - as pydantic's
-    """Return a field that is no part of what a run is: it is not kept with it."""
+def _unkept(description: str, default: Any = None, **field: Any) -> Any:  # noqa: ANN401 - as pydantic's Field
+    """Return a field that is not kept with a run: how a model is reached, not what it is."""
     return Field(default=default, description=description, exclude=True, **field)
 
 
@@ -166,36 +166,36 @@ class ModelSettings(Strict):
     price: tuple[float, float] | None = Field(
         default=None, description="Money per million prompt tokens and per million completion tokens."
     )
-    named_by: str = _aside("The file that says the address, if one does.", "")
-    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = _aside(
+    named_by: str = _unkept("The file that says the address, if one does.", "")
+    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = _unkept(
         "Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.", repr=False
     )
-    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = _aside(
+    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = _unkept(
         "Keep completions here, so that an equal call is paid for once. Default: in the user's cache folder."
     )
-    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = _aside(
+    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = _unkept(
         "Ask anew, and keep nothing.", default=False
     )
-    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = _aside(
+    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = _unkept(
         "Of silence, before an answer or within it.", 120.0, ge=0.1
     )
-    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = _aside(
+    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = _unkept(
         "What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.", ge=0
     )
-    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = _aside(
+    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = _unkept(
         "How many calls a gguf: (1) or hf: (8) model answers at once, where not said.", ge=1
     )
-    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = _aside(
+    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = _unkept(
         "Of a gguf: model. Default: one a core.", ge=1
     )
-    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = _aside(
+    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = _unkept(
         "How often a failed call is tried again.", 4, ge=0
     )
-    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = _aside("The most calls at once.", 64, ge=1)
-    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = _aside(
+    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = _unkept("The most calls at once.", 64, ge=1)
+    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = _unkept(
         "Append every model call to this file."
     )
-    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = _aside(
+    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = _unkept(
         "Answer from this recording, with no model at all."
     )
 

@@ -115,6 +115,17 @@ def test_ends_without_the_goal(simulated, tmp_path, said, ended, goal):
     assert scored(tmp_path / "run")["conversation-goal"] == goal
 
 
+def test_a_user_may_be_sorry(simulated, tmp_path):
+    said = [
+        "I'm sorry, but I can't climb stairs. Is there a lift?",
+        "抱歉，我不懂，能再说一遍吗？",
+        "And the last one?",
+    ]
+    simulated([FERRY], {"ferry": ["No.", "No.", "No."]}, {"ferry": said})
+    with RunStore.open(tmp_path / "run") as store:
+        assert [store.dialogue(place).last.text for place in range(3)] == said
+
+
 def test_goes_on_after_the_last_kept_turn(simulated, tmp_path):
     agent, user = ["Which day?", "", "At 18:35."], ["The last boat?", "Today."]
     ended, _ = simulated([FERRY], {"ferry": agent[:2]}, {"ferry": user})

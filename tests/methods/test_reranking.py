@@ -1,4 +1,4 @@
-"""What sources find, put in order once more: by a reranker, or by the language model, for every source and method."""
+"""Tests of `rerank`: the order of what sources find, by a reranker or by the language model."""
 
 from __future__ import annotations
 
@@ -90,10 +90,40 @@ async def test_an_unknown_reranker_is_said_at_once():
         await given("crss:x", Model([]))
 
 
-async def test_without_a_model_sources_keep_their_order():
-    found, response = await given("model", None)
-    assert found
-    assert response.method == "lexical"
+@pytest.mark.parametrize(("method", "model"), [("rag", None), ("vanilla", Model([])), ("dcrag", Model([]))])
+def test_what_cannot_be_reranked_is_said(method, model):
+    session = Session({"rerank": "model"})
+    with pytest.raises(InputError, match="rerank"):
+        session.check([method], Models(model))
+
+
+async def test_lexical_beside_methods_that_ask_a_model_keeps_the_order():
+    given = {"documents": InMemoryPassages(PASSAGES, retriever="bm25")}
+    model = Model([3])
+    response = await Session({"rerank": "model"}, given).agent("lexical", Models(model)).respond(TALK)
+    assert response.knowledge
+    assert not model.asked
+
+
+async def test_where_a_reranker_fails_the_order_stays(monkeypatch):
+    plain, _ = await given("", Model([]))
+
+    class Down:
+        def rerank(self, query, texts, top):
+            raise ModelError("the server is down", hint="start it", retryable=True)
+
+    monkeypatch.setattr("dialore.methods.stages.load_reranker", lambda _: Down())
+    reranked, response = await given("dense", Model([]))
+    assert (reranked, response.status) == (plain, "ok")
+    assert "the server is down" in next(s.error for s in response.trace if s.stage.startswith("reranking"))
+
+
+async def test_a_persona_that_is_shown_whole_is_not_reranked():
+    model = Model([1])
+    dialogue = Dialogue(id="d", turns=["Hi! What do you like?"], persona=("I like tea.", "I have a boat."))
+    response = await Session({"rerank": "model"}).agent("weave", Models(model), {"plan": "none"}).respond(dialogue)
+    assert response.status == "ok"
+    assert not [stage for stage in model.asked if stage.startswith("reranking")]
 
 
 async def test_weave_shows_its_writer_the_reranked_order():

@@ -160,3 +160,12 @@ def test_what_is_called_said_is_said():
     assert len(found) == 60
     assert right / sum(said for said, _ in found) >= 0.8
     assert right / sum(labelled_so for _, labelled_so in found) >= 0.5
+
+
+def test_the_likelier_of_two_queries_counts():
+    pieces = [passage("The last ferry leaves at ten."), passage("Bees dance to show where flowers are.")]
+    dialogue = Dialogue(["How do bees find flowers?", "They dance.", "When does the last ferry leave?"])
+    whole, last = " ".join(dialogue.texts), dialogue.last.text
+    each = [probabilities_of_use(pieces, query, dialogue) for query in (whole, last)]
+    assert probabilities_of_use(pieces, whole, dialogue, last) == [max(pair) for pair in zip(*each, strict=True)]
+    assert each[0] != each[1]

@@ -664,3 +664,15 @@ async def test_strictly_nothing_found_is_no_licence_to_guess(language, words):
     model = Model({"needs": NOTHING})
     await answer(model, {"documents": Empty()}, talk, strict=True)
     assert words in model.prompt("draft")
+
+
+async def test_the_first_look_is_by_the_whole_talk_and_by_the_last_turn(monkeypatch):
+    asked = []
+
+    def chances(pieces, query, dialogue, also=""):
+        asked.append((query, also))
+        return [0.9] * len(pieces)
+
+    monkeypatch.setattr(module, "probabilities_of_use", chances)
+    await answer(Model({}))
+    assert (FIRST, TALK.last.text) in asked

@@ -46,9 +46,10 @@ _STOP = re.compile(r"\b(?:DONE|LEAVE)\b")
 _AS_SERVICE = re.compile(
     r"\b(?:how (?:can|may) i (?:help|assist)|i (?:can|will) (?:help|assist) you)\b"
     r"|\b(?:can|may) i (?:help|assist) you|\b(?:happy|glad|here) to (?:help|assist)\b|feel free to ask"
-    r"|\b(?:i'm|i am) sorry, but i (?:don't|do not|can't|cannot)\b"
+    r"|\bsorry, but i (?:(?:don't|do not) have (?:any |enough )?(?:information|details)"
+    r"|(?:can't|cannot) (?:assist|help|provide|answer))\b"
     r"|\bprovide (?:me with )?more (?:details|information|context)"
-    r"|有什么(?:可以|能)帮|为您服务|抱歉，我(?:不|没|无)|请(?:您)?提供更多|随时(?:问我|告诉我)",
+    r"|有什么(?:可以|能)帮|为您服务|抱歉，我(?:没有(?:足够|相关|这方面)|无法|不能(?:提供|回答|帮))|请(?:您)?提供更多|随时(?:问我|告诉我)",
     re.IGNORECASE,
 )
 """Phrases of the side that answers: where the user's model says one, it speaks for the wrong side."""

@@ -52,7 +52,7 @@ class Gguf(Wrapper):
         threads: int | None = None,
         folder: Path = Path("models"),
         api: Api = "chat",
-        **endpoint: Any,  # noqa: ANN401 - as there
+        **endpoint: Any,  # noqa: ANN401 - of Endpoint
     ) -> None:
         llama = import_optional("xllamacpp", "a GGUF model", "gguf")
         path = fetched(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()

@@ -499,31 +499,36 @@ class StageContext:
         return [found[place].model_copy(update={"score": round(score, 4)}) for place, score in ranked]
 
     async def _reranked(self, name: str, query: str, found: Sequence[Knowledge]) -> list[tuple[int, float]]:
-        """Return places and scores of what was found, by a reranker or the model; as found where the model fails.
+        """Return places and scores of what was found, by a reranker or the model; as found where that fails.
 
-        The model gives no scores: they fall from 1 in equal steps.
+        The model gives no scores: they fall from 1 in equal steps, as they do where the order stays as found.
         """
         texts = [prompt_line(piece) for piece in found]
-        if self.rerank != BY_MODEL:
-            with self.step(f"reranking-{name}") as step:
-                reranker = load_reranker(self.rerank)
-                ranked = await asyncio.to_thread(reranker.rerank, query, texts, len(texts))
-                step.output = {"found": [found[place].id for place, _ in ranked]}
-            return ranked
-        numbers = {"type": "integer", "minimum": 1, "maximum": len(found)}
-        best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
-        schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
-        said = Best(best=[])
+        named: list[int] = []
         try:
-            said = await self.ask(
-                "shared/reranking", Best, said, suffix=name, schema=schema, query=query, passages=texts
-            )
+            if self.rerank == BY_MODEL:
+                named = await self._best(name, query, texts)
+            else:
+                with self.step(f"reranking-{name}") as step:
+                    reranker = load_reranker(self.rerank)
+                    ranked = await asyncio.to_thread(reranker.rerank, query, texts, len(texts))
+                    step.output = {"found": [found[place].id for place, _ in ranked]}
+                    return ranked
         except StageError as error:
             if is_fatal(error.cause):
                 raise
-        named = [number - 1 for number in said.best if 1 <= number <= len(found)]
         order = dict.fromkeys([*named, *range(len(found))])
         return [(place, 1 - rank / len(found)) for rank, place in enumerate(order)]
+
+    async def _best(self, name: str, query: str, texts: Sequence[str]) -> list[int]:
+        """Return the places of the texts that the language model finds best for a query."""
+        numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
+        best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
+        schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
+        said = await self.ask(
+            "shared/reranking", Best, Best(best=[]), suffix=name, schema=schema, query=query, passages=texts
+        )
+        return [number - 1 for number in said.best if 1 <= number <= len(texts)]
 
     async def _text(
         self,

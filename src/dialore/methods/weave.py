@@ -259,13 +259,13 @@ class Weave(Method):
         turn = _Turn(dialogue, stage, [], [], is_planned, self.clarify and is_planned and not has_asked_back(dialogue))
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
-                query = " ".join(dialogue.texts[-2:])
-                found = await stage.search(entry.name, entry.source, query, self.persona_limit + 1)
-                if len(found) > self.persona_limit:
+                own = list(entry.source.every(dialogue))
+                if len(own) > self.persona_limit:
                     turn.entries.append(entry)
-                elif found:
-                    found = list(entry.source.every(dialogue))
-                turn.own += found[: self.persona_limit]
+                    own = await stage.search(
+                        entry.name, entry.source, " ".join(dialogue.texts[-2:]), self.persona_limit
+                    )
+                turn.own += own
             elif _holds(entry.source, dialogue):
                 turn.entries.append(entry)
         return turn
@@ -386,7 +386,7 @@ class Weave(Method):
     async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, also: str = "") -> list[Found]:
         """Return what a source has for a need, each piece with the probability that it is of use.
 
-        The first look is by two queries: all turns, and `also` the last one.
+        The first look is by two queries: all turns, and `also` the last one; where it is reranked, by all turns alone.
         """
         query, stage = need.query, turn.stage
         if entry.source is None:  # what the model knows itself is in the draft
@@ -505,8 +505,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
         return []
     try:
         if isinstance(source, DocumentIndex):
-            titles = source.titles(_TITLES + 1) if len(source) <= _SEEN else []
-            if titles and len(titles) <= _TITLES:
+            if len(source) <= _SEEN and len(titles := source.titles(_TITLES + 1)) <= _TITLES:
                 return titles
         elif _count(source) <= _SEEN:
             pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
