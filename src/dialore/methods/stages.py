@@ -471,14 +471,16 @@ class StageContext:
         top: int,
         scope: Sequence[Knowledge] = (),
         summary: str = "",
+        *,
+        as_found: bool = False,
     ) -> list[Knowledge]:
         """Ask a source of knowledge, as a stage of that name; one that cannot be asked gives nothing.
 
-        The trace, and the summary, have the query as it was sent. Of passages, statements and sentences more are
-        found than are asked for where they are reranked. Raises StageError for what is fatal (`is_fatal`).
+        The trace, and the summary, have the query as it was sent. Where pieces are reranked, more are looked for than
+        are asked for; `as_found` leaves the order as it is. Raises StageError for what is fatal (`is_fatal`).
         """
         found = SearchResult()
-        is_reranked = self.rerank and source.kind != "graph"
+        is_reranked = self.rerank and not as_found and source.kind != "graph"
         depth = max(top, _CANDIDATES) if is_reranked else top
         with self.step(name) as step:
             try:

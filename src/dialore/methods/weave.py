@@ -259,13 +259,13 @@ class Weave(Method):
         turn = _Turn(dialogue, stage, [], [], is_planned, self.clarify and is_planned and not has_asked_back(dialogue))
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
-                own = list(entry.source.every(dialogue))
-                if len(own) > self.persona_limit:
+                query = " ".join(dialogue.texts[-2:])
+                found = await stage.search(entry.name, entry.source, query, self.persona_limit + 1, as_found=True)
+                if len(found) > self.persona_limit:
                     turn.entries.append(entry)
-                    own = await stage.search(
-                        entry.name, entry.source, " ".join(dialogue.texts[-2:]), self.persona_limit
-                    )
-                turn.own += own
+                elif found:
+                    found = list(entry.source.every(dialogue))
+                turn.own += found[: self.persona_limit]
             elif _holds(entry.source, dialogue):
                 turn.entries.append(entry)
         return turn
