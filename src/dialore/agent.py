@@ -79,8 +79,8 @@ class Agent:
             response.status, response.error = "failed", f"dialogue {dialogue.id}: the response came out empty"
         given = {piece.id for piece in response.knowledge}
         citations = response.citations or stage.citations(response.text)
-        response.citations = [each for each in citations if each.knowledge in given]
-        cited = {each.knowledge for each in response.citations}
+        response.citations = [citation for citation in citations if citation.knowledge in given]
+        cited = {citation.knowledge for citation in response.citations}
         # What the draft was shown it may have told: only what was looked up later has to go beyond it.
         early = [piece for piece in response.knowledge if piece.id in response.drafted_from]
         later = [piece for piece in response.knowledge if piece.id not in response.drafted_from]
@@ -165,12 +165,12 @@ class Agent:
         held: dict[int, Response] = {}
         answered = given = 0
         try:
-            while (found := await finished.get()) is not None:
+            while (next_answer := await finished.get()) is not None:
                 answered += 1
                 tell(answered, total)
-                held[found[0]] = found[1]
+                held[next_answer[0]] = next_answer[1]
                 while held and (not ordered or given in held):
-                    yield held.pop(given if ordered else found[0])
+                    yield held.pop(given if ordered else next_answer[0])
                     given += 1
             await task
         finally:
@@ -229,8 +229,10 @@ class Agent:
         """Its method, its model, its sources, and the options that are not the method's defaults."""
         fields = getattr(self.method, "__dataclass_fields__", {})
         set_to = {name: getattr(self.method, name) for name in fields}
-        said = {name: getattr(value, "name", value) for name, value in set_to.items() if value != fields[name].default}
-        return {"method": self.method.name, "model": self.stage_runner.name, **said}
+        options = {
+            name: getattr(value, "name", value) for name, value in set_to.items() if value != fields[name].default
+        }
+        return {"method": self.method.name, "model": self.stage_runner.name, **options}
 
 
 def _say_progress(done: int, total: int | None) -> None:

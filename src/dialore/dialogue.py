@@ -120,11 +120,11 @@ class Dialogue(BaseModel):
         turns, texts = fields.get("turns"), []
         if isinstance(turns, list | tuple):
             sides = ("user", "system") if len(turns) % 2 else ("system", "user")  # the last turn is the user's
-            made = [{"speaker": sides[place % 2], "text": turn} for place, turn in enumerate(turns)]
+            made = [{"speaker": sides[number % 2], "text": turn} for number, turn in enumerate(turns)]
             turns = [new if isinstance(turn, str) else turn for new, turn in zip(made, turns, strict=True)]
             fields["turns"] = turns
-            said = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
-            texts = [text for text in said if isinstance(text, str)]
+            parts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
+            texts = [text for text in parts if isinstance(text, str)]
         named = fields.get("language")
         if named is None or (isinstance(named, str) and named not in LANGUAGES):
             with suppress(UnknownNameError):  # what it may be is said below
@@ -219,8 +219,8 @@ def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
     """
     if not isinstance(data, dict):
         names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
-        found = names.get(type(data), "null")
-        raise InputError(f"{place}: expected a dialogue object, found {found}", hint=_SHAPE)
+        kind = names.get(type(data), "null")
+        raise InputError(f"{place}: expected a dialogue object, found {kind}", hint=_SHAPE)
     try:
         return Dialogue.model_validate({"id": default_id, **storable(data)})
     except ValidationError as error:
@@ -249,17 +249,17 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
         entries = json_lines(text, name) if whole is None else [(whole, name)]
     stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
     seen: dict[str, str] = {}
-    for number, (entry, place) in enumerate(entries, start=1):
+    for number, (entry, location) in enumerate(entries, start=1):
         try:
-            dialogue = dialogue_from(entry, place=place, default_id=f"{stem}-{number}")
+            dialogue = dialogue_from(entry, place=location, default_id=f"{stem}-{number}")
         except InputError as error:
             yield entry if isinstance(entry, InputError) else error
             continue
         if dialogue.id in seen:
-            problem = f"{place}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
+            problem = f"{location}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
             yield InputError(problem, hint="ids must be unique in a file")
         else:
-            seen[dialogue.id] = place
+            seen[dialogue.id] = location
             yield dialogue
 
 
@@ -270,9 +270,9 @@ def read_dialogues(path: str | Path) -> list[Dialogue]:
         InputError: the file cannot be read, or an entry is malformed (the first is named, and how many there are).
     """
     path = as_path("a file of dialogues", path)
-    found = list(parse_dialogues(read_text(path), name=path.name))
-    errors = [entry for entry in found if isinstance(entry, InputError)]
+    entries = list(parse_dialogues(read_text(path), name=path.name))
+    errors = [entry for entry in entries if isinstance(entry, InputError)]
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InputError(errors[0].message + more, hint=errors[0].hint)
-    return [entry for entry in found if isinstance(entry, Dialogue)]
+    return [entry for entry in entries if isinstance(entry, Dialogue)]

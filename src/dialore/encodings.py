@@ -79,10 +79,10 @@ def decode(data: bytes, declared: str = "") -> Decoded:
         except UnicodeDecodeError:
             continue
     for name in ("utf-8", *labels):
-        found = _replaced(data, name)
+        decoded = _replaced(data, name)
         # Few of the characters beyond ASCII are replaced ones.
-        if found.text.count("\ufffd") * 2 < sum(1 for character in found.text if not character.isascii()):
-            return found
+        if decoded.text.count("\ufffd") * 2 < sum(1 for character in decoded.text if not character.isascii()):
+            return decoded
     name = _guess(data)
     return Decoded(data.decode(name, "replace"), name, f"it does not say its encoding: read as {name}")
 
@@ -120,8 +120,8 @@ def _guess(data: bytes) -> str:
 
     told = b"\n".join(line for line in data.splitlines() if not line.isascii())[:_SAMPLE]
     names = []
-    for found in chardet.detect_all(told, ignore_threshold=True):
-        name = _codec_of(str(found["encoding"] or ""))
+    for guess in chardet.detect_all(told, ignore_threshold=True):
+        name = _codec_of(str(guess["encoding"] or ""))
         text = told.decode(name, "replace") if name else ""
         if text and text.count("\ufffd") * _FEW <= len(text):
             names.append(name)

@@ -35,8 +35,8 @@ def _as_argument(option: re.Match[str]) -> str:
     name, value = option.groups()
     if name is None:
         return "run_experiment" if option[0] == "dialore run" else option[0]
-    said = f'"{value}"' if value else "..."
-    return _ARGUMENTS.get(name, "{}=" + said).format(name.replace("-", "_"))
+    shown = f'"{value}"' if value else "..."
+    return _ARGUMENTS.get(name, "{}=" + shown).format(name.replace("-", "_"))
 
 
 class DialoreError(Exception):
@@ -203,13 +203,13 @@ def first_line(error: Exception) -> str:
 def describe(error: ValidationError) -> str:
     """Return a validation error as one line: each field's path and what is wrong with it."""
     problems = []
-    found = error.errors(include_url=False, include_context=False)
-    for problem in found:
-        place = problem["loc"]
-        if problem["type"] == "too_short" and any(each["loc"][:-1][: len(place)] == place for each in found):
+    issues = error.errors(include_url=False, include_context=False)
+    for problem in issues:
+        steps = problem["loc"]
+        if problem["type"] == "too_short" and any(other["loc"][:-1][: len(steps)] == steps for other in issues):
             continue  # it is empty for what is wrong with its parts
-        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place).lstrip(".")
+        path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in steps).lstrip(".")
         path = " ".join(path.split())
-        said = "it is empty" if problem["type"] == "too_short" else problem["msg"].removeprefix("Value error, ")
-        problems.append(f"field {path}: {said}" if path else said)
+        message = "it is empty" if problem["type"] == "too_short" else problem["msg"].removeprefix("Value error, ")
+        problems.append(f"field {path}: {message}" if path else message)
     return "; ".join(problems)

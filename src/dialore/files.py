@@ -103,8 +103,8 @@ def json_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON h
         first, _ = next(json_lines(text, name))
         if ".jsonl" in name or not isinstance(first, InputError):
             return None
-        place = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
-        raise InputError(f"{place}: not valid JSON: {error}", hint=_FORMS) from error
+        location = f"{name}, line {error.lineno}" if isinstance(error, json.JSONDecodeError) else name
+        raise InputError(f"{location}: not valid JSON: {error}", hint=_FORMS) from error
 
 
 def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
@@ -113,11 +113,11 @@ def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
     for number, line in enumerate(text.split("\n"), start=1):
         if not line.strip():
             continue
-        place = f"{name}, line {number}"
+        location = f"{name}, line {number}"
         try:
-            yield json.loads(line), place
+            yield json.loads(line), location
         except (ValueError, RecursionError) as error:
-            yield InputError(f"{place}: not valid JSON: {error}", hint=_FORMS), place
+            yield InputError(f"{location}: not valid JSON: {error}", hint=_FORMS), location
 
 
 def storable(data: Any) -> Any:  # noqa: ANN401 - decoded JSON has any type

@@ -61,8 +61,8 @@ async def bounded_map(items: Iterable[Item], work: Callable[[Item], Awaitable[ob
     try:
         await asyncio.gather(*workers)
     finally:
-        for one in workers:
-            one.cancel()
+        for task in workers:
+            task.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 

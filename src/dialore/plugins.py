@@ -47,15 +47,16 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
     """
     if file := file_of(name):
         module, wanted = _module(kind, file), name.partition(".py:")[2]
-        found = {
-            each: value
-            for each, value in vars(module).items()
-            if each == wanted or (not wanted and getattr(value, "__module__", "") == module.__name__ and fits(value))
+        candidates = {
+            attribute: value
+            for attribute, value in vars(module).items()
+            if attribute == wanted
+            or (not wanted and getattr(value, "__module__", "") == module.__name__ and fits(value))
         }
-        if len(found) == 1:
-            return found.popitem()[1]
-        hint = f"name one: {name}:{min(found)}" if found else f"see `dialore.{group.partition('.')[2]}`"
-        raise InputError(f"{name} has {len(found) or 'no'} {kind}{'s' * (len(found) > 1)}", hint=hint)
+        if len(candidates) == 1:
+            return candidates.popitem()[1]
+        hint = f"name one: {name}:{min(candidates)}" if candidates else f"see `dialore.{group.partition('.')[2]}`"
+        raise InputError(f"{name} has {len(candidates) or 'no'} {kind}{'s' * (len(candidates) > 1)}", hint=hint)
     for point in [EntryPoint(name, own[name], group)] if name in own else _added(group, tuple(sys.path)):
         if point.name == name:
             return _guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
@@ -93,5 +94,5 @@ def _guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
     except DialoreError:
         raise
     except Exception as error:
-        said = f"{kind} {name} cannot be loaded: {type(error).__name__}: {first_line(error)}"
-        raise InputError(said, hint=f"mend {where}") from error
+        message = f"{kind} {name} cannot be loaded: {type(error).__name__}: {first_line(error)}"
+        raise InputError(message, hint=f"mend {where}") from error

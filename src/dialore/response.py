@@ -166,16 +166,19 @@ class Response(Grounding):
     @property
     def numbers(self) -> dict[str, int]:
         """The number of each piece of knowledge that is cited, by its id: 1 for the one that is cited first."""
-        ordered = sorted(self.citations, key=lambda each: each.end)
-        return {name: number for number, name in enumerate(dict.fromkeys(each.knowledge for each in ordered), start=1)}
+        ordered = sorted(self.citations, key=lambda citation: citation.end)
+        return {
+            name: number
+            for number, name in enumerate(dict.fromkeys(citation.knowledge for citation in ordered), start=1)
+        }
 
     @property
     def parts(self) -> list[tuple[str, list[int]]]:
         """The text in parts, each with the numbers that stand after it; one part where nothing is cited."""
         numbers = self.numbers
         after: dict[int, list[int]] = {}
-        for each in self.citations:
-            after.setdefault(each.end, []).append(numbers[each.knowledge])
+        for citation in self.citations:
+            after.setdefault(citation.end, []).append(numbers[citation.knowledge])
         spans = itertools.pairwise([0, *sorted(after), len(self.text)])
         parts = ((self.text[start:end], sorted(set(after.get(end, [])))) for start, end in spans)
         return [part for part in parts if part[0]]

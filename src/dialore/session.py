@@ -173,8 +173,8 @@ class Session:
         read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
         named = [name for name in KINDS if self.settings.places(name) or name in self._given]
         if models.main is not None and models.stages:
-            asked = [each for name in methods for each in registry.method_prompts(_class(name), self.prompts)]
-            known = [*asked, *(each.rpartition("/")[2] for each in asked)]
+            asked = [prompt for name in methods for prompt in registry.method_prompts(_class(name), self.prompts)]
+            known = [*asked, *(prompt.rpartition("/")[2] for prompt in asked)]
             for stage in models.stages.keys() - set(known):
                 raise UnknownNameError("stage", stage, known)
         if any("opened" in KINDS[name].options for name in read.intersection(named)):
@@ -182,7 +182,7 @@ class Session:
         every = loadable(registry.method_names(), _class)
         for name in named:
             if name not in read:
-                able = (each.name for each in every if name in registry.method_sources(each))
+                able = (prompt.name for prompt in every if name in registry.method_sources(prompt))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.settings.rerank:
             if self.settings.rerank == BY_MODEL and models.main is None:
@@ -190,10 +190,10 @@ class Session:
                     "--rerank model wants a language model", hint="set --base-url and --model, or name a reranker"
                 )
             if not read - _NOT_RERANKED:
-                able = (each.name for each in every if set(registry.method_sources(each)) - _NOT_RERANKED)
+                able = (prompt.name for prompt in every if set(registry.method_sources(prompt)) - _NOT_RERANKED)
                 raise _unread(methods, "--rerank", able)
         if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", (each.name for each in every if self._cites(each.name)))
+            raise _unread(methods, "--cite", (prompt.name for prompt in every if self._cites(prompt.name)))
 
     def _cites(self, method: str) -> bool:
         """Return whether one of a method's prompts says how to cite."""
@@ -303,11 +303,11 @@ def connect(model: str | None = None, **fields: object) -> LanguageModel | None:
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. The fields are those of `ModelSettings`: `base_url`, `api_key`, `temperature`, `cache`, ...
     """
-    said = {f"model.{name}": value for name, value in {"model": model, **fields}.items() if value is not None}
-    found = connect_model(read_settings(said=said).model)
-    if found is None and model != LEXICAL:
+    settings = {f"model.{name}": value for name, value in {"model": model, **fields}.items() if value is not None}
+    opened = connect_model(read_settings(said=settings).model)
+    if opened is None and model != LEXICAL:
         log.warning("no model: what was found is shown (set DIALORE_BASE_URL and DIALORE_MODEL)")
-    return found
+    return opened
 
 
 def open_model(model: AnyModel) -> LanguageModel | None:
@@ -365,9 +365,11 @@ def create_agent(
     places = {KINDS[name].key: places for name, source in named.items() if (places := _places(source))}
     given = {name: source for name, source in named.items() if not _places(source)}
     bench = Session(validated(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite)
-    opened = {stage: open_model(each) for stage, each in (stage_models or {}).items()}
-    models = Models(open_model(model), {stage: each for stage, each in opened.items() if each is not None})
-    parts = [one for one in (models.main, *models.stages.values(), *given.values(), bench) if one is not None]
+    opened = {stage: open_model(stage_model) for stage, stage_model in (stage_models or {}).items()}
+    models = Models(
+        open_model(model), {stage: stage_model for stage, stage_model in opened.items() if stage_model is not None}
+    )
+    parts = [part for part in (models.main, *models.stages.values(), *given.values(), bench) if part is not None]
     try:
         if isinstance(method, str):
             bench.check([method], models)
@@ -386,7 +388,7 @@ _ASKED = {"graph": "mentions", "samples": "nearest", "sources": "names"}
 def _places(source: object) -> list[str]:
     """Return a path or URL, or several, as texts; none for anything else."""
     several = source if isinstance(source, list | tuple) else [source]
-    return [str(one) for one in several] if all(isinstance(one, str | Path) for one in several) else []
+    return [str(place) for place in several] if all(isinstance(place, str | Path) for place in several) else []
 
 
 def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:

@@ -243,14 +243,14 @@ class SourceSettings(Strict):
     def _known(cls, given: object) -> object:
         if not isinstance(given, dict):
             return given
-        said = {name: value for name, value in given.items() if value is not None}
-        for name in said.keys() - cls.model_fields.keys():
+        settings = {name: value for name, value in given.items() if value is not None}
+        for name in settings.keys() - cls.model_fields.keys():
             try:
                 kind_of_key(name)
             except UnknownNameError as error:
                 raise ValueError(str(error)) from error
-        several = {name: list(map(str, value)) for name, value in said.items() if isinstance(value, list | tuple)}
-        return said | several
+        several = {name: list(map(str, value)) for name, value in settings.items() if isinstance(value, list | tuple)}
+        return settings | several
 
     @classmethod
     def flagged(cls, path: str = "") -> Iterator[Option]:
@@ -399,9 +399,9 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
     given: dict[str, Any] = {}
     if file is not None:
         given = read_table(file)
-        for each in (given, *_tables(given.get("agents"))):
-            if "sources" in each:
-                each["sources"] = located(each["sources"], file.parent)
+        for table in (given, *_tables(given.get("agents"))):
+            if "sources" in table:
+                table["sources"] = located(table["sources"], file.parent)
     if isinstance(given.get("model"), str):
         given["model"] = {"model": given["model"]}
     asked = {**_environment(), **(said or {})}
@@ -422,12 +422,12 @@ def _variable(flag: str) -> str:
 
 
 def _environment() -> dict[str, object]:
-    found: dict[str, object] = {}
+    variables: dict[str, object] = {}
     for option in Settings.flagged():
         text = os.environ.get(_variable(option.flag.names[0]), "").strip()
         if text and option.flag.environment:
-            found[option.path] = [part.strip() for part in text.split(",")] if option.several else text
-    return found
+            variables[option.path] = [part.strip() for part in text.split(",")] if option.several else text
+    return variables
 
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
@@ -448,29 +448,29 @@ def at_home(value: Any) -> Any:  # noqa: ANN401 - plain data
         return {name: at_home(item) for name, item in value.items()}
     if isinstance(value, list):
         return [at_home(item) for item in value]
-    return _HOME.sub(lambda found: found[1] + str(Path.home()) + "/", value) if isinstance(value, str) else value
+    return _HOME.sub(lambda match: match[1] + str(Path.home()) + "/", value) if isinstance(value, str) else value
 
 
 _HOME = re.compile(r"^([\w+-]*:|)~/")
 
 
 def _tables(given: object) -> list[dict[str, Any]]:
-    return [each for each in given.values() if isinstance(each, dict)] if isinstance(given, dict) else []
+    return [table for table in given.values() if isinstance(table, dict)] if isinstance(given, dict) else []
 
 
 def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
     """Return sources as a file names them, with paths that exist in a folder as absolute ones."""
     if not isinstance(sources, dict):
         return sources
-    found = dict(sources)
+    absolute = dict(sources)
     for kind in KINDS.values():
-        if isinstance(places := found.get(kind.key), str | list):
-            found[kind.key] = [
-                kind.located(str(place), folder) for place in ([places] if isinstance(places, str) else places)
+        if isinstance(places := absolute.get(kind.key), str | list):
+            absolute[kind.key] = [
+                kind.located(str(location), folder) for location in ([places] if isinstance(places, str) else places)
             ]
-    if isinstance(prompts := found.get("prompts"), str):
-        found["prompts"] = str((folder / prompts).resolve()) if (folder / prompts).exists() else prompts
-    return found
+    if isinstance(prompts := absolute.get("prompts"), str):
+        absolute["prompts"] = str((folder / prompts).resolve()) if (folder / prompts).exists() else prompts
+    return absolute
 
 
 def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:

@@ -119,12 +119,12 @@ def _other_language(text: str) -> str:
     for script, count in scripts.most_common(1):
         if count * 3 >= len(letters):
             return next((_CLOSE_BY[script] for _ in _TELLING.finditer(text) if script in _CLOSE_BY), script)
-    said = {word for word in _WORD.findall(text.lower().replace("’", "'")) if not word.isdigit()}
-    said |= {part for word in said for part in word.split("'")}
-    heard = {name: said & known for name, known in _function_words().items()}
-    name, found = max(heard.items(), key=lambda item: len(item[1]))
-    least = 1 if len(said) <= _SHORT and any(len(word) >= _SHORT for word in found) else 2
-    return name if len(found) >= least and len(found) > len(said & stop_words("en")) else ""
+    spoken = {word for word in _WORD.findall(text.lower().replace("’", "'")) if not word.isdigit()}
+    spoken |= {part for word in spoken for part in word.split("'")}
+    heard = {name: spoken & known for name, known in _function_words().items()}
+    name, heard_words = max(heard.items(), key=lambda item: len(item[1]))
+    least = 1 if len(spoken) <= _SHORT and any(len(word) >= _SHORT for word in heard_words) else 2
+    return name if len(heard_words) >= least and len(heard_words) > len(spoken & stop_words("en")) else ""
 
 
 _KANA = re.compile("[\u3041-\u30ff]")
@@ -334,8 +334,8 @@ def content_words(text: str, language: Language) -> list[str]:
 
 def content_lemmas(text: str, language: Language) -> list[str]:
     """Return the lemmas of a text's content words, in order; stop words are dropped by surface form and by lemma."""
-    found = (lemma(word, language) for word in content_words(text, language))
-    return [item for item in found if not is_stop_word(item, language)]
+    lemmas = (lemma(word, language) for word in content_words(text, language))
+    return [item for item in lemmas if not is_stop_word(item, language)]
 
 
 @functools.lru_cache(maxsize=4096)

@@ -46,9 +46,10 @@ class DialoreRetriever:
     @component.output_types(documents=list[Document])
     async def run_async(self, query: str) -> dict[str, list[Document]]:
         """Return the documents for a query, as an asynchronous pipeline asks."""
-        found = await find(self.asked, query, self.top) if query.strip() else []
+        pieces = await find(self.asked, query, self.top) if query.strip() else []
         return {
             "documents": [
-                Document(id=each.id, content=each.text, meta=metadata(each), score=likelihood(each)) for each in found
+                Document(id=piece.id, content=piece.text, meta=metadata(piece), score=likelihood(piece))
+                for piece in pieces
             ]
         }

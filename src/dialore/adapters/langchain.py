@@ -32,5 +32,5 @@ class DialoreRetriever(BaseRetriever):
         return await self._found(query)
 
     async def _found(self, query: str) -> list[Document]:
-        found = await find(self.asked, query, self.top)
-        return [Document(each.text, id=each.id, metadata=metadata(each)) for each in found]
+        pieces = await find(self.asked, query, self.top)
+        return [Document(piece.text, id=piece.id, metadata=metadata(piece)) for piece in pieces]

@@ -23,8 +23,10 @@ class DialoreRetriever(BaseRetriever):
         return wait_for(self._aretrieve(query_bundle))
 
     async def _aretrieve(self, query_bundle: QueryBundle) -> list[NodeWithScore]:
-        found = await find(self.asked, query_bundle.query_str, self.top)
+        pieces = await find(self.asked, query_bundle.query_str, self.top)
         return [
-            NodeWithScore(node=TextNode(id_=each.id, text=each.text, metadata=metadata(each)), score=likelihood(each))
-            for each in found
+            NodeWithScore(
+                node=TextNode(id_=piece.id, text=piece.text, metadata=metadata(piece)), score=likelihood(piece)
+            )
+            for piece in pieces
         ]

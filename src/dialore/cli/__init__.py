@@ -51,7 +51,7 @@ def _begin(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that a terminal's encoding lacks ends no finished work
             stream.reconfigure(errors="replace")
-    arguments = [_decoded(each) for each in (sys.argv[1:] if arguments is None else arguments)]
+    arguments = [_decoded(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     from dialore.cli.app import app
     from dialore.cli.output import Notes, say_error
     from dialore.errors import DialoreError
@@ -67,15 +67,15 @@ def _begin(arguments: Sequence[str] | None) -> int:
     except typer.Abort:
         return _INTERRUPTED
     except usage_error as error:
-        said = _usage(error) if str(error) else ""  # a verb group without a verb: typer has shown its help
+        message = _usage(error) if str(error) else ""  # a verb group without a verb: typer has shown its help
     except DialoreError as error:
-        said = str(error)
+        message = str(error)
     except (OSError, sqlite3.Error) as error:  # a disk that is full, a file that is gone
-        said = f"{type(error).__name__}: {error}"
+        message = f"{type(error).__name__}: {error}"
     else:
         return code if isinstance(code, int) else 0
-    if said:
-        say_error(said)
+    if message:
+        say_error(message)
     return 2
 
 

@@ -77,12 +77,12 @@ def export(
         raise InputError(f"the key {key_path} would lie among the sheets", hint="keep it apart: name another --key")
     if key_path.exists():
         raise InputError(f"{key_path} is there already", hint="sheets may be out by it: name another --key")
-    found = _gather(runs, system or [], against, chosen, lowest)
-    found = dict(list(found.items())[:limit]) if lowest else found
-    languages = [dialogue.language for dialogue, _ in found.values()]
+    gathered = _gather(runs, system or [], against, chosen, lowest)
+    gathered = dict(list(gathered.items())[:limit]) if lowest else gathered
+    languages = [dialogue.language for dialogue, _ in gathered.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
     items, made = make_items(
-        found,
+        gathered,
         criteria,
         chosen,
         asked,
@@ -125,12 +125,12 @@ def _gather(
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
         responses = {name: results.responses(named[name]) for name in named if name in kept}
-        found = gather(responses, chosen)
-        judged = next((answers for _, answers in found.values()), responses)
+        gathered = gather(responses, chosen)
+        judged = next((answers for _, answers in gathered.values()), responses)
         if silent := [name for name in responses if name not in judged]:
             note(f"left out, without any {chosen.judges}: {', '.join(silent)}")
         if lowest is None:
-            return found
+            return gathered
         scores: dict[str, float] = {}
         for name in kept:
             for (dialogue, _), value in values_of(combiner(lowest), results.measures(named[name], lowest)).items():
@@ -140,7 +140,8 @@ def _gather(
                 f"nothing is scored by {lowest}", hint=f"score it first: dialore score {runs[0]} -x {lowest}"
             )
         return {
-            name: found[name] for name in sorted(found.keys() & scores.keys(), key=lambda name: (scores[name], name))
+            name: gathered[name]
+            for name in sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
         }
 
 
@@ -177,17 +178,17 @@ def import_sheets(
     """
     from dialore.evaluation.human.reading import read_filled, read_key
 
-    _, _, _, found, empty, dropped = read_filled(sheets, read_key(key), out)
-    names = list(dict.fromkeys(each.annotator for each in found))
-    if not found:
+    _, _, _, annotations, empty, dropped = read_filled(sheets, read_key(key), out)
+    names = list(dict.fromkeys(annotation.annotator for annotation in annotations))
+    if not annotations:
         raise InputError("nothing is filled in", hint="fill in the sheets' empty columns")
-    write_whole(out, "".join(each.model_dump_json() + "\n" for each in found))
+    write_whole(out, "".join(annotation.model_dump_json() + "\n" for annotation in annotations))
     if json:
-        counts = {"annotations": len(found), "empty": empty, "dropped": dropped}
+        counts = {"annotations": len(annotations), "empty": empty, "dropped": dropped}
         print_json({**counts, "annotators": names, "file": str(out)})
         return
     typer.echo(out)
-    note(f"{len(found)} answers of {len(names)} annotators; {empty} fields were left empty")
+    note(f"{len(annotations)} answers of {len(names)} annotators; {empty} fields were left empty")
     if dropped:
         note(f"{dropped} batches are left out: their control case is judged wrongly")
 
@@ -240,8 +241,8 @@ def judged(
     from dialore.evaluation.human.sheets import criteria_set
 
     answers = read_answers(place)
-    found = _gather(runs, [], None, criteria_set(answers.criteria), None)
-    lines = judged_responses(answers.annotations, found)
+    gathered = _gather(runs, [], None, criteria_set(answers.criteria), None)
+    lines = judged_responses(answers.annotations, gathered)
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

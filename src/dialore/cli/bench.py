@@ -114,8 +114,8 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
         return Timed(model) if name is None else model
 
     concurrency = settings.model.concurrency
-    one = settings.model_copy(update={"method": settings.method[:1], "sources": settings.knowledge})
-    async with open_agents(one, connect) as (agent,):
+    agent_settings = settings.model_copy(update={"method": settings.method[:1], "sources": settings.knowledge})
+    async with open_agents(agent_settings, connect) as (agent,):
         responses: list[Response] = []
         begun, cpu = time.perf_counter(), time.process_time()
         with progress("answering") as step:
@@ -220,7 +220,7 @@ def handbook(
         print_json(figures)
         return
     by_figure = [[row[name] for row in figures] for name in figures[0]]
-    rows = table(next(iter(figures[0])), *(f">{each}" for each in by_figure[0]))
+    rows = table(next(iter(figures[0])), *(f">{column}" for column in by_figure[0]))
     for name, values in zip(list(figures[0])[1:], by_figure[1:], strict=True):
         rows.add_row(name.replace("_", " "), *(_figure(name, value) for value in values))
     console().print(rows)

@@ -296,7 +296,7 @@ class ChatSession:
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
         kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
         write_whole(
-            path, render.dumps({**kept, "responses": [render.as_line(each) for each in self._responses]}) + "\n"
+            path, render.dumps({**kept, "responses": [render.as_line(response) for response in self._responses]}) + "\n"
         )
         self._say(f"{len(self._turns)} turns written to {path}")
 
@@ -313,7 +313,7 @@ def _stage_text(stage: "StageTrace") -> str:
     from dialore.cli import render
 
     prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
-    notes = "\n".join(f"note: {each}" for each in stage.notes)
+    notes = "\n".join(f"note: {line}" for line in stage.notes)
     parts = [f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
     parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}", notes]
     return "\n\n".join(part for part in parts if part)

@@ -56,9 +56,9 @@ def check(
     else:
         rows = table("!system", "!figure", ">found", "wanted", "holds")
         for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
-            found = "-" if verdict.value is None else f"{verdict.value:.4g}"
+            value = "-" if verdict.value is None else f"{verdict.value:.4g}"
             holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"
-            rows.add_row(verdict.system, verdict.figure, found, verdict.wanted, holds)
+            rows.add_row(verdict.system, verdict.figure, value, verdict.wanted, holds)
         console().print(rows)
     if failed:
         raise typer.Exit(1)

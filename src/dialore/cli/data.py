@@ -45,18 +45,20 @@ def list_data(json: Json = False) -> None:
     from dialore.datasets.registry import data_set, data_set_names
     from dialore.plugins import loadable
 
-    found, can = list(loadable(data_set_names(), data_set)), published()
+    readers, can = list(loadable(data_set_names(), data_set)), published()
     if json:
-        splits = {name: list(said["splits"]) for name, said in can.items()}
-        shown = [{key: getattr(each, key) for key in _SHOWN} | {"get": splits.get(each.name, [])} for each in found]
+        splits = {name: list(entry["splits"]) for name, entry in can.items()}
+        shown = [
+            {key: getattr(reader, key) for key in _SHOWN} | {"get": splits.get(reader.name, [])} for reader in readers
+        ]
         print_json(shown)
         return
     rows = table("!data set", ">v", "!language", "has", "licence", "where to get it")
-    for each in found:
-        held = ", ".join(each.has) or "-"
-        rows.add_row(each.name, str(each.version), ", ".join(each.languages), held, each.licence, each.where)
+    for reader in readers:
+        held = ", ".join(reader.has) or "-"
+        rows.add_row(reader.name, str(reader.version), ", ".join(reader.languages), held, reader.licence, reader.where)
     console().print(rows)
-    note(f"`dialore data get NAME` fetches {', '.join(each.name for each in found if each.name in can)}")
+    note(f"`dialore data get NAME` fetches {', '.join(reader.name for reader in readers if reader.name in can)}")
     for name in can.keys() - set(data_set_names()):
         note(f"and, without a reader of dialogues, {name} ({can[name]['licence']}): {can[name]['note']}")
 
@@ -91,24 +93,24 @@ def get(
     from dialore.datasets.registry import data_set, data_set_names
 
     known = remotes(name) if address is None else dict.fromkeys(split or ["data"], remote(address, {"": sha256}))
-    wanted = [one_of("split", each, list(known)) for each in split or known]
+    wanted = [one_of("split", part, list(known)) for part in split or known]
     if out is not None and len(wanted) > 1:
         raise InputError("--out is for one split", hint=f"name it by --split, one of {', '.join(known)}")
     check_targets(out if out is not None and out.parent.is_dir() else None)
-    said = published().get(name, {})
+    entry = published().get(name, {})
     reader = data_set(name) if name in data_set_names() else None
-    licence, home = (reader.licence, reader.where) if reader else (said["licence"], said["note"])
+    licence, home = (reader.licence, reader.where) if reader else (entry["licence"], entry["note"])
     note(f"{name}: licence: {licence}; {home}")
-    for each in wanted:
+    for part in wanted:
         with progress("fetching") as step:
-            file, found = fetch(name, each, known[each], out, step)
+            file, digest = fetch(name, part, known[part], out, step)
         if json:
-            done = {"data_set": name, "split": each, "file": str(file), "url": known[each].url}
-            print_json({**done, "licence": licence, "sha256": found, "checked": bool(known[each].sha256)})
+            done = {"data_set": name, "split": part, "file": str(file), "url": known[part].url}
+            print_json({**done, "licence": licence, "sha256": digest, "checked": bool(known[part].sha256)})
             continue
         typer.echo(file)
-        checked = "as it was published" if known[each].sha256 else "not checked: what it should be is not known here"
-        note(f"{each}: SHA-256 {found}, {checked}")
+        checked = "as it was published" if known[part].sha256 else "not checked: what it should be is not known here"
+        note(f"{part}: SHA-256 {digest}, {checked}")
 
 
 @app.command("show")
@@ -151,12 +153,12 @@ def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = Fals
     """
     from dialore.datasets.published import data_file
 
-    found = describe_file(name, file or data_file(name, split))
+    figures = describe_file(name, file or data_file(name, split))
     if json:
-        print_json(found)
+        print_json(figures)
         return
     rows = table("!measure", ">value")
-    for key, value in found.items():
+    for key, value in figures.items():
         shown = value if isinstance(value, dict) else {"": value}
         for part, number in shown.items():
             label = " ".join(f"{key} {part}".replace("_", " ").split())
@@ -221,10 +223,10 @@ def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
 
     gold = {answer.turn: answer for answer in answers_of(dialogue)}
     turns = []
-    for place, turn in enumerate(dialogue.turns):
+    for position, turn in enumerate(dialogue.turns):
         shown: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
-        if place in gold:
-            shown["gold"] = gold[place].model_dump(mode="json", exclude_none=True, exclude={"turn"})
+        if position in gold:
+            shown["gold"] = gold[position].model_dump(mode="json", exclude_none=True, exclude={"turn"})
         turns.append(shown)
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"turns", "answers", "pool"})
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
@@ -239,8 +241,8 @@ def _show_one(dialogue: "WholeDialogue") -> None:
 
     gold = {answer.turn: answer for answer in answers_of(dialogue)}
     rows = table("!speaker", "turn", "gold knowledge")
-    for place, turn in enumerate(dialogue.turns):
-        rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(place))))
+    for position, turn in enumerate(dialogue.turns):
+        rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
     out.print(rows)
 
 
@@ -336,7 +338,7 @@ def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]")
         sums["with_persona"] += bool(dialogue.persona)
         sums["with_query"] += "query" in answer.extra
         sums["pieces"] += len(answer.knowledge)
-        sums["knowledge_length"] += sum(_length(gold_text(one), language) for one in answer.knowledge)
+        sums["knowledge_length"] += sum(_length(gold_text(item), language) for item in answer.knowledge)
         if answer.sources is not None:
             sums["planned"] += 1
             plans["+".join(answer.sources) or "none"] += 1

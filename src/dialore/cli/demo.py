@@ -129,14 +129,14 @@ async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list
                 for model in models:
                     agents += await stack.enter_async_context(open_part(part, model))
                 for dialogue in {
-                    one.language: one for one in dialogues
+                    talk.language: talk for talk in dialogues
                 }.values():  # what a language needs is loaded now
                     await gather(*(agent.ground(dialogue) for agent in agents[: len(part.methods)]))
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)
                     responses = [await agent.respond(dialogue) for agent in agents]
-                    for place, response in enumerate(responses):
-                        if place >= len(part.methods):
+                    for column, response in enumerate(responses):
+                        if column >= len(part.methods):
                             response.method = f"{response.method} by {response.model}"
                     conversations.append(Conversation(dialogue, responses, heading))
                     heading = None

@@ -86,7 +86,7 @@ def distill(
         rows = _without_model(_configured(what, said, option or [], by), stages, by)
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
     if coq:
-        contexts = {name: one for path in places for name, one in contexts_of(path).items()}
+        contexts = {name: context for path in places for name, context in contexts_of(path).items()}
         splits = coq_splits(coq_entries(kept.values(), contexts))
         count = sum(write_lines(out / f"{name}.jsonl", entries) for name, entries in splits.items())
     else:

@@ -152,8 +152,8 @@ def add(
 
     given = _given(dataset, files, file_format)
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        said = metadata_of(meta or (), groups)
-        report = add_documents(index, **given, metadata=said, reader=reader, prune=prune, on_step=step)
+        metadata = metadata_of(meta or (), groups)
+        report = add_documents(index, **given, metadata=metadata, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
@@ -216,19 +216,19 @@ def search(
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
         wanted = narrowed(source, where) if where else source
-        found = SearchResult.of(asyncio.run(wanted.search(query, asked, top)))
-    for line in found.notes:
+        result = SearchResult.of(asyncio.run(wanted.search(query, asked, top)))
+    for line in result.notes:
         note(line)
     if json:
-        for piece in found:
+        for piece in result:
             print_json(piece.model_dump(include={"id", "text", "score", "detail"}))
         return
     out = console()
-    for place, piece in enumerate(found, start=1):
+    for rank, piece in enumerate(result, start=1):
         text = piece.text if len(piece.text) <= _WIDEST else f"{piece.text[: _WIDEST - 2]} …"
-        out.print(f"[bold]{place}[/]  {escape(text)}")
+        out.print(f"[bold]{rank}[/]  {escape(text)}")
         out.print(f"   [dim]{escape(_where(piece))} · {piece.score:.4f} · {piece.id}[/]")
-    if not found:
+    if not result:
         note("nothing fits")
 
 
@@ -311,7 +311,7 @@ def _show_report(report: "DocumentReport", *, json: bool) -> None:
     if len(report.notices) > _SHOWN:
         note(f"{len(report.notices) - _SHOWN:,} more notices: --json lists all")
     if report.skipped:
-        names = ", ".join(Path(each).name for each in report.skipped[:_SHOWN])
+        names = ", ".join(Path(file).name for file in report.skipped[:_SHOWN])
         more = ", ..." if len(report.skipped) > _SHOWN else ""
         note(f"passed over, their names do not say how to read them: {len(report.skipped):,} ({names}{more})")
     if json:
@@ -326,6 +326,6 @@ def _show_report(report: "DocumentReport", *, json: bool) -> None:
 
 def _where(piece: "Knowledge") -> str:
     detail = piece.passage
-    place = detail.url or (Path(detail.file).name if detail.file else "")
+    location = detail.url or (Path(detail.file).name if detail.file else "")
     page = f"page {detail.page}" if detail.page else ""
-    return " · ".join(part for part in (detail.title, place, page, detail.index) if part)
+    return " · ".join(part for part in (detail.title, location, page, detail.index) if part)

@@ -95,7 +95,7 @@ def stats(
     with closing(open_graph(graph)) as opened:
         store, meta = opened.store, opened.store.meta
         relations, degrees = _count(store)
-        best = [(store.concept(int(place)), int(degrees[place])) for place in np.argsort(-degrees)[:top]]
+        best = [(store.concept(int(number)), int(degrees[number])) for number in np.argsort(-degrees)[:top]]
         path = getattr(store, "path", None)  # a graph on a server has none
         data: dict[str, Any] = {"name": meta.name, "path": str(path or graph), "facts": meta.facts}
         data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
@@ -136,26 +136,26 @@ def show(
     from dialore.sources.graph import open_graph
 
     with closing(open_graph(graph)) as opened:
-        found = opened.facts_of(concept)
-        if not found:
+        facts_found = opened.facts_of(concept)
+        if not facts_found:
             linked = opened.linker.link(concept)
             if not linked or linked[0].how == "contained":
                 near = [link.name for link in linked] or _alike(concept, opened.store)
                 hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
                 raise InputError(f"no concept {concept!r} in the graph {opened.name}", hint=hint)
             note(f"{concept!r} stands in the graph as {linked[0].name!r}")
-            found = opened.facts_of(linked[0].name)
+            facts_found = opened.facts_of(linked[0].name)
     if json:
         fields = ("head", "relation", "tail", "weight", "provenance", "graph", "id")
-        facts = [{name: getattr(fact, name) for name in fields} for fact in found[:limit]]
+        facts = [{name: getattr(fact, name) for name in fields} for fact in facts_found[:limit]]
         print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in facts])
         return
     rows = table("head", "relation", "tail", ">weight", "from")
-    for fact in found[:limit]:
+    for fact in facts_found[:limit]:
         rows.add_row(escape(fact.head), fact.relation, escape(fact.tail), f"{fact.weight:g}", escape(fact.provenance))
     console().print(rows)
-    if len(found) > limit:
-        note(f"{len(found) - limit} more facts: --limit {len(found)}")
+    if len(facts_found) > limit:
+        note(f"{len(facts_found) - limit} more facts: --limit {len(facts_found)}")
 
 
 @app.command("retrieve")
@@ -198,22 +198,23 @@ def retrieve(
     spoken = check_language(language) if language else detect_language(text)
     dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
     with closing(open_graph(graph, ranking)) as opened:
-        found = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
+        retrieved = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
-        links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in found.links]
+        links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in retrieved.links]
         sets = {
-            kind: [item.model_dump(mode="json") for item in getattr(found, kind)] for kind in ("foreseen", "unforeseen")
+            kind: [item.model_dump(mode="json") for item in getattr(retrieved, kind)]
+            for kind in ("foreseen", "unforeseen")
         }
-        counts = {"foreseen_found": found.foreseen_found, "unforeseen_found": found.unforeseen_found}
-        print_json({"links": links, "unlinked": found.unlinked, **counts, **sets})
+        counts = {"foreseen_found": retrieved.foreseen_found, "unforeseen_found": retrieved.unforeseen_found}
+        print_json({"links": links, "unlinked": retrieved.unlinked, **counts, **sets})
         return
     out = console()
-    for link in found.links:
+    for link in retrieved.links:
         out.print(f"{escape(link.phrase)} [dim]->[/] {escape(link.name)} [dim]({link.how}, {link.score})[/]")
-    for phrase in found.unlinked:
+    for phrase in retrieved.unlinked:
         out.print(f"{escape(phrase)} [dim]->[/] [yellow]no concept[/]")
-    for kind, count in (("foreseen", found.foreseen_found), ("unforeseen", found.unforeseen_found)):
-        facts = getattr(found, kind)
+    for kind, count in (("foreseen", retrieved.foreseen_found), ("unforeseen", retrieved.unforeseen_found)):
+        facts = getattr(retrieved, kind)
         out.print(f"\n[bold]{kind}[/]: {count:,} facts" + (f", the best {len(facts)}" if len(facts) < count else ""))
         if facts:
             show_ranked(out, facts)
@@ -408,7 +409,7 @@ def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtyp
             degrees += np.bincount(edges.tail[own], minlength=meta.concepts)
             step("", end, meta.concepts)
     order = np.argsort(-relations, kind="stable")
-    return {meta.relations[place]: int(relations[place]) for place in order if relations[place]}, degrees
+    return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
 def _alike(concept: str, store: "FactStore") -> list[str]:
@@ -418,4 +419,6 @@ def _alike(concept: str, store: "FactStore") -> list[str]:
     if store.meta.concepts > _NAMES_COMPARED:
         return []
     names = map(store.concept, range(store.meta.concepts))
-    return difflib.get_close_matches(concept, [each for each in names if abs(len(each) - len(concept)) < 4], n=3)
+    return difflib.get_close_matches(
+        concept, [candidate for candidate in names if abs(len(candidate) - len(concept)) < 4], n=3
+    )

@@ -59,15 +59,19 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     named = _named(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
-    found = import_responses(folder, named, config)
+    systems = import_responses(folder, named, config)
     if json:
-        print_json({"folder": str(folder), "systems": found})
-    for name, one in found.items():
-        empty = f"; {one['empty']} without text, which are scored as answers that say nothing" if one["empty"] else ""
-        missing = (
-            f"; {len(one['missing'])} dialogues without one, such as {one['missing'][0]!r}" if one["missing"] else ""
+        print_json({"folder": str(folder), "systems": systems})
+    for name, counts in systems.items():
+        empty = (
+            f"; {counts['empty']} without text, which are scored as answers that say nothing" if counts["empty"] else ""
         )
-        note(f"{name}: {one['responses']} responses{empty}{missing}")
+        missing = (
+            f"; {len(counts['missing'])} dialogues without one, such as {counts['missing'][0]!r}"
+            if counts["missing"]
+            else ""
+        )
+        note(f"{name}: {counts['responses']} responses{empty}{missing}")
     note(f"they are in {folder}")
     return folder
 

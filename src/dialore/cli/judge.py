@@ -89,9 +89,9 @@ def judge(
                     shared |= {"criteria": named or _DEFAULTS[judged], "judged": judged}
                     return _compared(await compare_systems(store, asker, (systems[0], systems[1]), **shared))
                 metrics = [JointJudge(asker, criterion, judged, seed) for criterion in named or ("overall",)]
-                for each in metrics:
-                    await measure_jointly(store, each, systems, **shared)
-                return [row for each in metrics for row in _scored(store, each, systems)]
+                for metric in metrics:
+                    await measure_jointly(store, metric, systems, **shared)
+                return [row for metric in metrics for row in _scored(store, metric, systems)]
         finally:
             await asker.model.close()
 
@@ -114,13 +114,13 @@ def _number(store: "RunStore", name: str) -> int:
     from dialore.experiments.scoring import system_names
 
     names = system_names(store)
-    found = [number for number, known in names.items() if known == name]
-    found = found or [system.number for system in store.systems() if system.title == name]
-    if len(found) > 1:
+    numbers = [number for number, known in names.items() if known == name]
+    numbers = numbers or [system.number for system in store.systems() if system.title == name]
+    if len(numbers) > 1:
         raise InputError(f"several systems are called {name!r}", hint=f"one of {', '.join(names.values())}")
-    if not found:
+    if not numbers:
         raise UnknownNameError("system", name, names.values())
-    return found[0]
+    return numbers[0]
 
 
 def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
@@ -149,7 +149,7 @@ def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list
 
 def _problems(judged: "Sequence[Preference]") -> dict[str, int]:
     """Return how often each problem kept something from being judged."""
-    return dict(Counter(str(one.problem) for one in judged if one.problem is not None))
+    return dict(Counter(str(measure.problem) for measure in judged if measure.problem is not None))
 
 
 def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
@@ -158,9 +158,15 @@ def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
     for row in rows:
         share = "-" if isnan(row["share"]) else f"{row['share']:.1%}"
         lean = row["position_bias"]
-        place = "-" if isnan(lean) else f"{lean:+.1%}"
+        lean_shown = "-" if isnan(lean) else f"{lean:+.1%}"
         shown.add_row(
-            row["criterion"], str(row["wins"]), str(row["ties"]), str(row["losses"]), share, f"{row['p']:.4f}", place
+            row["criterion"],
+            str(row["wins"]),
+            str(row["ties"]),
+            str(row["losses"]),
+            share,
+            f"{row['p']:.4f}",
+            lean_shown,
         )
     console().print(shown)
     note(

@@ -44,12 +44,12 @@ def show(
     moment = None if as_of is None else as_of.replace(tzinfo=UTC)
     statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=history, as_of=moment))
     if json:
-        print_json([{"id": each.id, **each.model_dump(mode="json", exclude_defaults=True)} for each in statements])
+        print_json([{"id": fact.id, **fact.model_dump(mode="json", exclude_defaults=True)} for fact in statements])
         return
     shown = table("!id", "!text", "said", "from", "until")
-    for each in statements:
-        until = f"{each.holds_until:%Y-%m-%d}" if each.holds_until else ""
-        shown.add_row(each.id, each.text, f"{each.said:%Y-%m-%d}", f"{each.begins:%Y-%m-%d}", until)
+    for fact in statements:
+        until = f"{fact.holds_until:%Y-%m-%d}" if fact.holds_until else ""
+        shown.add_row(fact.id, fact.text, f"{fact.said:%Y-%m-%d}", f"{fact.begins:%Y-%m-%d}", until)
     console().print(shown)
 
 
@@ -66,7 +66,9 @@ def export(
     dialore memory export store.sqlite ann ann.jsonl
     """
     statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=True))
-    out.write_text("".join(each.model_dump_json(exclude_defaults=True) + "\n" for each in statements), "utf-8")
+    out.write_text(
+        "".join(statement.model_dump_json(exclude_defaults=True) + "\n" for statement in statements), "utf-8"
+    )
     note(f"{len(statements)} statements: {out}")
 
 

@@ -64,41 +64,41 @@ def meta(
 
     async def measure_all() -> "list[Found]":
         async with measuring(measures, judge, needs, must_judge=True) as context:
-            found: list[Found] = []
+            results: list[Found] = []
             with progress("measuring") as step:
                 for name, judgements in read.items():
                     some = sampled(judgements, limit, seed)
-                    one: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
-                    one |= {"agreements": [], "problems": {}}
-                    for each in load_metrics(names, _with_corpus(context, name, judgements)):
-                        await _measure(one, each, some, judge.concurrency, seed, step)
-                    found.append(one)
-            return found
+                    result: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
+                    result |= {"agreements": [], "problems": {}}
+                    for loaded in load_metrics(names, _with_corpus(context, name, judgements)):
+                        await _measure(result, loaded, some, judge.concurrency, seed, step)
+                    results.append(result)
+            return results
 
-    found = asyncio.run(measure_all())
+    results = asyncio.run(measure_all())
     if json:
-        print_json(found)
-    for one in found:
+        print_json(results)
+    for result in results:
         if not json:
-            _show(one)
-        for line in _lacking(one):
-            note(f"{one['set']}: {line}")
+            _show(result)
+        for line in _lacking(result):
+            note(f"{result['set']}: {line}")
 
 
 def _show(one: "Found") -> None:
     """Show a table of responses' ratings, one of their labels, one of systems; those that have rows."""
     for level, kinds in (("response", list(_COLUMNS)[:3]), ("response", ["auc"]), ("system", list(_COLUMNS)[:3])):
-        rows = [each for each in one["agreements"] if each["level"] == level and kinds[0] in each]
+        rows = [row for row in one["agreements"] if row["level"] == level and kinds[0] in row]
         if not rows:
             continue
         labels = ["accuracy", "commoner label"] if kinds == ["auc"] else []
         columns = ["!metric", "!people", ">n" if level == "response" else ">systems"]
         columns += [f">{name}" for name in [*(_COLUMNS[kind] for kind in kinds), *labels]]
         shown = table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
-        for each in rows:
-            cells = [_narrow(each[kind]) for kind in kinds]
-            cells += [f"{each[name]:.3f}" if name in each else "-" for name in ("accuracy", "majority") if labels]
-            shown.add_row(each["metric"], each["criterion"], str(each["n"]), *cells)
+        for row in rows:
+            cells = [_narrow(row[kind]) for kind in kinds]
+            cells += [f"{row[name]:.3f}" if name in row else "-" for name in ("accuracy", "majority") if labels]
+            shown.add_row(row["metric"], row["criterion"], str(row["n"]), *cells)
         console().print(shown)
 
 
@@ -106,12 +106,12 @@ def _lacking(one: "Found") -> list[str]:
     """Return what has no figure and how many responses have no measure, in words; one line for each reason."""
     lines: dict[str, list[str]] = {}
     for metric, problems in one["problems"].items():
-        own = [each for each in one["agreements"] if each["metric"] == metric]
+        own = [row for row in one["agreements"] if row["metric"] == metric]
         why = "; ".join(f"{reason} ({count})" for reason, count in problems.items())
-        if any(not _COLUMNS.keys().isdisjoint(each) for each in own):
+        if any(not _COLUMNS.keys().isdisjoint(row) for row in own):
             why = f"without a measure: {{}}: {why}" if why else ""
         else:
-            reasons = [why, *(each["reason"] for each in own if each.get("reason") and each["n"])]
+            reasons = [why, *(row["reason"] for row in own if row.get("reason") and row["n"])]
             why = "; ".join(dict.fromkeys(filter(None, reasons))) or "a figure of systems, and the set names none"
             why = f"not available: {{}}: {why}"
         if why:
@@ -123,7 +123,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
     """Return the files that are named, and those of folders."""
     files: list[Path] = []
     for path in given:
-        inside = [each for end in ("*.jsonl", "*.jsonl.gz") for each in path.glob(end)] if path.is_dir() else [path]
+        inside = [file for end in ("*.jsonl", "*.jsonl.gz") for file in path.glob(end)] if path.is_dir() else [path]
         if not inside:
             raise InputError(f"no .jsonl in {path}", hint="name files of judged responses; see `dialore meta --help`")
         files += sorted(inside)
@@ -137,14 +137,14 @@ def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> 
     if limit is None or limit >= len(judgements):
         return list(judgements)
     picked = random.Random(seed).sample(range(len(judgements)), limit)  # noqa: S311 - no secret
-    return [judgements[place] for place in sorted(picked)]
+    return [judgements[position] for position in sorted(picked)]
 
 
 def _with_corpus(context: "Context", name: str, judgements: "Sequence[Judgement]") -> "Context":
     """Return the context with the whole set's histories, each once, for the IDF."""
     import dataclasses
 
-    corpus = list({one.dialogue.history: one.dialogue for one in judgements}.values())
+    corpus = list({judgement.dialogue.history: judgement.dialogue for judgement in judgements}.values())
     return dataclasses.replace(context, idf_corpus=lambda: corpus, idf_corpus_name=name)
 
 
@@ -159,23 +159,32 @@ async def _measure(
     from dialore.experiments.scoring import measure
     from dialore.parallel import bounded_map
 
-    found: dict[str, SampleScore] = {}
+    measures: dict[str, SampleScore] = {}
 
     async def work(some: "list[Judgement]") -> None:
         if isinstance(metric, JointJudge):
-            found.update(await metric.measure_together(some[0].dialogue, {each.id: each.response for each in some}))
+            measures.update(
+                await metric.measure_together(
+                    some[0].dialogue, {judgement.id: judgement.response for judgement in some}
+                )
+            )
         else:
-            found[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
-        step(f"{one['set']}: {metric.about.name}", len(found), len(judgements))
+            measures[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
+        step(f"{one['set']}: {metric.about.name}", len(measures), len(judgements))
 
     groups: dict[str, list[Judgement]] = {}
-    for each in judgements:
-        groups.setdefault(each.dialogue.history if isinstance(metric, JointJudge) else each.id, []).append(each)
+    for judgement in judgements:
+        groups.setdefault(judgement.dialogue.history if isinstance(metric, JointJudge) else judgement.id, []).append(
+            judgement
+        )
     await bounded_map(list(groups.values()), work, limit=limit)
-    problems = [each for each in found.values() if each.problem is not None]
-    reasons = (each.reason if each.problem == "unavailable" else f"{each.problem}: {each.reason}" for each in problems)
+    problems = [judgement for judgement in measures.values() if judgement.problem is not None]
+    reasons = (
+        judgement.reason if judgement.problem == "unavailable" else f"{judgement.problem}: {judgement.reason}"
+        for judgement in problems
+    )
     one["problems"][metric.about.name] = dict(Counter(reasons).most_common(5))
-    one["agreements"] += map(_data, agreements(metric, judgements, found, seed=seed))
+    one["agreements"] += map(_data, agreements(metric, judgements, measures, seed=seed))
 
 
 def _data(one: "Agreement") -> dict[str, Any]:

@@ -29,7 +29,7 @@ def methods(
 
     prompts = PromptLibrary()
     classes = [method_class(name)] if name else loadable(method_names(), method_class)
-    described = [describe_method(each, prompts) for each in classes]
+    described = [describe_method(method, prompts) for method in classes]
     if json:
         print_json(described[0] if name else described)
     elif name:
@@ -41,8 +41,8 @@ def methods(
 def _show_all(described: list[dict[str, Any]]) -> None:
     for method in described:
         calls = re.match(r"\d*", method["calls"])
-        said = f"{calls[0] if calls else '':>2} calls"
-        console().print(f"[bold cyan]{method['name']:<15}[/]{said}  {_sources(method)}\n  {escape(method['summary'])}")
+        label = f"{calls[0] if calls else '':>2} calls"
+        console().print(f"[bold cyan]{method['name']:<15}[/]{label}  {_sources(method)}\n  {escape(method['summary'])}")
     console().print(
         "[dim]sources in brackets can be done without; `dialore methods NAME` explains its paper, options and stages, "
         "-o NAME=VALUE sets an option[/]"

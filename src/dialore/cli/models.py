@@ -27,16 +27,16 @@ def list_models(
 
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
-    found = list(describe_all(folder))
+    cards = list(describe_all(folder))
     if json:
-        print_json([{"path": str(path), **card} for path, card in found])
+        print_json([{"path": str(path), **card} for path, card in cards])
         return
     shown = table("!folder", "kind", "data set", ">responses", ">seed")
-    for path, card in found:
+    for path, card in cards:
         data = card["data"]
         shown.add_row(escape(str(path)), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
     console().print(shown)
-    note(f"{len(found)} trained parts in {folder}")
+    note(f"{len(cards)} trained parts in {folder}")
 
 
 @app.command("show")

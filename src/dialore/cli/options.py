@@ -135,9 +135,9 @@ JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings",
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
     """Return the known name that was given; raise UnknownNameError, which says what a `kind` may be, for others."""
-    for each in known:
-        if each == name:
-            return each
+    for candidate in known:
+        if candidate == name:
+            return candidate
     raise UnknownNameError(kind, name, known)
 
 
@@ -154,7 +154,8 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
     listed.takes_settings = command  # type: ignore[attr-defined] # travels with what typer wraps around it
     parameters = inspect.signature(command).parameters.values()
     return _with_parameters(
-        listed, [one for one in parameters if not (_spread_of(one) or is_dataclass(one.annotation))]
+        listed,
+        [parameter for parameter in parameters if not (_spread_of(parameter) or is_dataclass(parameter.annotation))],
     )
 
 
@@ -184,10 +185,10 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
             if spread.gets == "read":
                 own.append(_FILE)
                 new = [*new, _FILE]
-            groups[parameter.name] = [one.name for one in new], functools.partial(_made, settings, spread.gets)
+            groups[parameter.name] = [field.name for field in new], functools.partial(_made, settings, spread.gets)
         elif isinstance(kind, type) and is_dataclass(kind):
             hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
-            own += [one.replace(kind=one.KEYWORD_ONLY, annotation=hints[name]) for name, one in defaults.items()]
+            own += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[name]) for name, field in defaults.items()]
             groups[parameter.name] = list(defaults), kind
         else:
             own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
@@ -195,7 +196,7 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(command)
     def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
         for name, (names, make) in groups.items():
-            values[name] = make(**{each: values.pop(each) for each in names})
+            values[name] = make(**{option_name: values.pop(option_name) for option_name in names})
         command(**values)
 
     return _with_parameters(grouped, own + added)
@@ -206,10 +207,10 @@ def _made(settings: "type[Strict]", gets: str, settings_file: Path | None = None
     from dialore.settings import changed, flags, read_settings, validated
 
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
-    said = {name.replace("__", "."): value for name, value in told.items()}
+    by_path = {name.replace("__", "."): value for name, value in told.items()}
     if gets == "settings":
-        return validated(settings, changed({}, said), where="options", named=flags(settings, said))
-    return read_settings(settings_file, said) if gets == "read" else said
+        return validated(settings, changed({}, by_path), where="options", named=flags(settings, by_path))
+    return read_settings(settings_file, by_path) if gets == "read" else by_path
 
 
 def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
@@ -224,23 +225,23 @@ def _spread_of(parameter: inspect.Parameter) -> Spread | None:
 
 def _offered(settings: "type[Strict]") -> "list[Option]":
     """Return the options of settings; where two have one name, the outer one."""
-    found: list[Option] = []
+    offered: list[Option] = []
     taken: set[str] = set()
     for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
         if not taken & set(option.flag.names):
             taken.update(option.flag.names)
-            found.append(option)
-    return found
+            offered.append(option)
+    return offered
 
 
 def _parameter(option: "Option") -> inspect.Parameter:
     """Return an option as a parameter of a command; what is not plain is text, which the settings read."""
     types = (option.kind, *get_args(option.kind))
     plain: Any = (
-        list[str] if option.several else next((each for each in types if each in {bool, int, float, Path}), str)
+        list[str] if option.several else next((kind for kind in types if kind in {bool, int, float, Path}), str)
     )
     usual = option.default
-    said = typer.Option(
+    marked = typer.Option(
         *option.flag.names,
         metavar=option.flag.metavar,
         help=option.help,
@@ -253,7 +254,7 @@ def _parameter(option: "Option") -> inspect.Parameter:
         option.path.replace(".", "__"),
         inspect.Parameter.KEYWORD_ONLY,
         default=False if plain is bool else None,
-        annotation=Annotated[plain if plain is bool else plain | None, said],
+        annotation=Annotated[plain if plain is bool else plain | None, marked],
     )
 
 

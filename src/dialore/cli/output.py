@@ -128,8 +128,10 @@ class Table:
         room = width - 3 * len(names) - 1
         rows = [names, *(cells for cells, _ in self._rows)]
         sizes: list[tuple[int, int]] = []
-        for place, column in enumerate(self._columns):
-            cells = [console.measure(console.render_str(row[place])) for row in rows if place < len(row)]
+        for column_number, column in enumerate(self._columns):
+            cells = [
+                console.measure(console.render_str(row[column_number])) for row in rows if column_number < len(row)
+            ]
             most = max(cell.maximum for cell in cells)
             least = most if column.startswith("!") else max(min(cell.minimum, _LONGEST) for cell in cells)
             sizes.append((least, most))
@@ -140,10 +142,10 @@ class Table:
             wanted = [room * share // sum(self._shares) for share in self._shares]
             return wanted if all(size[0] <= share for size, share in zip(sizes, wanted, strict=True)) else None
         widths = [least for least, _ in sizes]
-        wanting = sorted(range(len(sizes)), key=lambda place: sizes[place][1] - sizes[place][0])
-        for done, place in enumerate(wanting):
-            more = min(sizes[place][1] - widths[place], spare // (len(wanting) - done))
-            widths[place] += more
+        wanting = sorted(range(len(sizes)), key=lambda column_number: sizes[column_number][1] - sizes[column_number][0])
+        for done, column_number in enumerate(wanting):
+            more = min(sizes[column_number][1] - widths[column_number], spare // (len(wanting) - done))
+            widths[column_number] += more
             spare -= more
         return widths
 

@@ -28,12 +28,12 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     from dialore.text import check_language
 
     wanted = check_language(language) if language else None
-    found = [prompt for prompt in PromptLibrary(prompts) if wanted in {None, prompt.language}]
+    listed = [prompt for prompt in PromptLibrary(prompts) if wanted in {None, prompt.language}]
     if json:
-        print_json([_described(prompt) for prompt in found])
+        print_json([_described(prompt) for prompt in listed])
         return
     rows = table("!prompt", "language", ">version", "hash", "output")
-    for prompt in found:
+    for prompt in listed:
         rows.add_row(prompt.name, prompt.language, str(prompt.front.version), prompt.hash, prompt.front.output)
     console().print(rows)
 

@@ -64,9 +64,9 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         del data["citations"]
     elif isinstance(result, Response):
         pieces, numbers = {item.id: item for item in result.knowledge}, result.numbers
-        for each in data["citations"]:
-            piece = pieces[each["knowledge"]]
-            each |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
+        for citation in data["citations"]:
+            piece = pieces[citation["knowledge"]]
+            citation |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
         data["marked"] = marked(result)
     return data
 
@@ -139,8 +139,12 @@ def _show_cited(out: Console, response: Response) -> None:
     """Show what each number stands for: its spans, its knowledge, and where to look that up."""
     pieces = {item.id: item for item in response.knowledge}
     for name, number in response.numbers.items():
-        said = [response.text[each.start : each.end] for each in response.citations if each.knowledge == name]
-        words = f"{escape(' … '.join(dict.fromkeys(said)))}: {escape(pieces[name].text)}"
+        spans = [
+            response.text[citation.start : citation.end]
+            for citation in response.citations
+            if citation.knowledge == name
+        ]
+        words = f"{escape(' … '.join(dict.fromkeys(spans)))}: {escape(pieces[name].text)}"
         out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
 
 
@@ -165,9 +169,9 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
         return
     sets = any(item.set for item in knowledge)  # foreseen and unforeseen facts
     rows = table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
-    for place, item in enumerate(knowledge, start=1):
+    for rank, item in enumerate(knowledge, start=1):
         cells = [escape(item.text), f"{item.score:.3f}", *([item.set] if sets else []), escape(item.origin)]
-        rows.add_row(str(place), *cells)
+        rows.add_row(str(rank), *cells)
     out.print(rows)
 
 
@@ -181,9 +185,11 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     rows = table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
-        said = [stage.outcome, *notes_of(stage)]
+        notes = [stage.outcome, *notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
-        rows.add_row(stage.stage, escape(stage.model), *times, f"{tokens:,}" if tokens else "", escape("; ".join(said)))
+        rows.add_row(
+            stage.stage, escape(stage.model), *times, f"{tokens:,}" if tokens else "", escape("; ".join(notes))
+        )
     out.print(rows)
 
 
@@ -217,7 +223,7 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
         out.print(_turns(dialogue))
         wide = out.width >= _COLUMN * len(conversation.responses)
         (_side_by_side if wide else _stacked)(out, conversation.responses)
-    stages = [stage for each in conversations for response in each.responses for stage in response.trace]
+    stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
     if any(stage.prompt_changed for stage in stages):
         out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
     for prompt, version in dict.fromkeys((stage.prompt, stage.recorded_with) for stage in stages):

@@ -74,8 +74,8 @@ def report(
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
     given = dict(map(_size, sizes or []))
-    places = sheets or [place for run in runs for place in sorted(run.glob("*/")) if key_of(place).exists()]
-    people = [people_of(read_answers(place)) for place in dict.fromkeys(places)]
+    places = sheets or [folder for run in runs for folder in sorted(run.glob("*/")) if key_of(folder).exists()]
+    people = [people_of(read_answers(folder)) for folder in dict.fromkeys(places)]
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
         known = list(dict.fromkeys(name for store in stores for name in store.metrics()))

@@ -174,9 +174,9 @@ async def _answer_all(
         with progress("answering") as step:
             step("", 0, len(jobs))
 
-            async def do(place: int) -> None:
+            async def do(position: int) -> None:
                 nonlocal written
-                finished[place] = await _result(*jobs[place], ground=ground)
+                finished[position] = await _result(*jobs[position], ground=ground)
                 while written in finished:
                     written += 1
                     write(finished[written - 1], jobs[written - 1][0])
@@ -185,9 +185,9 @@ async def _answer_all(
             try:
                 await bounded_map(range(len(jobs)), do, limit=min(settings.model.concurrency, len(jobs)))
             finally:
-                for place in sorted(finished.keys() - set(range(written))):
-                    write(finished[place], jobs[place][0])
-    return [finished[place] for place in range(len(jobs))]
+                for position in sorted(finished.keys() - set(range(written))):
+                    write(finished[position], jobs[position][0])
+    return [finished[position] for position in range(len(jobs))]
 
 
 async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":

@@ -131,8 +131,8 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
         if missing := missing_inputs(config, file):
             if len(missing) == 1:
                 raise InputError(f"{file} wants what is not here: {missing[0]}")
-            for each in missing:
-                note(f"missing: {each}")
+            for absent in missing:
+                note(f"missing: {absent}")
             raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
@@ -209,10 +209,15 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok
     if json:
-        said: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
-        said |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
-        said |= {"cached": ended.cached, "tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected}
-        print_json(said)
+        summary: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
+        summary |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
+        summary |= {
+            "cached": ended.cached,
+            "tokens": ended.tokens,
+            "stopped": ended.stopped or None,
+            "expected": expected,
+        }
+        print_json(summary)
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "

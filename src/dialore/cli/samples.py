@@ -138,11 +138,11 @@ def compare(
     from dialore.methods.few_shot import SampleDatabase
 
     with progress("reading dialogues") as step:
-        found = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
+        shares = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
     if json:
-        print_json(found)
+        print_json(shares)
         return
-    told = [f"{found[f'{what} known']:.2%} of {found[what]:,.0f} {what}" for what in ("rows", "pieces", "topics")]
+    told = [f"{shares[f'{what} known']:.2%} of {shares[what]:,.0f} {what}" for what in ("rows", "pieces", "topics")]
     note(f"{base} has {told[0]} of {grams} words, parts of {told[1]} of knowledge, and {told[2]}")
 
 

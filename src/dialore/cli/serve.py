@@ -60,6 +60,6 @@ def serve(
     settings = read_settings(
         file or settings_file, {**said, **{name: value for name, value in where.items() if value is not None}}
     )
-    place = f"http://{settings.server.host}:{settings.server.port}"
-    note(f"a page at {place}, and OpenAI's API at {place}/v1")
+    address = f"http://{settings.server.host}:{settings.server.port}"
+    note(f"a page at {address}, and OpenAI's API at {address}/v1")
     run(settings)

@@ -103,7 +103,9 @@ class TuningOptions:
 
         if self.preset is None:
             return Preset(command)
-        return PRESETS[one_of("preset", self.preset, [name for name, one in PRESETS.items() if one.command == command])]
+        return PRESETS[
+            one_of("preset", self.preset, [name for name, preset in PRESETS.items() if preset.command == command])
+        ]
 
     def tuning(self, seed: int, command: str = "", **own: float) -> "Tuning":
         """Return the settings of training: options given, else the preset's, else the recipe's defaults."""
@@ -111,8 +113,8 @@ class TuningOptions:
 
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
         given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
-        said = {name: value for name, value in given.items() if value is not None}
-        chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **said}
+        options = {name: value for name, value in given.items() if value is not None}
+        chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **options}
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
@@ -171,12 +173,12 @@ def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list
 
 def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
     """Return the file that is trained on, and, where it is needed or there, that which is held out."""
-    found = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    files = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
-        if not any(path.name.startswith(split) for path in found):
+        if not any(path.name.startswith(split) for path in files):
             hint = f"`dialore data get {name} --split {split} --out FILE`"
             raise InputError(f"{data} has no {split}.json", hint=hint)
-    return found
+    return files
 
 
 def run_encoder(
@@ -234,6 +236,6 @@ def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
 def _show_measured(card: "dict[str, Any]") -> None:
     """Show a model's figures of cross-validation."""
     shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
-    for name, one in card["measured"].items():
-        shown.add_row(name, *(f"{one[key]:.1f}" for key in ("mean", "low", "high")))
+    for name, figures in card["measured"].items():
+        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
     console().print(shown)

@@ -143,7 +143,7 @@ class DataSet(ABC):
     def knowledge(self, path: Path) -> Iterator[Gold]:
         """Yield the sentences of the file's knowledge as they come, with repetitions; see `knowledge_pieces`."""
         for dialogue in self.read(path):
-            yield from dialogue.pool or (item for one in dialogue.answers or () for item in one.knowledge)
+            yield from dialogue.pool or (item for answer in dialogue.answers or () for item in answer.knowledge)
 
 
 _TEXTS = ("text", "content", "page_content", "passage", "sentence")

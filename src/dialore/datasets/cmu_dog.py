@@ -106,9 +106,9 @@ def _pool(sections: Sections) -> Iterator[str]:
     for pieces in sections.values():
         for piece in pieces:
             if isinstance(piece, dict):
-                said = str(piece["text"])
+                text = str(piece["text"])
                 short = piece["section"] in {"cast", "director", "genre", "rating", "year"}
-                yield from [f"{piece['title']}, {piece['section']}: {said}"] if short else split_lines(said)
+                yield from [f"{piece['title']}, {piece['section']}: {text}"] if short else split_lines(text)
 
 
 def _files(path: Path, form: str) -> dict[str, bytes]:
@@ -119,14 +119,14 @@ def _files(path: Path, form: str) -> dict[str, bytes]:
             return _folder_files(path, form)
         file, split = archive
         wanted = f"/Conversations/{split.strip('/').rpartition('/')[2]}"
-        found = {}
+        contents = {}
         with tarfile.open(file) as tarred:
             for member in tarred:
                 inside = _WIKI in f"/{member.name}" or wanted in f"/{member.name}"
                 content = tarred.extractfile(member) if inside and member.name.endswith(".json") else None
                 if content is not None:
-                    found[f"{file}:/{member.name}"] = content.read()
-        return dict(sorted(found.items()))
+                    contents[f"{file}:/{member.name}"] = content.read()
+        return dict(sorted(contents.items()))
 
 
 def _folder_files(path: Path, form: str) -> dict[str, bytes]:

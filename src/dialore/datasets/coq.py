@@ -85,7 +85,7 @@ class CoqContexts(DataSet):
 def _words(value: object) -> Iterator[str]:
     """Yield the words of a text, or of all texts in a list, such as Goodreads' sentences marked as spoilers."""
     if isinstance(value, list):
-        for each in value:
-            yield from _words(each)
+        for item in value:
+            yield from _words(item)
     elif isinstance(value, str):
         yield from value.split()

@@ -41,8 +41,8 @@ class Place(NamedTuple):
 
 def archive_of(path: PurePath) -> tuple[Path, str] | None:
     """Return the archive and the member that a path such as `kbp.zip:kbp/dev.json` names; None without one."""
-    found = _ARCHIVE.match(str(path))
-    return (Path(found["archive"]), found["member"] or "") if found else None
+    match = _ARCHIVE.match(str(path))
+    return (Path(match["archive"]), match["member"] or "") if match else None
 
 
 def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
@@ -79,22 +79,22 @@ def archived(archive: Path, wanted: str) -> io.BytesIO:
     else:
         with tarfile.open(archive) as tarred:
             names = [member.name for member in tarred if member.isfile()]
-            found = tarred.extractfile(_choose(archive, names, wanted))
-            data = found.read() if found is not None else b""
+            stream = tarred.extractfile(_choose(archive, names, wanted))
+            data = stream.read() if stream is not None else b""
     return io.BytesIO(data)
 
 
 def _choose(archive: Path, names: list[str], wanted: str) -> str:
     # Archives made on a Mac hold a shadow of every file.
     real = [name for name in names if "__MACOSX" not in name]
-    found = [name for name in real if name == wanted] or [name for name in real if wanted in name]
-    if len(found) != 1:
-        listed = ", ".join(found[:6] or real[:6])
-        problem = "no file" if not found else "several files"
+    matching = [name for name in real if name == wanted] or [name for name in real if wanted in name]
+    if len(matching) != 1:
+        listed = ", ".join(matching[:6] or real[:6])
+        problem = "no file" if not matching else "several files"
         raise InputError(
             f"{archive}: {problem} {wanted!r} in it", hint=f"name one as {archive.name}:FILE; it has {listed}"
         )
-    return found[0]
+    return matching[0]
 
 
 def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
@@ -169,18 +169,18 @@ def _entries(text: TextIO, path: Path, form: str, *, keyed: bool) -> Iterator[tu
 
 def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]]:
     """Yield the object of each line; where none ends on the first, the one object that is laid out over all lines."""
-    found = False
+    any_line = False
     for number, line in enumerate(text, start=1):
         if not line.strip():
             continue
         source = line.rstrip()
-        if not found and not source.endswith("}"):
+        if not any_line and not source.endswith("}"):
             source += "\n" + text.read()
         try:
             value = json.loads(source.rstrip())  # what is missing at a line's end is that line's error
         except (ValueError, RecursionError) as error:
             raise _invalid(str(path), error, form, before=number - 1) from error
-        found = True
+        any_line = True
         yield number, "", value
 
 
@@ -229,7 +229,7 @@ def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:
 
 def _after(text: str, sign: str, at: int) -> int:
     """Return the place after white space, a sign and white space again."""
-    found = re.compile(rf"\s*{sign}\s*").match(text, at)
-    if found is None:
+    match = re.compile(rf"\s*{sign}\s*").match(text, at)
+    if match is None:
         raise json.JSONDecodeError(f"{sign!r} expected", text, at)
-    return found.end()
+    return match.end()

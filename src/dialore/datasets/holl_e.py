@@ -82,12 +82,12 @@ def _read_chat(entry: _Chat, place: Place) -> Iterator[WholeDialogue]:
 
 def _read_example(entry: _Example, place: Place) -> Iterator[WholeDialogue]:
     # Long responses are shortened in examples, so that the chat's own turn only holds them.
-    found = (
+    candidates = (
         number
         for number in range(1, len(entry.chat))
         if entry.chat[number - 1] == entry.query and entry.response in entry.chat[number]
     )
-    turn = next(found, None)
+    turn = next(candidates, None)
     if turn is None:
         raise place.error("query and response do not follow each other in the chat", "chat")
     talk = Talk(

@@ -58,12 +58,12 @@ class KBP(DataSet):
     @staticmethod
     def _documents(entry: _Entry, place: Place) -> dict[str, list[str]]:
         """Return the documents under each persona sentence; a sentence that stands twice has those of both."""
-        found: dict[str, list[str]] = {}
+        documents: dict[str, list[str]] = {}
         for label, sentence in entry.persona.items():
             if label not in entry.persona_kg:
                 raise place.error("no documents under it", f"persona_kg.{label}")
-            found.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
-        return found
+            documents.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
+        return documents
 
 
 def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:

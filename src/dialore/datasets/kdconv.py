@@ -47,7 +47,7 @@ class KdConv(DataSet):
         for place, entry in read_entries(path, _Entry, self.published):
             talk = Talk(f"{self.name}-{place.number}", "zh", topic=entry.name)
             for number, message in enumerate(entry.messages):
-                facts = [_fact(one.name, one.attrname, one.attrvalue) for one in message.attrs]
+                facts = [_fact(attribute.name, attribute.attrname, attribute.attrvalue) for attribute in message.attrs]
                 talk.answer("AB"[number % 2], message.message, facts)
             yield from talk.whole()
 

@@ -76,8 +76,8 @@ class LoCoMo(DataSet):
         sessions = _sessions(sample.conversation)
         memory = []
         for begins, turns in sessions.values():
-            for said, turn in _timed(begins, turns):
-                told = {"text": turn.said, "said": said.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
+            for moment, turn in _timed(begins, turns):
+                told = {"text": turn.said, "said": moment.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
                 memory += [told | {"is_turn": True}] if turn.said.strip() else []
         texts = {turn.dia_id: turn.said for _, turns in sessions.values() for turn in turns}
         for number, asked in enumerate(sample.qa):

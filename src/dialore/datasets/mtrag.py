@@ -90,7 +90,7 @@ class Mtrag(DataSet):
 def _with_texts(entry: _Evaluated) -> Iterator[_Task]:
     documents = {document.document_id: document for document in entry.documents}
     for task in entry.tasks:
-        yield task.model_copy(update={"contexts": [documents[each.document_id] for each in task.contexts]})
+        yield task.model_copy(update={"contexts": [documents[context.document_id] for context in task.contexts]})
 
 
 def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
@@ -98,10 +98,10 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
     at = {len(task.input): task for task in tasks}
     longest = at[max(at)]
     turns = [*longest.input, *longest.targets[:1]]
-    for place in range(len(longest.input) + 1):
-        task = at.get(place)
+    for position in range(len(longest.input) + 1):
+        task = at.get(position)
         if task is None:
-            talk.say("user" if turns[place].speaker == "user" else "system", turns[place].text)
+            talk.say("user" if turns[position].speaker == "user" else "system", turns[position].text)
             continue
         told = {
             "answerability": next(iter(task.answerability), None),
@@ -109,6 +109,6 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
             "multi_turn": task.multi_turn or None,
             "task_id": task.task_id,
         }
-        text = turns[place].text if place < len(turns) else None
+        text = turns[position].text if position < len(turns) else None
         talk.answer("system", text, [piece.gold for piece in task.contexts], extra=told)
     yield from talk.whole()

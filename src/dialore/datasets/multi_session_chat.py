@@ -61,10 +61,10 @@ class MultiSessionChat(DataSet):
         """Yield the last session of each; Speaker 2's turns are the references."""
         for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self.published):
             if isinstance(entry, _Original):
-                found = str(entry.metadata.get("initial_data_id") or place.number)
+                identifier = str(entry.metadata.get("initial_data_id") or place.number)
                 sessions = [_session(session) for session in entry.previous_dialogs]
                 turns = [message.text for message in entry.dialog]
-                yield from _talk(f"{self.name}-{found}", entry.personas, turns, sessions)
+                yield from _talk(f"{self.name}-{identifier}", entry.personas, turns, sessions)
             elif isinstance(entry, _Pairs):
                 turns = [turn for pair in entry.dialogue for turn in pair]
                 yield from _talk(f"{self.name}-{entry.id}", (entry.meta.user, entry.meta.assistant), turns, [])

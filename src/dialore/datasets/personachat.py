@@ -52,17 +52,17 @@ class PersonaChat(DataSet):
         count = 0
         with open_text(path, form=form) as text:
             for line, raw in enumerate(text, start=1):
-                found = _LINE.match(raw.rstrip("\n"))
-                if found is None:
+                match = _LINE.match(raw.rstrip("\n"))
+                if match is None:
                     raise InputError(f"{path}, line {line}: no number at its start", hint=form)
-                if found[1] == "1" and (personas or pairs):
+                if match[1] == "1" and (personas or pairs):
                     count += 1
                     yield from _close(f"{self.name}-{count}", personas, pairs)
                     personas, pairs = {}, []
-                if persona := _PERSONA.match(found[2]):
+                if persona := _PERSONA.match(match[2]):
                     personas.setdefault(persona[1], []).append(persona[2])
                 else:
-                    turns = found[2].split("\t")
+                    turns = match[2].split("\t")
                     if len(turns) < 2 or not turns[1].strip():
                         raise InputError(f"{path}, line {line}: no reply after a tab", hint=form)
                     pairs.append((turns[0], turns[1]))

@@ -48,7 +48,7 @@ def remote(address: str, sums: Mapping[str, str]) -> Remote:
         raise InputError(f"{address} is no address", hint="say https://... or hf:OWNER/NAME/FILE")
     archive, member = archive_of(PurePosixPath(rest)) or (rest, "")
     url = f"{scheme}://{archive}"
-    return Remote(url, member, next((each for file, each in sums.items() if url.endswith(file)), ""))
+    return Remote(url, member, next((checksum for file, checksum in sums.items() if url.endswith(file)), ""))
 
 
 def published() -> dict[str, dict[str, Any]]:
@@ -62,8 +62,8 @@ def remotes(name: str) -> dict[str, Remote]:
     known = published()
     if name not in known:
         raise UnknownNameError("data set that can be fetched", name, known)
-    said = known[name]
-    return {split: remote(said["base"] + file, said.get("sha256", {})) for split, file in said["splits"].items()}
+    entry = known[name]
+    return {split: remote(entry["base"] + file, entry.get("sha256", {})) for split, file in entry["splits"].items()}
 
 
 def data_file(name: str, split: str = "") -> Path:
@@ -98,29 +98,29 @@ def fetch(
         InputError: it cannot be fetched, is not the published one, or cannot be written.
     """
     ending = _ENDING.search(remote.member or remote.url)
-    place = target or _folder(name) / f"{split}{ending[0] if ending else '.data'}"
+    path = target or _folder(name) / f"{split}{ending[0] if ending else '.data'}"
     came = _folder(name) / "fetched" / PurePosixPath(remote.url).name
     try:
         came.parent.mkdir(parents=True, exist_ok=True)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         if not came.exists():
             _download(remote.url, came, lambda done, total: on_step(f"{name} {split}, KB", done >> 10, total >> 10))
         with came.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if found != (remote.sha256 or found):
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if digest != (remote.sha256 or digest):
             came.unlink()
-            problem = f"{remote.url} is not the file that was published: its SHA-256 is {found}, not {remote.sha256}"
+            problem = f"{remote.url} is not the file that was published: its SHA-256 is {digest}, not {remote.sha256}"
             raise InputError(problem, hint="it is not kept; ask again, or name another address by --from")
         if remote.member:
-            whole = place.with_name(f"{place.name}.part")
+            whole = path.with_name(f"{path.name}.part")
             with reading(came, "delete it, and ask again"):
                 whole.write_bytes(archived(came, remote.member).getvalue())
-            whole.replace(place)
+            whole.replace(path)
         else:
-            shutil.move(came, place)
+            shutil.move(came, path)
     except OSError as error:
-        raise InputError(f"cannot write {error.filename or place}: {error.strerror or error}") from error
-    return place, found
+        raise InputError(f"cannot write {error.filename or path}: {error.strerror or error}") from error
+    return path, digest
 
 
 def _folder(name: str) -> Path:

@@ -51,7 +51,7 @@ def data_set(name: str) -> DataSet:
         UnknownNameError: no data set is called that.
         InputError: it cannot be loaded.
     """
-    made: DataSet = find("data set", name, GROUP, _SETS, lambda each: DataSet in getattr(each, "__mro__", ()))()
+    made: DataSet = find("data set", name, GROUP, _SETS, lambda value: DataSet in getattr(value, "__mro__", ()))()
     return made
 
 
@@ -66,7 +66,7 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
     reader = data_set(name)
     if "knowledge" not in reader.has:
         with_knowledge = ", ".join(
-            each.name for each in loadable(data_set_names(), data_set) if "knowledge" in each.has
+            entry.name for entry in loadable(data_set_names(), data_set) if "knowledge" in entry.has
         )
         raise InputError(f"{name} comes without knowledge", hint=f"these have some: {with_knowledge}")
     seen: set[bytes] = set()

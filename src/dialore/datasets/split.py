@@ -75,8 +75,8 @@ def stream_histories(
         kept = set(sampler.sample(range(count), limit)) if limit < count else None
     # The sampler starts anew, so that both readings choose the same turns.
     sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    for place, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler, on_left_out)):
-        if kept is None or place in kept:
+    for position, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler, on_left_out)):
+        if kept is None or position in kept:
             history = _history(dialogue, answer, named=cut != "last")
             if pool and isinstance(dialogue, WholeDialogue):
                 history = history.model_copy(update={"extra": {**history.extra, "pool": list(dialogue.pool)}})
@@ -104,7 +104,7 @@ def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:
     """Return the turns of a whole dialogue that may be references; of a plain dialogue, all but the first."""
     if isinstance(dialogue, WholeDialogue) and dialogue.answers is not None:
         return dialogue.answers
-    return tuple(Answer(turn=place) for place in range(1, len(dialogue.turns)))
+    return tuple(Answer(turn=turn) for turn in range(1, len(dialogue.turns)))
 
 
 def _history(dialogue: Dialogue, answer: Answer, *, named: bool) -> Dialogue:

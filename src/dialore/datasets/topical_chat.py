@@ -84,10 +84,10 @@ class _ReadingSets:
     def of(self, conversation: str) -> Sections:
         """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
         while conversation not in self._passed:
-            found = next(self._entries, None)
-            if found is None:
+            entry = next(self._entries, None)
+            if entry is None:
                 return {}
-            self._passed[found[0].key] = found[1]
+            self._passed[entry[0].key] = entry[1]
         data = self._passed.pop(conversation)
         sections: Sections = {}
         for agent in ("agent_1", "agent_2"):

@@ -65,7 +65,7 @@ def says_unknown(text: str) -> bool:
     15 that say they do not know, and 2 others.
     """
     first, *others = split_lines(text.replace("’", "'")) or [""]
-    told = sum(len(_WORD.findall(each)) for each in others if not _UNKNOWN.search(each))
+    told = sum(len(_WORD.findall(sentence)) for sentence in others if not _UNKNOWN.search(sentence))
     return _UNKNOWN.search(first) is not None and told <= _REST
 
 
@@ -103,10 +103,10 @@ class Clarifies(Proportion):
         if self._judge is None:
             return SampleScore((float(asks_back(sample.response.text) and _names(sample)),))
         try:
-            said = await self._judge.ask(_CLARIFYING, Asking, sample.dialogue, response=spoken(sample.response))
+            verdict = await self._judge.ask(_CLARIFYING, Asking, sample.dialogue, response=spoken(sample.response))
         except UnjudgedError as error:
             return error.measure
-        return SampleScore((float(said.verdict == "asks back"),))
+        return SampleScore((float(verdict.verdict == "asks back"),))
 
 
 def _names(sample: Sample) -> bool:
@@ -140,8 +140,8 @@ class IdkConditioned(Mean):
         """0 to 1."""
         label = str(sample.dialogue.extra.get("answerability") or "")
         if label not in _LABELS:
-            said = f"it is {label.lower()}" if label else "nobody labelled it"
-            return unavailable(f"the dialogue is neither to be answered nor not: {said}")
+            labelled = f"it is {label.lower()}" if label else "nobody labelled it"
+            return unavailable(f"the dialogue is neither to be answered nor not: {labelled}")
         try:
             unknown = await self._says_unknown(sample)
         except UnjudgedError as error:
@@ -157,5 +157,5 @@ class IdkConditioned(Mean):
             return says_unknown(sample.response.text)
         if isinstance(self._judge, str):
             raise UnjudgedError(unavailable(self._judge))
-        said = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
-        return said.verdict == "does not know"
+        verdict = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
+        return verdict.verdict == "does not know"

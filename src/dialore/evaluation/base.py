@@ -79,10 +79,10 @@ class MetricInfo:
 def own_metrics() -> dict[str, tuple[str, MetricInfo]]:
     """Our own metrics by name, in the order of tables: the module that makes each, and what it is."""
     text = (resources.files("dialore") / "data" / "metrics.yaml").read_text(encoding="utf-8")
-    said = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, seven times as fast
+    entries = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, seven times as fast
     return {
-        name: (each.pop("module"), MetricInfo(name, needs=tuple(each.pop("needs", ())), **each))
-        for name, each in said.items()
+        name: (fields.pop("module"), MetricInfo(name, needs=tuple(fields.pop("needs", ())), **fields))
+        for name, fields in entries.items()
     }
 
 

@@ -69,8 +69,8 @@ class Cdf(Mean):
         self.identity = f"{graph} / {table.corpus if table is not None else ''}"
         self.about = about_of("cdf")
         if table is not None:
-            said = f"{self.about.definition[:-1]}; IDF of {table.corpus} ({table.size:,} dialogues)."
-            self.about = replace(self.about, definition=said)
+            definition = f"{self.about.definition[:-1]}; IDF of {table.corpus} ({table.size:,} dialogues)."
+            self.about = replace(self.about, definition=definition)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return the summed IDF."""

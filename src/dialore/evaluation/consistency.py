@@ -52,8 +52,8 @@ class Consistency(Mean):
         if not gold or self._source not in made:
             return SampleScore((float(not gold and self._source not in made),))
         pairs = [(text, sample.response.text) for text in gold]
-        found = await asyncio.to_thread(self._model.entails, pairs)
-        return SampleScore((float(any(found)),))
+        entailed = await asyncio.to_thread(self._model.entails, pairs)
+        return SampleScore((float(any(entailed)),))
 
 
 _MACHINE_EN = r"(?:ai|artificial intelligence|(?:large )?language model|chatbot|computer program|virtual assistant)"
@@ -107,8 +107,8 @@ class TransformerEntailment:
         with self._turn:
             labels = list(self._classify.model.config.id2label.values())
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])
-            found = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
-        return [each["label"] == wanted for each in found]
+            verdicts = self._classify(given, batch_size=self._batch, padding=True, truncation=True, max_length=512)
+        return [verdict["label"] == wanted for verdict in verdicts]
 
     @functools.cached_property
     def _classify(self) -> Any:  # noqa: ANN401 - the library is untyped

@@ -60,10 +60,10 @@ class Standing(Checked):
 
     def reached(self, dialogue: Dialogue, text: str) -> bool:
         """Return whether the responder's turns, with this text, say every fact of the goal."""
-        said = [turn.text for turn in dialogue.turns if turn.speaker == dialogue.responder]
+        earlier = [turn.text for turn in dialogue.turns if turn.speaker == dialogue.responder]
         facts = self.model_dump(mode="json", include={"answer", "wrong"})
         item = Item(id="", language=dialogue.language, category="", half="", turns=[], **facts)
-        return bool(self.answer) and is_right(item, "\n".join([*said, text]))
+        return bool(self.answer) and is_right(item, "\n".join([*earlier, text]))
 
 
 def make(name: str, context: Context) -> Metric:
@@ -107,10 +107,10 @@ class Goal(ByRule, Proportion):
 
 def _asks_again(sample: Sample) -> SampleScore:
     dialogue = sample.dialogue
-    said = [turn.text for turn in dialogue.turns if turn.speaker == dialogue.responder]
-    if not said:
+    earlier = [turn.text for turn in dialogue.turns if turn.speaker == dialogue.responder]
+    if not earlier:
         return unavailable(_FIRST)
-    before = [words for text in said for words in _questions(text, dialogue)]
+    before = [words for text in earlier for words in _questions(text, dialogue)]
     asked = _questions(sample.response.text, dialogue)
     return SampleScore((float(any(len(q & p) >= _ALIKE * len(q | p) for q in asked for p in before)),))
 
@@ -142,7 +142,9 @@ def _without(name: str) -> Callable[[JudgeClient, Sample], Awaitable[SampleScore
     async def score(judge: JudgeClient, sample: Sample) -> SampleScore:
         if len(sample.dialogue.turns) < 2:
             return unavailable(_FIRST)
-        said = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
-        return SampleScore((float(not (said.contradicts if name == "conversation-consistency" else said.forgets)),))
+        verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
+        return SampleScore(
+            (float(not (verdict.contradicts if name == "conversation-consistency" else verdict.forgets)),)
+        )
 
     return score

@@ -140,10 +140,10 @@ class Ranking(Mean):
         gold = {_key(text) for text in gold_texts(sample, self._source)} - {""}
         if not gold:
             return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")
-        found = [piece for piece in sample.response.knowledge if not self._source or piece.source == self._source]
+        pieces = [piece for piece in sample.response.knowledge if not self._source or piece.source == self._source]
         hits: list[bool] = []
         left = set(gold)
-        for key in (_key(piece.text) for piece in found):
+        for key in (_key(piece.text) for piece in pieces):
             hits.append(key in left)
             left.discard(key)
         return SampleScore((self._figure(hits, len(gold)),))
@@ -162,5 +162,5 @@ def _reciprocal_rank(hits: list[bool], _gold: int) -> float:
 
 
 def _ndcg(hits: list[bool], gold: int, top: int = 10) -> float:
-    gain = sum(1 / math.log2(place + 2) for place, hit in enumerate(hits[:top]) if hit)
-    return gain / sum(1 / math.log2(place + 2) for place in range(min(gold, top)))
+    gain = sum(1 / math.log2(rank + 2) for rank, hit in enumerate(hits[:top]) if hit)
+    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(gold, top)))

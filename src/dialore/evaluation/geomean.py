@@ -63,28 +63,28 @@ class GeoMean:
 
     def joined(self, measures: Mapping[str, Mapping[K, tuple[float, ...]]]) -> dict[K, tuple[float, ...]]:
         """Return the components' measures of the responses that have all of them."""
-        found = [measures.get(part.about.name, {}) for part in self.parts]
-        common = (key for key in found[0] if all(key in each for each in found))
-        return {key: tuple(value for each in found for value in each[key]) for key in common}
+        by_part = [measures.get(part.about.name, {}) for part in self.parts]
+        common = (key for key in by_part[0] if all(key in measured for measured in by_part))
+        return {key: tuple(value for measured in by_part for value in measured[key]) for key in common}
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """Return the figure of all responses together, 0 to 100; NaN where a component has none, or is below 0."""
-        found = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
-        return float(self._mean([np.array(figure) for figure in found]))
+        figures = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
+        return float(self._mean([np.array(figure) for figure in figures]))
 
     def without_each(
         self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
     ) -> NDArray[np.float64]:
         """Return the figures without each dialogue."""
         of = np.arange(len(values)) if dialogues is None else dialogues
-        found = []
+        figures = []
         for part, at in zip(self.parts, self._columns, strict=True):
             if isinstance(part, Jackknifed):
-                found.append(part.without_each(values[:, at], of))
+                figures.append(part.without_each(values[:, at], of))
             else:
                 sums, counts = np.bincount(of, values[:, at.start]), np.bincount(of)
-                found.append((sums.sum() - sums) / (len(values) - counts))
-        return self._mean(found)
+                figures.append((sums.sum() - sums) / (len(values) - counts))
+        return self._mean(figures)
 
     def _mean(self, figures: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         scaled = [_in_per_cent(figure, part.about) for figure, part in zip(figures, self.parts, strict=True)]
@@ -119,7 +119,7 @@ def geomean(
     figure = math.prod(values.values()) ** (1 / len(values))
     low = high = None
     if rows := metric.joined(measures or {}):
-        interval = bootstrap(metric, as_table(list(rows.values())), dialogues=[place for place, _ in rows])
+        interval = bootstrap(metric, as_table(list(rows.values())), dialogues=[dialogue for dialogue, _ in rows])
         if not math.isnan(interval.low):
             half = (interval.high - interval.low) / 2
             low, high = figure - half, figure + half

@@ -98,8 +98,8 @@ def _cited_passages(item: Item, response: Response) -> set[str]:
 
 def is_right(item: Item, text: str) -> bool:
     """Return whether a response says every fact that is needed in one of its forms, and nothing that is wrong."""
-    said = _flat(written_alike(text))
-    return all(_says(said, forms) for forms in item.answer) and not _misleads(item, text)
+    answer_text = _flat(written_alike(text))
+    return all(_says(answer_text, forms) for forms in item.answer) and not _misleads(item, text)
 
 
 def refuses(item: Item, text: str) -> bool:
@@ -111,15 +111,15 @@ def refuses(item: Item, text: str) -> bool:
 
 def _misleads(item: Item, text: str) -> bool:
     """Return whether a wrong form is said as if it held, neither of another thing that is named nor of the past."""
-    accepted = {form for forms in item.answer for each in forms for form in _variants(each)}
+    accepted = {form for forms in item.answer for spelling in forms for form in _variants(spelling)}
     for sentence in _SENTENCE.split(written_alike(text)):
         whole = _flat(sentence)
         for form, *excuses in item.wrong:
             if any(_says(whole, [excuse]) for excuse in excuses):
                 continue
-            left = [each for each in _variants(form) if each not in accepted]
+            left = [spelling for spelling in _variants(form) if spelling not in accepted]
             for clause in _CLAUSE.split(sentence):
-                if not _FORMER.search(clause) and any(_stands(_flat(clause), each) for each in left):
+                if not _FORMER.search(clause) and any(_stands(_flat(clause), spelling) for spelling in left):
                     return True
     return False
 
@@ -158,13 +158,13 @@ def _small(words: str | None) -> int:
 
 def _chinese(numeral: str) -> str:
     if not set(numeral) & set(_UNITS):
-        return "".join(_DIGITS[each] for each in numeral)
+        return "".join(_DIGITS[character] for character in numeral)
     total = digit = 0
-    for each in numeral:
-        if each in _UNITS:
-            total, digit = total + (digit or 1) * _UNITS[each], 0
+    for character in numeral:
+        if character in _UNITS:
+            total, digit = total + (digit or 1) * _UNITS[character], 0
         else:
-            digit = int(_DIGITS[each])
+            digit = int(_DIGITS[character])
     return str(total + digit)
 
 
@@ -232,7 +232,7 @@ def _flat(alike: str) -> str:
 
 
 def _says(flat: str, forms: Iterable[str]) -> bool:
-    return any(_stands(flat, each) for form in forms for each in _variants(form))
+    return any(_stands(flat, spelling) for form in forms for spelling in _variants(form))
 
 
 @functools.lru_cache(maxsize=1 << 12)
@@ -243,11 +243,11 @@ def _variants(form: str) -> Sequence[str]:
         return [flat]
     hour, minutes = int(time[1]), time[2]
     shown = (hour - 1) % 12 + 1
-    found = [f"{hour}:{minutes}", f"{hour:02}:{minutes}", f"{shown}:{minutes}", f"{hour}.{minutes}"]
+    spellings = [f"{hour}:{minutes}", f"{hour:02}:{minutes}", f"{shown}:{minutes}", f"{hour}.{minutes}"]
     if minutes == "00":
         before = ("at", "until", "till", "to", "from", "by", "before", "than")
-        found += [f"{shown} o clock", *(f"{word} {number}" for word in before for number in {shown, hour})]
-    return found
+        spellings += [f"{shown} o clock", *(f"{word} {number}" for word in before for number in {shown, hour})]
+    return spellings
 
 
 def _stands(flat: str, form: str) -> bool:

@@ -90,7 +90,7 @@ def read_judgements(path: Path) -> list[Judgement]:
     Raises:
         InputError: the file cannot be read, or an entry is malformed.
     """
-    found = []
+    judgements = []
     for dialogue in read_dialogues(path):
         try:
             judged = _Judged.model_validate(dialogue.extra)
@@ -101,10 +101,10 @@ def read_judgements(path: Path) -> list[Judgement]:
         if judged.queries:
             made["demands"] = Demands(explicit=judged.queries)
         response = Response(id=dialogue.id, text=judged.response, **made)
-        found.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
-    if not any(each.ratings or each.labels for each in found):
+        judgements.append(Judgement(dialogue, response, judged.system, judged.ratings, judged.labels))
+    if not any(judgement.ratings or judgement.labels for judgement in judgements):
         raise InputError(f"{path}: nobody judged a response: no ratings, no labels", hint=_SHAPE)
-    return found
+    return judgements
 
 
 def given_knowledge(item: Gold) -> Knowledge:
@@ -160,22 +160,28 @@ def agreements(
     A metric whose level is `corpus` has figures of systems alone; `measures`, by judgement id, with a problem are left
     out. The seed is the bootstrap's and the folds'.
     """
-    known = [one for one in judgements if one.id in measures and measures[one.id].problem is None]
-    found: list[Agreement] = []
-    for criterion in dict.fromkeys(name for one in judgements for name in (*one.ratings, *one.labels)):
-        some = [one for one in known if criterion in one.ratings or criterion in one.labels]
-        people = np.array([one.ratings.get(criterion, one.labels.get(criterion, 0)) for one in some], np.float64)
+    known = [
+        judgement for judgement in judgements if judgement.id in measures and measures[judgement.id].problem is None
+    ]
+    rows: list[Agreement] = []
+    for criterion in dict.fromkeys(
+        name for judgement in judgements for name in (*judgement.ratings, *judgement.labels)
+    ):
+        some = [judgement for judgement in known if criterion in judgement.ratings or criterion in judgement.labels]
+        people = np.array(
+            [judgement.ratings.get(criterion, judgement.labels.get(criterion, 0)) for judgement in some], np.float64
+        )
         people = people.round(9)  # as sums of the same numbers in another order would rank apart
-        table = as_table([measures[one.id].values for one in some])
-        weights = context_weights([one.dialogue.history for one in some], resamples, seed)
+        table = as_table([measures[judgement.id].values for judgement in some])
+        weights = context_weights([judgement.dialogue.history for judgement in some], resamples, seed)
         if metric.about.level == "response":
             values = np.round([metric.combine(row[None, :]) for row in table], 9)
             signed = values if metric.about.higher_is_better else -values
-            found.append(_over_responses(metric.about.name, criterion, signed, people, some, weights, seed))
-        systems = [one.system for one in some]
+            rows.append(_over_responses(metric.about.name, criterion, signed, people, some, weights, seed))
+        systems = [judgement.system for judgement in some]
         if len(set(systems) - {""}) >= _FEWEST:
-            found.append(_over_systems(metric, criterion, table, people, systems, weights))
-    return found
+            rows.append(_over_systems(metric, criterion, table, people, systems, weights))
+    return rows
 
 
 def _over_responses(
@@ -191,9 +197,9 @@ def _over_responses(
     if n < _FEWEST or np.ptp(values) == 0 or np.ptp(people) == 0:
         reason = "too few responses" if n < _FEWEST else "one of the two does not vary"
         return Agreement(metric, criterion, "response", n, reason=reason)
-    if any(criterion in one.labels for one in some):
+    if any(criterion in judgement.labels for judgement in some):
         truth = people > 0
-        accuracy = threshold_accuracy(values, truth, [one.dialogue.history for one in some], seed=seed)
+        accuracy = threshold_accuracy(values, truth, [judgement.dialogue.history for judgement in some], seed=seed)
         majority = float(max(truth.mean(), 1 - truth.mean()))
         area, p = area_under_curve(values, truth, weights)
         return Agreement(metric, criterion, "response", n, {"auc": area}, {"auc": p}, accuracy, majority)
@@ -216,11 +222,11 @@ def _over_systems(
     our_resamples = sign * np.stack([resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
-    each = np.ones((1, len(rows)))
+    unweighted = np.ones((1, len(rows)))
     resampled: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for a, b in zip(our_resamples, np.stack(their_resamples, axis=1), strict=True):
         if not (np.isnan(a).any() or np.isnan(b).any() or np.ptp(a) == 0 or np.ptp(b) == 0):
-            for kind, values in resampled_correlations(a, b, each).items():
+            for kind, values in resampled_correlations(a, b, unweighted).items():
                 resampled[kind].append(float(values[0]))
     tests = {kind: correlation(ours, theirs, kind) for kind in KINDS}
     figures = {str(kind): _interval(figure, np.array(resampled[kind])) for kind, (figure, _) in tests.items()}
@@ -275,8 +281,8 @@ def _weighted_pearson(first: Floats, second: Floats, weights: NDArray[Any]) -> F
     b = second - (weights * second).sum(axis=1, keepdims=True) / total
     with np.errstate(invalid="ignore", divide="ignore"):
         spreads = (weights * a * a).sum(axis=1) * (weights * b * b).sum(axis=1)
-        found: Floats = (weights * a * b).sum(axis=1) / np.sqrt(spreads)
-    return found
+        correlations: Floats = (weights * a * b).sum(axis=1) / np.sqrt(spreads)
+    return correlations
 
 
 def area_under_curve(values: Floats, truth: NDArray[np.bool_], weights: NDArray[Any]) -> tuple[Interval, float]:

@@ -57,18 +57,18 @@ class Meteor(MeteorExactStem):
     def identity(self) -> str:
         """How Chinese is counted, and which WordNet there is: once there is one, what lacked it is measured."""
         try:
-            found = find_wordnet()
+            wordnet = find_wordnet()
         except MissingExtraError as error:  # raised again when it measures
-            found = str(error)
-        which = "without WordNet" if isinstance(found, str) else f"WordNet {found.get_version()}"
+            wordnet = str(error)
+        which = "without WordNet" if isinstance(wordnet, str) else f"WordNet {wordnet.get_version()}"
         return f"{super().identity}, {which}"
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """METEOR, or why there is none."""
-        found = find_wordnet()
-        if isinstance(found, str):
-            return unavailable(found)
-        return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), found),))
+        wordnet = find_wordnet()
+        if isinstance(wordnet, str):
+            return unavailable(wordnet)
+        return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), wordnet),))
 
 
 class _NoSynonyms:
@@ -141,10 +141,10 @@ class Meteor15:
         if isinstance(program, str):
             return unavailable(program)
         texts = (on_one_line(text).replace("|||", " ") for text in (dialogue.reference, sample.response.text))
-        found = np.array(program.align(*texts))
-        is_whole = (found[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == found[:2]).all() and found[20] == 1
-        found[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
-        return SampleScore(tuple(map(float, found)))
+        sums = np.array(program.align(*texts))
+        is_whole = (sums[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == sums[:2]).all() and sums[20] == 1
+        sums[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
+        return SampleScore(tuple(map(float, sums)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """Return the figure of all responses together, 0 to 1."""
@@ -163,8 +163,8 @@ class Meteor15:
             mean = 1 / ((1 - _ALPHA) / precision + _ALPHA / recall)
             chunks = sums[..., 20] / (sums[..., 21:23].sum(axis=-1) / 2)
             figure = mean * (1 - _GAMMA * chunks**_BETA)
-        found: NDArray[np.float64] = np.nan_to_num(figure, nan=0.0)
-        return found
+        scores: NDArray[np.float64] = np.nan_to_num(figure, nan=0.0)
+        return scores
 
 
 class _Program:

@@ -170,8 +170,8 @@ class Bleu(Worded):
 @functools.lru_cache(maxsize=4096)
 def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
     """Return matches, totals and lengths; kept, because BLEU of every order asks for the same."""
-    found = _sacrebleu(tokens).corpus_score([response], [[reference]])
-    return tuple(float(n) for n in (*found.counts, *found.totals, found.sys_len, found.ref_len))
+    counted = _sacrebleu(tokens).corpus_score([response], [[reference]])
+    return tuple(float(n) for n in (*counted.counts, *counted.totals, counted.sys_len, counted.ref_len))
 
 
 def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
@@ -184,8 +184,8 @@ def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
         precisions = 100.0 * np.where(matches == 0, 0.5**empty, matches) / totals
         brevity = np.where(length < reference, np.exp(1 - reference / length), 1.0)
         figure = brevity * np.exp(np.log(precisions).mean(axis=-1))
-    found: NDArray[np.float64] = np.where((totals == 0).any(axis=-1) | (matches[..., 0] == 0), 0.0, figure)
-    return found
+    scores: NDArray[np.float64] = np.where((totals == 0).any(axis=-1) | (matches[..., 0] == 0), 0.0, figure)
+    return scores
 
 
 class MeanBleu(Bleu):
@@ -257,7 +257,7 @@ class Distinct(Worded):
         text, language = sample.response.text, sample.dialogue.language
         is_whole = self._words_alone or is_foreign(sample.dialogue)
         tokens = self._split(text, sample.dialogue) if is_whole else _all_tokens(text, language, self._chinese)
-        grams = zip(*(tokens[place:] for place in range(self.order)), strict=False)
+        grams = zip(*(tokens[start:] for start in range(self.order)), strict=False)
         return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 
     def combine(self, values: NDArray[np.float64]) -> float:
@@ -336,9 +336,9 @@ class RougeLNlgEval(Compared):
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """Return the F-measure."""
         texts = (self._at_spaces(text, dialogue) for text in (other, response))
-        found = _rouge().score(*texts)["rougeL"]
-        weighed = found.recall + self._BETA**2 * found.precision
-        return SampleScore(((1 + self._BETA**2) * found.precision * found.recall / weighed if weighed else 0.0,))
+        rouge = _rouge().score(*texts)["rougeL"]
+        weighed = rouge.recall + self._BETA**2 * rouge.precision
+        return SampleScore(((1 + self._BETA**2) * rouge.precision * rouge.recall / weighed if weighed else 0.0,))
 
 
 class F1(Compared):

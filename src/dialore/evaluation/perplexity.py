@@ -42,8 +42,8 @@ class Perplexity:
         self._name = name
         self.about = about_of("perplexity")
         if name:
-            said = self.about.definition.replace("a causal language model", name)
-            self.about = replace(self.about, definition=said)
+            definition = self.about.definition.replace("a causal language model", name)
+            self.about = replace(self.about, definition=definition)
 
     @property
     def identity(self) -> str:
@@ -57,10 +57,10 @@ class Perplexity:
         text = sample.response.text.strip()
         if not text:
             return unavailable("the response is empty")
-        found = await self._batches.score(Scored(context_of(sample.dialogue), text))
-        if not found.tokens:
+        likelihood = await self._batches.score(Scored(context_of(sample.dialogue), text))
+        if not likelihood.tokens:
             return unavailable("the model gives no token of the response a probability")
-        return SampleScore((-found.log_probability, float(found.tokens)))
+        return SampleScore((-likelihood.log_probability, float(likelihood.tokens)))
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """Return the perplexity a token of all responses together."""
@@ -91,29 +91,33 @@ class _MicroBatches:
 
     async def score(self, pair: Scored) -> Likelihood:
         """Return the likelihood of one text; raise as `LocalLikelihood.score`."""
-        found: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
-        self._waiting.append((pair, found))
+        future: asyncio.Future[Likelihood] = asyncio.get_running_loop().create_future()
+        self._waiting.append((pair, future))
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
-        return await found
+        return await future
 
     async def _work(self) -> None:
         while self._waiting:
             some, self._waiting = self._waiting, []
             results = await self._score([pair for pair, _ in some])
-            for (_, found), result in zip(some, results, strict=True):
-                if found.done():
+            for (_, future), result in zip(some, results, strict=True):
+                if future.done():
                     continue
                 if isinstance(result, Exception):
-                    found.set_exception(result)
+                    future.set_exception(result)
                 else:
-                    found.set_result(result)
+                    future.set_result(result)
 
     async def _score(self, pairs: list[Scored]) -> list[Likelihood | Exception]:
         try:
             return list(await self._model.score(pairs))
         except ModelError as error:
             # One text of a batch may be too long: the others are not to suffer for it.
-            return [error] if len(pairs) == 1 else [one for pair in pairs for one in await self._score([pair])]
+            return (
+                [error]
+                if len(pairs) == 1
+                else [likelihood for pair in pairs for likelihood in await self._score([pair])]
+            )
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             return [error] * len(pairs)

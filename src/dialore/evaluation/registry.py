@@ -62,10 +62,10 @@ def load_metric(name: str, context: Context) -> Metric:
         made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
         return made
     make = find(
-        "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda each: getattr(each, "__name__", "") == "make"
+        "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda value: getattr(value, "__name__", "") == "make"
     )
-    found: Metric = make(name, context)
-    return found
+    metric: Metric = make(name, context)
+    return metric
 
 
 def load_metrics(names: Iterable[str], context: Context) -> Sequence[Metric]:

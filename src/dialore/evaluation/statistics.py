@@ -145,8 +145,8 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     """Return how often each row is sampled in each resample, shape (resamples, rows); kept for the next metric."""
     draw = np.random.default_rng(seed)
     weights = np.empty((resamples, rows), dtype=np.uint16)
-    for place in range(resamples):
-        weights[place] = np.bincount(draw.integers(rows, size=rows), minlength=rows)
+    for sample in range(resamples):
+        weights[sample] = np.bincount(draw.integers(rows, size=rows), minlength=rows)
     weights.flags.writeable = False
     return weights
 
@@ -166,8 +166,8 @@ def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weight
 def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Rows as an array, short ones filled with NaN."""
     table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for place, row in enumerate(rows):
-        table[place, : len(row)] = row
+    for row_number, row in enumerate(rows):
+        table[row_number, : len(row)] = row
     return table
 
 
@@ -190,8 +190,8 @@ def correlation(first: ArrayLike, second: ArrayLike, kind: Kind) -> tuple[float,
     if len(a) < 3 or np.ptp(a) == 0 or np.ptp(b) == 0:
         return math.nan, math.nan
     function = {"spearman": "spearmanr", "kendall": "kendalltau", "pearson": "pearsonr"}[kind]
-    found = getattr(library("scipy.stats"), function)(a, b)
-    return float(found.statistic), float(found.pvalue)
+    result = getattr(library("scipy.stats"), function)(a, b)
+    return float(result.statistic), float(result.pvalue)
 
 
 def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]], dialogues: Sequence[object] | None = None) -> Rate:

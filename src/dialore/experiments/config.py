@@ -105,8 +105,8 @@ class SystemConfig(Strict):
     @property
     def title(self) -> str:
         """Its name in tables."""
-        said = ", ".join(f"{name}={_shown(value)}" for name, value in self.options.items())
-        return self.name or (f"{self.method} ({said})" if said else self.method)
+        options = ", ".join(f"{name}={_shown(value)}" for name, value in self.options.items())
+        return self.name or (f"{self.method} ({options})" if options else self.method)
 
 
 class BudgetConfig(Strict):
@@ -204,7 +204,7 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
     if isinstance(models := given.get("models"), list):
-        given["models"] = [one | {"named_by": str(path)} if isinstance(one, dict) else one for one in models]
+        given["models"] = [model | {"named_by": str(path)} if isinstance(model, dict) else model for model in models]
     return make_config(given, changes, where=str(path))
 
 
@@ -217,14 +217,17 @@ def make_config(
     model, in the place of the given ones.
     """
     changes = dict(changes or {})
-    said = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
+    model_changes = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
     made = changed(given, changes)
-    if said:
-        fields = {name.removeprefix(_MODELS): value for name, value in said.items()}
+    if model_changes:
+        fields = {name.removeprefix(_MODELS): value for name, value in model_changes.items()}
         of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
         before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
         made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
-    named = {path.replace(_MODELS, f"{_MODELS}0."): flag for path, flag in flags(RunConfig, {*changes, *said}).items()}
+    named = {
+        path.replace(_MODELS, f"{_MODELS}0."): flag
+        for path, flag in flags(RunConfig, {*changes, *model_changes}).items()
+    }
     return validated(RunConfig, made, where=where, named=named)
 
 
@@ -259,21 +262,25 @@ def missing_inputs(config: RunConfig, file: Path) -> list[str]:
 
 def _files(config: RunConfig, comments: str) -> Iterator[str]:
     if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
-        said = _DATA.search(comments)
-        where = " ".join(said[1].replace("\n#", " ").split()) if said else f"the data set {config.dataset.name}"
+        comment = _DATA.search(comments)
+        where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {config.dataset.name}"
         name, path = config.dataset.name, config.dataset.path
         split = path.name.partition(".")[0]
         can = split in published().get(name, {"splits": ()})["splits"]
         yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
-        for place in config.sources.places(kind.name):
-            _, path = kind.path_of(place) or ("", Path())
+        for location in config.sources.places(kind.name):
+            _, path = kind.path_of(location) or ("", Path())
             if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
                 yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
     for spec in _specs(config):
-        prefix, _, place = spec.partition(":")
-        if prefix in {"hf", "trained"} and not Path(place).exists() and (made := _made(f"--out {place}", comments)):
-            yield f"{place}: {made}"
+        prefix, _, location = spec.partition(":")
+        if (
+            prefix in {"hf", "trained"}
+            and not Path(location).exists()
+            and (made := _made(f"--out {location}", comments))
+        ):
+            yield f"{location}: {made}"
 
 
 def _made(what: str, comments: str) -> str:

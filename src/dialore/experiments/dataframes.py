@@ -131,9 +131,9 @@ class Run:
                     raise UnknownNameError("system", str(name), known)
             pair = [known[system], known[baseline]]
             return _frame(
-                {name: getattr(one, name) for name in _COMPARED}
-                | {name: known[name].scores[one.metric].value for name in (system, baseline)}
-                for one in compare(results, pair, pair[1], results.metrics())
+                {name: getattr(comparison, name) for name in _COMPARED}
+                | {name: known[name].scores[comparison.metric].value for name in (system, baseline)}
+                for comparison in compare(results, pair, pair[1], results.metrics())
             )
 
     def _scored(self, store: RunStore) -> RunResults:

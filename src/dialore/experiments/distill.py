@@ -54,7 +54,7 @@ def stages_of(what: str) -> set[str]:
     """
     method, _, stage = what.partition("/")
     known = set(method_prompts(method_class(method), PromptLibrary()))
-    named = {what} if stage else {each for each in known if each.rpartition("/")[2] not in _WRITING}
+    named = {what} if stage else {stage_name for stage_name in known if stage_name.rpartition("/")[2] not in _WRITING}
     if not named or named - known:
         raise UnknownNameError(f"stage of {method} before the response", what, known)
     return named
@@ -90,8 +90,8 @@ def rows_of(response: Grounding) -> Iterator[Row]:
     for traced in response.trace:
         if not traced.messages or not traced.prompt or traced.outcome not in {"ok", "repaired"}:
             continue
-        said = traced.output
-        output = traced.completion.strip() if "text" in said else json.dumps(said, ensure_ascii=False)
+        traced_output = traced.output
+        output = traced.completion.strip() if "text" in traced_output else json.dumps(traced_output, ensure_ascii=False)
         messages = [message["content"] for message in traced.messages]
         yield Row.of(traced.prompt, messages, output, response.id, traced.model)
 
@@ -100,8 +100,8 @@ def _recorded(call: Recorded) -> Iterator[Row]:
     """Yield the answer of a recorded call; none of a repair, or where an object was wanted and it is none."""
     output = call.text.strip()
     if call.output_schema is not None:
-        found = next((value for value in candidates(output) if isinstance(value, dict)), None)
-        output = json.dumps(found, ensure_ascii=False) if found is not None else ""
+        value_read = next((value for value in candidates(output) if isinstance(value, dict)), None)
+        output = json.dumps(value_read, ensure_ascii=False) if value_read is not None else ""
     if output and call.made_with and not call.label.endswith("/repair"):
         messages = [message.content for message in call.messages]
         yield Row.of(call.made_with, messages, output, call.label.partition("/")[0], call.made_by or call.model)
@@ -138,13 +138,13 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
         query = dialogue.extra.get("query")
         decision = SearchDecision(kind="passive" if query else "none")
         turns = [turn.text for turn in dialogue.turns]
-        for stage, said in zip(known, (query, decision.model_dump_json()), strict=True):
-            if stage in stages and said:
+        for stage, answer in zip(known, (query, decision.model_dump_json()), strict=True):
+            if stage in stages and answer:
                 shape = Text if stage == known[0] else SearchDecision
                 step = StageTrace(stage=stage)
                 call = StageCall(stage, dialogue, shape, {"turns": turns}, "")
-                await LLMRunner(_Said("people", str(said)), prompts).answer(call, step)
-                step.output = {"text": said} if shape is Text else decision.model_dump()
+                await LLMRunner(_Said("people", str(answer)), prompts).answer(call, step)
+                step.output = {"text": answer} if shape is Text else decision.model_dump()
                 rows += rows_of(Grounding(id=dialogue.id, trace=[step]))
     return rows
 
@@ -205,7 +205,7 @@ class Matching:
         ends = [self._around(response[topic]) for topic in topics]
         explicit = [key for key in before if met[key]]
         between = {
-            key: name for one in explicit for key, name in around[one].items() if any(key in end for end in ends)
+            key: name for entity in explicit for key, name in around[entity].items() if any(key in end for end in ends)
         }
         return Demands(
             explicit=[before[key] for key in explicit][:_MOST],
@@ -220,8 +220,8 @@ class Matching:
         ends = [[concept_key(end) for end in (piece.fact.head, piece.fact.tail)] for piece in facts]
         return [
             at
-            for at, (one, other) in enumerate(ends, 1)
-            if (one in before and other in response) or (other in before and one in response)
+            for at, (head, tail) in enumerate(ends, 1)
+            if (head in before and tail in response) or (tail in before and head in response)
         ]
 
 
@@ -243,8 +243,8 @@ def coq_entries(rows: Iterable[Row], contexts: Mapping[str, Dialogue]) -> Iterat
     for row in rows:
         context = contexts[row.dialogue]
         known = set(content_lemmas(" ".join(context.texts), context.language))
-        asked = [each for each in read_questions(row.output) or [] if not _UNFIT.search(each)]
-        fit = [each for each in asked if known & set(content_lemmas(each, context.language))]
+        asked = [question for question in read_questions(row.output) or [] if not _UNFIT.search(question)]
+        fit = [question for question in asked if known & set(content_lemmas(question, context.language))]
         if fit:
             yield {"context": "\n".join(context.texts), "questions": fit}
 

@@ -152,8 +152,8 @@ def _recall(index: DocumentIndex, item: Item, *, whole: bool) -> float:
     """Return the share of the needed passages that the last turn finds, or with `whole` all turns."""
     titles = {passage.id: passage.title for passage in read_passages(item.language)}
     query = "\n".join(item.turns) if whole else item.turns[-1]
-    found = {result.passage.title for result in index.find(query, TOP)}
-    return sum(titles[name] in found for name in item.gold) / len(item.gold)
+    titles_found = {result.passage.title for result in index.find(query, TOP)}
+    return sum(titles[name] in titles_found for name in item.gold) / len(item.gold)
 
 
 def _interval(score: Score) -> Figures | None:

@@ -114,12 +114,12 @@ def _placed(
             unknown.append(answer)
     if unknown := unknown or [answer for answer in answers if not placed[answer.system]]:
         first = unknown[0]
-        kind, said = first.key[:2]
+        kind, value = first.key[:2]
         ids = [dialogue.id for dialogue in dialogues]
-        near = get_close_matches(str(said), ids, n=1) if kind == "id" else []
+        near = get_close_matches(str(value), ids, n=1) if kind == "id" else []
         hint = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
         raise InputError(
-            f"{first.place.where}: no dialogue of the data has the {kind} {said!r}; so it is with {len(unknown)} of "
+            f"{first.place.where}: no dialogue of the data has the {kind} {value!r}; so it is with {len(unknown)} of "
             f"{len(answers)} responses",
             hint=f"{hint}; name the data set, cut, limit and seed that they were made with",
         )
@@ -134,7 +134,7 @@ def _finder(
     Keys are `("id", id)`, `("number", position)`, `("latest turn", turn, references)`, and of generated dialogues
     `("turn", number, turn)` and `("pair", number, pair)`.
     """
-    found: dict[_Key, list[int]] = defaultdict(list)
+    positions: dict[_Key, list[int]] = defaultdict(list)
     generated = {answer.place.where: answer.key[1] + 1 for answer in answers if answer.key[0] in {"turn", "pair"}}
     wholes = [dialogue.id for dialogue in data_set(config.name).read(config.path)] if generated else []
     for where, count in generated.items():
@@ -153,17 +153,19 @@ def _finder(
             ("turn", number, len(dialogue.turns)),
             ("pair", number, replies, len(dialogue.turns) % 2),
         ):
-            found[key].append(position)
+            positions[key].append(position)
 
     def find(key: _Key) -> list[int]:
         match key:
             case ("latest turn", turn, references):
-                last = found.get(("latest turn", _letters(turn)), [])
-                named = [place for each in references for place in found.get(("reference", _letters(each)), [])]
+                last = positions.get(("latest turn", _letters(turn)), [])
+                named = [
+                    place for reference in references for place in positions.get(("reference", _letters(reference)), [])
+                ]
                 return [place for place in named if place in last] or named or ([] if references else last)
             case ("pair", _, _):  # the reply of the second speaker; of the first where there is no other
-                return found.get((*key, 1)) or found.get((*key, 0), [])
-        return found.get(key, [])
+                return positions.get((*key, 1)) or positions.get((*key, 0), [])
+        return positions.get(key, [])
 
     return find
 
@@ -182,8 +184,8 @@ def _read(path: Path, name: str) -> Iterator[_Answer]:
     for place, entry in json_entries(path, _FORM):
         match entry:
             case {"generation": [*dialogues]}:  # the few-shot bot's; the dialogues are those of the data
-                for number, each in enumerate(dialogues):
-                    for key, text in _generated(place, number, each):
+                for number, dialogue in enumerate(dialogues):
+                    for key, text in _generated(place, number, dialogue):
                         yield _answer(place, key, usual, text)
             case {"dialog": [*parleys]}:  # ParlAI's `--world-logs`: acts of the teacher, with labels, and of the model
                 for key, text in _logged(place, parleys):
@@ -247,7 +249,7 @@ def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
         match parley:
             case [{"text": str(asked)} as act, {"text": str(text)}]:
                 labels = act.get("eval_labels") or act.get("labels")
-                labels = [each for each in labels if isinstance(each, str)] if isinstance(labels, list) else []
+                labels = [label for label in labels if isinstance(label, str)] if isinstance(labels, list) else []
                 yield ("latest turn", asked.strip().rpartition("\n")[2], labels), text
             case _:
                 raise place.error("no pair of acts with texts", f"dialog[{number}]")

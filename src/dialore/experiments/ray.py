@@ -62,13 +62,13 @@ class RayEngine:
         try:
             count = self._workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
             count = min(count, config.concurrency, missing)
-            each = max(1, config.concurrency // count)
-            worker = ray.remote(max_concurrency=each)(_Worker)
+            share = max(1, config.concurrency // count)
+            worker = ray.remote(max_concurrency=share)(_Worker)
             given = {kept: number for number, kept in numbers.items()}
             environment = {name: value for name, value in os.environ.items() if name.startswith(_OWNERS)}
             actors = [worker.remote(_for_workers(config), connect, given, environment) for _ in range(count)]
             free: asyncio.Queue[Any] = asyncio.Queue()  # an actor stands there once for each dialogue that it can take
-            for actor in actors * each:
+            for actor in actors * share:
                 free.put_nowait(actor)
             budget = Budget(config.budget.tokens, config.budget.cost)
 

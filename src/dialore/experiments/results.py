@@ -31,10 +31,10 @@ class RunResults:
 
     def __init__(self, stores: Sequence[RunStore], metrics: Sequence[str] = ()) -> None:
         self._stores = list(stores)
-        said: dict[str, dict[str, Any]] = {}
+        recorded: dict[str, dict[str, Any]] = {}
         for store in self._stores:
-            said |= store.metrics()
-        self._abouts = {name: _about(said[name]) for name in metrics or said if name in said}
+            recorded |= store.metrics()
+        self._abouts = {name: _about(recorded[name]) for name in metrics or recorded if name in recorded}
         self.facts = {store.folder.name: store.facts() for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
         self._systems: list[tuple[SystemScores, RunStore, System]] = []
@@ -68,14 +68,18 @@ class RunResults:
     def judged(self) -> Sequence[Judged]:
         """Return what judges prefer of two systems of a run, run by run."""
         named = ((store, store.facts()) for store in self._stores)
-        return [one for store, facts in named for one in kept_preferences(store, _name(store, facts), _dataset(facts))]
+        return [
+            comparison
+            for store, facts in named
+            for comparison in kept_preferences(store, _name(store, facts), _dataset(facts))
+        ]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """Yield a system's responses with their measures, in the data set's order."""
         store, number = self._place(system)
         for job in store.jobs(number):
-            found = store.measures_of(job)
-            yield ScoredResponse(store.dialogue(job.position), store.response(job), found, job.repetition)
+            measures = store.measures_of(job)
+            yield ScoredResponse(store.dialogue(job.position), store.response(job), measures, job.repetition)
 
     def _place(self, system: SystemScores) -> tuple[RunStore, int]:
         return next((store, known.number) for scores, store, known in self._systems if scores is system)
@@ -86,10 +90,10 @@ class RunResults:
         scores = {}
         known: dict[str, dict[tuple[int, int], tuple[float, ...]]] = {}
         for name in self._abouts:
-            found = list(store.measures(name, system.number))
-            measures = [measure for _, measure in found]
-            known[name] = {(job.position, job.repetition): m.values for job, m in found if m.problem is None}
-            scores[name] = score_of(combiner(name), measures, dialogues=[talks[job.position] for job, _ in found])
+            measured = list(store.measures(name, system.number))
+            measures = [measure for _, measure in measured]
+            known[name] = {(job.position, job.repetition): m.values for job, m in measured if m.problem is None}
+            scores[name] = score_of(combiner(name), measures, dialogues=[talks[job.position] for job, _ in measured])
         for about in GEOMEANS.values():
             if set(about.needs) <= scores.keys():
                 scores[about.name] = geomean(scores, about=about, measures=known)

@@ -164,7 +164,7 @@ async def _prepare(
             )
         done = store.done()
         places = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
-        jobs = [Job(*place) for place in places]
+        jobs = [Job(*key) for key in places]
         missing = [job for job in jobs if job not in done]
         if on_estimate is not None:
             on_estimate(await _estimate(config, store, missing, numbers, opened.lexical))
@@ -186,7 +186,7 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
         return map(unanswered, whole) if is_plain and config.cut is None else whole
 
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
-    histories = stream_histories(read, on_left_out=lambda one: left_out.append(one.id), **chosen)  # type: ignore[arg-type]
+    histories = stream_histories(read, on_left_out=lambda talk: left_out.append(talk.id), **chosen)  # type: ignore[arg-type]
     for dialogue in histories:
         yield _to_knowledge(dialogue) if config.reference == "knowledge" else dialogue
     if left_out:
@@ -241,8 +241,8 @@ async def open_systems(
                     sampled = models.wrapped(partial(SamplingOverride, sample=repetition)) if repetition else models
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = _title(named, opened.agents[number, 0].stage_runner.name, config.models)
-                said = system.options | ({"stages": system.stages} if system.stages else {})
-                opened.systems.append(System(number, system.title, system.method, said, name))
+                options = system.options | ({"stages": system.stages} if system.stages else {})
+                opened.systems.append(System(number, system.title, system.method, options, name))
         if len({(made.title, made.model) for made in opened.systems}) < len(opened.systems):
             raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
         yield opened
@@ -302,14 +302,14 @@ def _files(systems: Sequence[System]) -> dict[str, str]:
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
     """Return the fingerprint of every source that has one, by the name that methods have for it; several, joined."""
-    found: dict[str, str] = {}
+    fingerprints: dict[str, str] = {}
     for agent in agents:
         for name in method_sources(type(agent.method)):
             source = getattr(agent.method, name, None)
             marks = [_fingerprint(part) for part in getattr(source, "graphs", [source])]
             if any(marks):
-                found[name] = "+".join(marks)
-    return found
+                fingerprints[name] = "+".join(marks)
+    return fingerprints
 
 
 def _fingerprint(source: Any) -> str:  # noqa: ANN401 - any source
@@ -318,11 +318,11 @@ def _fingerprint(source: Any) -> str:  # noqa: ANN401 - any source
 
 
 def _versions() -> dict[str, str]:
-    found = {}
+    versions = {}
     for part in _PARTS:
         with suppress(metadata.PackageNotFoundError):
-            found[part] = metadata.version(part)
-    return found | {"python": platform.python_version()}
+            versions[part] = metadata.version(part)
+    return versions | {"python": platform.python_version()}
 
 
 # --- answering
@@ -388,7 +388,7 @@ class Progress:
         self.cached += usage.cached
         # Stage by stage, as some calls of a response may be the cache's and others not.
         paid = [stage.usage for stage in response.trace if not stage.usage.cached] if usage.cached else [usage]
-        self.tokens += sum(one.prompt_tokens + one.completion_tokens for one in paid)
+        self.tokens += sum(spent.prompt_tokens + spent.completion_tokens for spent in paid)
 
 
 async def _answer(
@@ -453,7 +453,9 @@ async def _estimate(
     missing = Counter(job.system for job in jobs)
     if not missing:
         return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-    spaced = [store.dialogue(place) for place in range(0, store.size, max(1, store.size // _REHEARSED))][:_REHEARSED]
+    spaced = [store.dialogue(position) for position in range(0, store.size, max(1, store.size // _REHEARSED))][
+        :_REHEARSED
+    ]
     calls = sent = written = cost = 0.0
     failed = ""
 

@@ -94,8 +94,8 @@ async def measure_run(
             name = metric.about.name
 
             async def one(job: Job, metric: Metric = metric, name: str = name) -> None:
-                found = await measure(metric, store.dialogue(job.position), store.response(job), optional=optional)
-                store.measure({name: {job: found}})
+                measured = await measure(metric, store.dialogue(job.position), store.response(job), optional=optional)
+                store.measure({name: {job: measured}})
 
             await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
     for metric in joint:
@@ -114,13 +114,13 @@ async def _measure_plain(
     what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
     for start in range(0, len(jobs), _CHUNK):
         some = jobs[start : start + _CHUNK]
-        found: dict[str, dict[Job, SampleScore]] = {}
+        measures: dict[str, dict[Job, SampleScore]] = {}
         for job in some:
             dialogue, response = store.dialogue(job.position), store.response(job)
             for metric in wanted[job]:
                 measured = await measure(metric, dialogue, response, optional=optional)
-                found.setdefault(metric.about.name, {})[job] = measured
-        store.measure(found)
+                measures.setdefault(metric.about.name, {})[job] = measured
+        store.measure(measures)
         done += len(some)
         if on_progress is not None:
             on_progress(what, done, len(jobs))
@@ -172,11 +172,11 @@ async def measure_jointly(
     async def one(place: Place) -> None:
         responses = _responses_of(store, place, names)
         measured = metric.measure_together(store.dialogue(place[0]), responses)
-        found = await _or_failed(
+        measures = await _or_failed(
             measured, lambda reason: dict.fromkeys(responses, SampleScore(problem="failed", reason=reason))
         )
         jobs = (Job(place[0], number, place[1]) for number in names)
-        store.measure({name: {job: found[title] for job, title in zip(jobs, responses, strict=True)}})
+        store.measure({name: {job: measures[title] for job, title in zip(jobs, responses, strict=True)}})
 
     places = _answered_by(store, [*names])[:limit]
     work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in names)]
@@ -202,8 +202,8 @@ def system_names(store: RunStore) -> dict[int, str]:
 
 def _scored_by(store: RunStore, metric: str) -> list[int]:
     """Return the systems that a joint metric scores: all but those whose `unscored` names it."""
-    said = store.facts().get("config", {}).get("systems", [])
-    left_out = {SystemConfig.model_validate(system).title for system in said if metric in system.get("unscored", ())}
+    systems = store.facts().get("config", {}).get("systems", [])
+    left_out = {SystemConfig.model_validate(system).title for system in systems if metric in system.get("unscored", ())}
     return [system.number for system in store.systems() if system.title not in left_out]
 
 
@@ -254,7 +254,7 @@ def score_of(metric: Metric, measures: Sequence[SampleScore], *, dialogues: Sequ
     if not len(values):
         return Score(name, None, n=0, problems=counts, reason=reason or "no response has been measured")
     if dialogues is not None:
-        dialogues = [place for place, one in zip(dialogues, measures, strict=True) if one.problem is None]
+        dialogues = [dialogue for dialogue, scored in zip(dialogues, measures, strict=True) if scored.problem is None]
     figure = bootstrap(metric, values, dialogues=dialogues)
     if np.isnan(figure.value):
         return Score(name, None, n=len(values), problems=counts, reason="the measures combine into no figure")
@@ -304,18 +304,18 @@ async def compare_systems(
         asked = missing(texts)
         responses = _responses_of(store, place, names)
         compared = compare(judge, store.dialogue(place[0]), responses, criteria=asked, judged=judged)
-        found = await _or_failed(
+        preferences = await _or_failed(
             compared, lambda why: [Preference(name, first, second, problem="failed", reason=why) for name in asked]
         )
-        store.prefer(identity, judged, texts, found)
+        store.prefer(identity, judged, texts, preferences)
 
     work = [(place, texts) for place, texts in hashes.items() if missing(texts)]
     await _each(work, one, at_once, "comparing", on_progress)
     before = store.preferences()
     results: dict[str, list[Preference]] = {}
     for name in criteria:
-        found = _kept(store, hashes, known(name))
-        results[name] = found if pair[0] == min(pair) else [_turned(each) for each in found]
+        preferences = _kept(store, hashes, known(name))
+        results[name] = preferences if pair[0] == min(pair) else [_turned(preference) for preference in preferences]
     return results
 
 
@@ -325,29 +325,33 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
 
     @functools.cache
     def hashes(first: str, second: str, judged: Judged) -> dict[Place, str]:
-        return _hashes(store, {numbers[each]: each for each in (first, second)}, judged)
+        return _hashes(store, {numbers[title]: title for title in (first, second)}, judged)
 
     for (judge, judged, first, second, criterion), known in store.preferences().items():
         if first in numbers and second in numbers:
-            found = _kept(store, hashes(first, second, cast("Judged", judged)), known)
-            yield Comparisons(run, dataset, judge, judged, first, second, criterion, found)
+            preferences = _kept(store, hashes(first, second, cast("Judged", judged)), known)
+            yield Comparisons(run, dataset, judge, judged, first, second, criterion, preferences)
 
 
 def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
     """Return what is known of the texts at places, each with its conversation."""
     talks = [conversation_of(name) for name in store.dialogue_ids()]
-    found = ((place, known.get(texts)) for place, texts in hashes.items())
-    return [dataclasses.replace(one, conversation=talks[position]) for (position, _), one in found if one is not None]
+    preferences = ((place, known.get(texts)) for place, texts in hashes.items())
+    return [
+        dataclasses.replace(preference, conversation=talks[position])
+        for (position, _), preference in preferences
+        if preference is not None
+    ]
 
 
 def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:
     """Return the hash of what is compared of each dialogue that all systems answered, by position and repetition."""
-    found = {}
+    hashes = {}
     for place in _answered_by(store, [*names])[:limit]:
         texts = [shown(response, judged) for response in _responses_of(store, place, names).values()]
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
-        found[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
-    return found
+        hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
+    return hashes
 
 
 def _turned(one: Preference) -> Preference:

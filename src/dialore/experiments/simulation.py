@@ -76,8 +76,8 @@ def goals_of(config: RunConfig) -> list[Dialogue]:
     limit = min(config.dataset.limit or len(dialogues), len(dialogues))
     chosen = random.Random(config.dataset.seed).sample(range(len(dialogues)), limit)  # noqa: S311 - a sample
     goals = []
-    for number, place in enumerate(sorted(chosen)):
-        dialogue = dialogues[place]
+    for number, position in enumerate(sorted(chosen)):
+        dialogue = dialogues[position]
         item, tempers = item_of(dialogue), config.user.tempers
         own = dialogue.extra if item is None else item.model_dump(include={"answer", "wrong"})
         own = {name: own[name] for name in own.keys() & {"goal", "about", "temper", "answer", "wrong"}}
@@ -160,8 +160,8 @@ async def run_simulation(
             await bounded_map([goal for goal in goals if goal.id not in ended], hold, limit=config.concurrency)
         last = {conversation_of(dialogue.id): dialogue for dialogue in map(store.dialogue, range(store.size))}
         standings = [Standing.of(dialogue) for dialogue in last.values()]
-        found: dict[str, object] = {"ended": Counter(standing.ended for standing in standings)}
-        found["scripted"] = sum(standing.scripted for standing in standings)
+        summary: dict[str, object] = {"ended": Counter(standing.ended for standing in standings)}
+        summary["scripted"] = sum(standing.scripted for standing in standings)
         if config.user.real and last:
             own = {goal.id: _words_of(goal) for goal in goals}
             written = []
@@ -169,8 +169,8 @@ async def run_simulation(
                 turns = tuple(turn for turn in dialogue.turns if turn.text != own[name])
                 if any(turn.speaker == "user" for turn in turns):
                     written.append(dialogue.model_copy(update={"turns": turns}))
-            found["realism"] = compare_users(written, real_dialogues(config.user.real))
-        store.keep(found)
+            summary["realism"] = compare_users(written, real_dialogues(config.user.real))
+        store.keep(summary)
     return progress
 
 
@@ -203,10 +203,10 @@ async def _hold(
             if talk and (stop or (not text and talk[-2].text == scripted)):
                 _end(store, dialogue, "done" if stop and stop[0] == "DONE" else "left")
                 return ""
-            said = Utterance(speaker="user", text=text or scripted)
+            utterance = Utterance(speaker="user", text=text or scripted)
             place = {"turn": standing.turn + 1, "scripted": standing.scripted or not text}
             extra = {**goal.extra, "conversation": standing.model_dump(mode="json") | place}
-            dialogue = goal.model_copy(update={"id": name, "turns": (*talk, said), "extra": extra})
+            dialogue = goal.model_copy(update={"id": name, "turns": (*talk, utterance), "extra": extra})
             position = store.put_dialogue(dialogue)
         job = Job(position, number)
         if job in done or f"{goal.id}@{standing.turn + 2}" in positions:
@@ -259,16 +259,18 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
     for system, (_, path) in zip(systems, files, strict=True):
         for whole in data_set("jsonl").read(path):
             asker = _asker(whole)
-            places = [place for place, turn in enumerate(whole.turns) if place and turn.speaker != asker]
+            places = [
+                turn_number for turn_number, turn in enumerate(whole.turns) if turn_number and turn.speaker != asker
+            ]
             known = tuple(gold_text(piece) for piece in whole.knowledge)
-            said = {name: whole.extra[name] for name in whole.extra.keys() & {"goal", "answer", "wrong"}}
-            for count, place in enumerate(places, start=1):
-                ended = "log" if place == places[-1] else ""
-                standing = Standing(**said, turn=count, known=known, ended=ended)
+            goal = {name: whole.extra[name] for name in whole.extra.keys() & {"goal", "answer", "wrong"}}
+            for count, turn_number in enumerate(places, start=1):
+                ended = "log" if turn_number == places[-1] else ""
+                standing = Standing(**goal, turn=count, known=known, ended=ended)
                 extra = {**whole.extra, "conversation": standing.model_dump(mode="json")}
                 fields = {"id": f"{whole.id}@{count}", "language": whole.language, "persona": whole.persona}
-                dialogues.append(Dialogue(turns=whole.turns[:place], extra=extra, **fields))
-                response = Response(id=dialogues[-1].id, text=whole.turns[place].text, method=system.title)
+                dialogues.append(Dialogue(turns=whole.turns[:turn_number], extra=extra, **fields))
+                response = Response(id=dialogues[-1].id, text=whole.turns[turn_number].text, method=system.title)
                 answers.append((system.number, response))
     if not answers:
         raise InputError("no conversation has a turn that answers another", hint='turns want a "speaker" each')
@@ -297,8 +299,8 @@ def _asker(dialogue: Dialogue) -> str:
 def real_dialogues(spec: str) -> Iterable[Dialogue]:
     """Return real dialogues: of a file in Dialore's own form, else of a data set, `NAME` or `NAME:SPLIT`."""
     name, _, split = spec.partition(":")
-    said = {"name": "jsonl", "path": spec} if Path(spec).is_file() else {"name": name, "split": split}
-    config = DatasetConfig.model_validate(said)
+    fields = {"name": "jsonl", "path": spec} if Path(spec).is_file() else {"name": name, "split": split}
+    config = DatasetConfig.model_validate(fields)
     return data_set(config.name).read(config.path)
 
 

@@ -288,9 +288,9 @@ class RunStore:
         ]
         if changed and not accept:
             kind = "methods" if all(name.endswith(".py") for name in changed) else "prompts"
-            said = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
+            changes = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
             raise InputError(
-                f"the run in {self.folder} was made with other {kind}: {said}",
+                f"the run in {self.folder} was made with other {kind}: {changes}",
                 hint="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
             )
         versions: dict[str, list[str]] = dict(before.get(_CHANGED_PROMPTS, {}))
@@ -308,12 +308,12 @@ class RunStore:
         """Keep a response, in place of a failed one; it is on disk when this returns."""
         usage = response.usage
         stages = Counter(traced.outcome for traced in response.trace)
-        place = (job.system, job.position, job.repetition)
+        key = (job.system, job.position, job.repetition)
         spent = (usage.calls, usage.prompt_tokens, usage.completion_tokens, usage.cached, usage.retries)
-        row = (*place, response.status, response.model_dump_json(), *spent, response.seconds, json.dumps(stages))
+        row = (*key, response.status, response.model_dump_json(), *spent, response.seconds, json.dumps(stages))
         with self._database as database:
             database.execute("insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
-            database.execute("delete from measures where system = ? and position = ? and repetition = ?", place)
+            database.execute("delete from measures where system = ? and position = ? and repetition = ?", key)
 
     def put_dialogue(self, dialogue: Dialogue) -> int:
         """Keep a dialogue, in place of the one of its id, else after the last; gives its position."""
@@ -411,9 +411,9 @@ class RunStore:
     def measure(self, measures: Mapping[str, Mapping[Job, SampleScore]]) -> None:
         """Keep measures of several metrics, all or none; they are on disk when this returns."""
         with self._database as database:
-            for metric, found in measures.items():
-                for job, one in found.items():
-                    values = (json.dumps(one.values), one.problem, one.reason, one.detail)
+            for metric, by_job in measures.items():
+                for job, score in by_job.items():
+                    values = (json.dumps(score.values), score.problem, score.reason, score.detail)
                     row = (metric, job.system, job.position, job.repetition, *values)
                     database.execute("insert or replace into measures values (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
@@ -437,14 +437,14 @@ class RunStore:
 
     def set_metric(self, metric: str, about: Mapping[str, object]) -> None:
         """Keep what a metric is; where that changed (its judge, say), its measures are dropped: they no longer hold."""
-        said = json.dumps(dict(about), ensure_ascii=False, sort_keys=True)
+        description = json.dumps(dict(about), ensure_ascii=False, sort_keys=True)
         with self._database as database:
             row = database.execute("select about from metrics where metric = ?", (metric,)).fetchone()
-            if row is not None and row[0] != said:
+            if row is not None and row[0] != description:
                 database.execute("delete from measures where metric = ?", (metric,))
             database.execute(
                 "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about",
-                (metric, said),
+                (metric, description),
             )
 
     def metrics(self) -> dict[str, dict[str, Any]]:
@@ -459,18 +459,18 @@ class RunStore:
 
         `texts` is the hash of what was compared, so that the preference of a response that changed since is not found.
         """
-        found: dict[tuple[str, str, str, str, str], dict[str, Preference]] = {}
+        kept: dict[tuple[str, str, str, str, str], dict[str, Preference]] = {}
         for *known, texts, forward, backward, problem, reason in self._database.execute("select * from preferences"):
             judge, judged, first, second, criterion = known
-            one = Preference(criterion, first, second, (forward, backward), problem, reason)
-            found.setdefault((judge, judged, first, second, criterion), {})[texts] = one
-        return found
+            choice = Preference(criterion, first, second, (forward, backward), problem, reason)
+            kept.setdefault((judge, judged, first, second, criterion), {})[texts] = choice
+        return kept
 
     def prefer(self, judge: str, judged: str, texts: str, found: Iterable[Preference]) -> None:
         """Keep preferences of one pair of texts; they are on disk when this returns."""
         rows = [
-            (judge, judged, one.first, one.second, one.criterion, texts, *one.picks, one.problem, one.reason)
-            for one in found
+            (judge, judged, vote.first, vote.second, vote.criterion, texts, *vote.picks, vote.problem, vote.reason)
+            for vote in found
         ]
         with self._database as database:
             database.executemany("insert or replace into preferences values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)

@@ -38,19 +38,19 @@ class MLflow:
     def __init__(self, name: str, parameters: Mapping[str, str], before: str | None) -> None:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         mlflow = import_optional("mlflow", "logging to MLflow", "mlflow")
-        said = [(_plain(key), value) for key, value in parameters.items()]
+        pairs = [(_plain(key), value) for key, value in parameters.items()]
         known: dict[str, str] = {}
         if before is not None:
             with suppress(mlflow.MlflowException):  # another server, or it was deleted there
                 known = mlflow.get_run(before).data.params
-        if not known or any(known.get(key, value) != value for key, value in said):
+        if not known or any(known.get(key, value) != value for key, value in pairs):
             before = None
         if before is None and "MLFLOW_EXPERIMENT_NAME" not in os.environ:
             mlflow.set_experiment(_PROJECT)
         self._mlflow, run = mlflow, mlflow.start_run(run_id=before, run_name=name, nested=True)
         self.id, self.place = run.info.run_id, f"{mlflow.get_tracking_uri()}, run {run.info.run_id}"
-        for start in range(0, len(said), _AT_ONCE):
-            mlflow.log_params(dict(said[start : start + _AT_ONCE]))
+        for start in range(0, len(pairs), _AT_ONCE):
+            mlflow.log_params(dict(pairs[start : start + _AT_ONCE]))
 
     def log(self, figures: Mapping[str, float], step: int | None = None) -> None:
         """Send figures, without waiting for the server."""
@@ -181,17 +181,19 @@ def _parameters(store: RunStore, facts: Mapping[str, Any]) -> dict[str, str]:
     """Return what the run is: data, seeds, systems with their models, hashes of prompts and sources, version."""
     config = facts.get("config", {})
     dataset, models = config.get("dataset", {}), config.get("models", [])
-    said = {f"data.{name}": dataset.get(name) for name in ("name", "split", "cut", "limit", "seed")}
-    said |= {name: config.get(name) for name in ("repetitions", "cite")}
+    parameters = {f"data.{name}": dataset.get(name) for name in ("name", "split", "cut", "limit", "seed")}
+    parameters |= {name: config.get(name) for name in ("repetitions", "cite")}
     for system in store.systems():
-        said[f"system.{system.number}"] = system.title
-        said |= {f"system.{system.number}.{name}": getattr(system, name) for name in ("method", "options", "model")}
-    said |= {f"temperature.{model.get('model')}": model.get("temperature") for model in models}
-    said |= {f"prompt.{name}": reference for name, reference in facts.get(PROMPTS, {}).items()}
-    said |= {f"source.{name}": mark for name, mark in facts.get("fingerprints", {}).items()}
-    said["version.dialore"] = facts.get("versions", {}).get("dialore")
+        parameters[f"system.{system.number}"] = system.title
+        parameters |= {
+            f"system.{system.number}.{name}": getattr(system, name) for name in ("method", "options", "model")
+        }
+    parameters |= {f"temperature.{model.get('model')}": model.get("temperature") for model in models}
+    parameters |= {f"prompt.{name}": reference for name, reference in facts.get(PROMPTS, {}).items()}
+    parameters |= {f"source.{name}": mark for name, mark in facts.get("fingerprints", {}).items()}
+    parameters["version.dialore"] = facts.get("versions", {}).get("dialore")
     return {
         name: (value if isinstance(value, str) else json.dumps(value))[:500]
-        for name, value in said.items()
+        for name, value in parameters.items()
         if value not in (None, "")
     }

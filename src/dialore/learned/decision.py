@@ -56,11 +56,11 @@ _opened = functools.lru_cache(4)(TrainedDecision)
 
 def dense_rows(dialogues: list[Dialogue]) -> NDArray[np.float64]:
     """Return what is read beside the words: the embeddings of the last two turns, and how they are built."""
-    found = []
-    for one in dialogues:
-        last, before = (joined(one.turns[-back].text) if len(one.turns) >= back else "" for back in (1, 2))
+    rows = []
+    for dialogue in dialogues:
+        last, before = (joined(dialogue.turns[-back].text) if len(dialogue.turns) >= back else "" for back in (1, 2))
         shape = [text.count("?") + text.count("？") for text in (last, before)]
         sizes = [min(len(text) / (5 * _LONG), 5) for text in (last, before)]
         vectors = VECTORS.encode([last, before])
-        found.append(np.concatenate([vectors[0], vectors[1], [vectors[0] @ vectors[1], *shape, *sizes]]))
-    return np.array(found, float)
+        rows.append(np.concatenate([vectors[0], vectors[1], [vectors[0] @ vectors[1], *shape, *sizes]]))
+    return np.array(rows, float)

@@ -61,19 +61,19 @@ class DialogueRanker:
         documents = [document for under in persona.values() for document in under]
         if not documents or not self.under:
             return scores
-        each = weights @ self.likeness(turns, documents)
-        place = 0
+        of_documents = weights @ self.likeness(turns, documents)
+        start = 0
         for row, under in enumerate(persona.values()):
             if under:
-                scores[row] += self.under * each[place : place + len(under)].max()
-            place += len(under)
+                scores[row] += self.under * of_documents[start : start + len(under)].max()
+            start += len(under)
         return scores
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the score of each document: what the last turn asks and the responder has not told."""
         told = [turn.text for turn in dialogue.turns[:-1] if turn.speaker == dialogue.responder] if self.told else []
-        found = self.likeness([query, *told], texts)
-        asked: NDArray[np.float64] = found[0] - self.told * found[1:].max(axis=0) if told else found[0]
+        likeness = self.likeness([query, *told], texts)
+        asked: NDArray[np.float64] = likeness[0] - self.told * likeness[1:].max(axis=0) if told else likeness[0]
         return asked
 
     def likeness(self, queries: Sequence[str], texts: Sequence[str]) -> NDArray[np.float64]:
@@ -94,11 +94,11 @@ def grams(text: str) -> tuple[str, ...]:
     if not is_chinese(text):
         return tuple(stem(word) for word in content_lemmas(text, "en"))
     stop, folded = stop_words("zh"), normalise(joined(text))
-    found = [stem(word) for word in words(CHINESE_RUN.sub(" ", folded), "en")]
+    units = [stem(word) for word in words(CHINESE_RUN.sub(" ", folded), "en")]
     for run in CHINESE_RUN.findall(folded):
-        found += [character for character in run if character not in stop]
-        found += [run[at : at + 2] for at in range(len(run) - 1)]
-    return tuple(found)
+        units += [character for character in run if character not in stop]
+        units += [run[at : at + 2] for at in range(len(run) - 1)]
+    return tuple(units)
 
 
 @functools.lru_cache(maxsize=8192)

@@ -61,7 +61,7 @@ def pair_features(
         leave: the number of the training dialogue that each pair is of, whose answers are left out.
         forget: pairs whose piece is taken for one that training has not seen.
     """
-    found, last, near = [], None, np.zeros(0)
+    rows, last, near = [], None, np.zeros(0)
     vectors = VECTORS.encode([joined(text) for pair in pairs for text in pair])
     for at, (piece, response) in enumerate(pairs):
         own = leave[at] if leave else -1
@@ -73,8 +73,8 @@ def pair_features(
         if forget and forget[at]:
             uses = uses[:0]
         lexical = _lexical(piece, response, past)
-        found.append([*lexical, float(vectors[2 * at] @ vectors[2 * at + 1]), *_answers(near, uses)])
-    return np.array(found, np.float32)
+        rows.append([*lexical, float(vectors[2 * at] @ vectors[2 * at + 1]), *_answers(near, uses)])
+    return np.array(rows, np.float32)
 
 
 def _answers(near: NDArray[np.float64], uses: NDArray[np.int64]) -> list[float]:
@@ -100,7 +100,7 @@ def _lexical(piece: str, response: str, past: Past) -> list[float]:
     blocks = [block.size for block in aligned.get_matching_blocks()]
     # Where one has something else than the other between what they share: another number or name.
     other_there = [(first[a:b], second[c:d]) for how, a, b, c, d in aligned.get_opcodes() if how == "replace"]
-    numbers, said = set(_NUMBER.findall(first)), set(_NUMBER.findall(second))
+    numbers, others = set(_NUMBER.findall(first)), set(_NUMBER.findall(second))
     return [
         float(rows.weights[:split][has] @ rows.weights[split:][is_had]),
         shared / max(float(idf[buckets].sum()), 1e-9),
@@ -112,12 +112,12 @@ def _lexical(piece: str, response: str, past: Past) -> list[float]:
         sum(blocks) / max(len(second), 1),
         max(blocks),
         max(blocks) / max(len(first), 1),
-        len(numbers & said),
-        len(numbers - said),
-        len(said - numbers),
-        sum(any(map(str.isdigit, one)) and any(map(str.isdigit, two)) for one, two in other_there),
-        max((min(len(one), len(two)) for one, two in other_there), default=0),
-        sum(len(one) for one, _ in other_there),
+        len(numbers & others),
+        len(numbers - others),
+        len(others - numbers),
+        sum(any(map(str.isdigit, own)) and any(map(str.isdigit, counterpart)) for own, counterpart in other_there),
+        max((min(len(own), len(counterpart)) for own, counterpart in other_there), default=0),
+        sum(len(own) for own, _ in other_there),
         len(first),
         len(second),
     ]

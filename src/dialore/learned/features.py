@@ -70,22 +70,22 @@ class Pool:
         self._group_starts = groups[:-1]
         self._group_sizes = np.maximum(counts, 1)
         # Each group begins with an empty row, so that none is without rows.
-        place = np.arange(len(every)) + np.repeat(np.arange(len(uses)), counts.astype(np.int64)) + 1
+        position = np.arange(len(every)) + np.repeat(np.arange(len(uses)), counts.astype(np.int64)) + 1
         self._rows = []
         for rows in (past.asked, past.answered):
             lengths = np.ones(groups[-1], np.int64)
-            lengths[place] = np.maximum(rows.lengths[every], 1)
+            lengths[position] = np.maximum(rows.lengths[every], 1)
             starts = np.concatenate([[0], np.cumsum(lengths)])
             buckets, weights = np.zeros(starts[-1], np.int64), np.zeros(starts[-1], np.float32)
             taken = _spans(rows.starts[every], rows.lengths[every])
-            put = _spans(starts[place], rows.lengths[every])
+            put = _spans(starts[position], rows.lengths[every])
             buckets[put], weights[put] = rows.buckets[taken], rows.weights[taken]
             self._rows.append((buckets, weights, starts[:-1]))
 
     def turn(self, text: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """(texts, 8): how a turn stands to each text; and (texts, buckets of the turn): which of its words each has."""
-        found = self._turns.get(text)
-        if found is None:
+        compared = self._turns.get(text)
+        if compared is None:
             own, weights_of_own = weighed(text, self.past.idf)
             dense = np.zeros(SIZE, np.float32)
             dense[own] = weights_of_own
@@ -96,12 +96,12 @@ class Pool:
             shared = has @ idf
             columns[:, 1], columns[:, 2] = shared / self._mass, shared / max(float(idf.sum()), 1e-9)
             columns[:, 3] = self._vectors @ VECTORS.encode([joined(text)])[0]
-            for place, (buckets, weights, starts) in enumerate(self._rows):
-                each = np.add.reduceat(dense[buckets] * weights, starts)
-                columns[:, 4 + 2 * place] = np.maximum.reduceat(each, self._group_starts)
-                columns[:, 5 + 2 * place] = np.add.reduceat(each, self._group_starts) / self._group_sizes
-            found = self._turns[text] = columns, has
-        return found
+            for group, (buckets, weights, starts) in enumerate(self._rows):
+                products = np.add.reduceat(dense[buckets] * weights, starts)
+                columns[:, 4 + 2 * group] = np.maximum.reduceat(products, self._group_starts)
+                columns[:, 5 + 2 * group] = np.add.reduceat(products, self._group_starts) / self._group_sizes
+            compared = self._turns[text] = columns, has
+        return compared
 
     def compare(self, dialogue: Dialogue) -> NDArray[np.float32]:
         """(texts, BASE): how the dialogue so far stands to each text, whatever the others are."""
@@ -129,12 +129,12 @@ class Pool:
     def rarity(self, dialogue: Dialogue, starts: Sequence[int], end: int) -> NDArray[np.float32]:
         """(end - starts[0], 1): the words shared with the last turn, by how few of a group's texts have them."""
         has = self.turn(dialogue.turns[-1].text)[1]
-        found = []
+        columns = []
         for start, stop in zip(starts, [*starts[1:], end], strict=True):
             frequency = has[start:stop].sum(0)
             weights = np.log(1 + (stop - start - frequency + 0.5) / (frequency + 0.5))
-            found.append(has[start:stop] @ weights)
-        return np.concatenate(found)[:, None].astype(np.float32)
+            columns.append(has[start:stop] @ weights)
+        return np.concatenate(columns)[:, None].astype(np.float32)
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -180,11 +180,11 @@ def document_features(
     )
     if whole:
         mine = np.concatenate([mine, pool.turn(beside)[0][pool.count :, :4]], 1)
-    place = np.concatenate([np.arange(size) for size in sizes])
+    rank = np.concatenate([np.arange(size) for size in sizes])
     latest = [at + int(np.argmax(mine[at : at + size, 9])) for at, size in zip(starts, sizes, strict=True)]
     told = np.add.reduceat(mine[:, 16] > _TOLD, starts, dtype=np.float32)
     means = np.add.reduceat(mine, starts) / np.array(sizes)[:, None]
-    sides = [place, place - np.repeat(place[latest], sizes), np.repeat(told, sizes)]
+    sides = [rank, rank - np.repeat(rank[latest], sizes), np.repeat(told, sizes)]
     sides.append(np.full(len(mine), len(dialogue.turns) // 2))
     return np.concatenate(
         [mine, mine - np.repeat(means, sizes, 0), above_others(mine, starts), np.stack(sides, 1)], 1
@@ -195,13 +195,13 @@ def sentence_features(pool: Pool, dialogue: Dialogue, compared: NDArray[np.float
     """(sentences, ...): each sentence with what is under it, against the others."""
     width = compared.shape[1] + 1
     under = np.concatenate([compared, pool.rarity(dialogue, [0], len(compared))], 1)[pool.count :]
-    found = np.zeros((pool.count, 3 * width + 3), np.float32)
-    found[:, : width - 1] = compared[: pool.count]
-    found[:, width - 1 : width] = pool.rarity(dialogue, [0], pool.count)
+    features = np.zeros((pool.count, 3 * width + 3), np.float32)
+    features[:, : width - 1] = compared[: pool.count]
+    features[:, width - 1 : width] = pool.rarity(dialogue, [0], pool.count)
     sizes = np.array(pool.sizes)
     owners, starts = np.flatnonzero(sizes), (np.cumsum(sizes) - sizes)[sizes > 0]
-    found[owners, width : 2 * width] = np.maximum.reduceat(under, starts)
-    found[owners, 2 * width : 3 * width] = np.add.reduceat(under, starts) / sizes[owners, None]
-    found[owners, -3] = np.add.reduceat(under[:, 16] > _TOLD, starts, dtype=int)
-    found[:, -2], found[:, -1] = np.arange(pool.count), len(dialogue.turns) // 2
-    return np.concatenate([found, above_others(found, [0])], 1)
+    features[owners, width : 2 * width] = np.maximum.reduceat(under, starts)
+    features[owners, 2 * width : 3 * width] = np.add.reduceat(under, starts) / sizes[owners, None]
+    features[owners, -3] = np.add.reduceat(under[:, 16] > _TOLD, starts, dtype=int)
+    features[:, -2], features[:, -1] = np.arange(pool.count), len(dialogue.turns) // 2
+    return np.concatenate([features, above_others(features, [0])], 1)

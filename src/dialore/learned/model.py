@@ -62,13 +62,13 @@ class Trees:
         tree = np.searchsorted(self.roots, np.arange(len(leaf)), "right") - 1
         inner = np.flatnonzero(~leaf)
         row = inner - before[inner] - (self.roots - before[self.roots])[tree[inner]]
-        place = (row, tree[inner])
+        cell = (row, tree[inner])
         first, end = (before[at[inner]] - before[self.roots][tree[inner]] for at in (self.left, self.right))
-        one, shape = np.uint64(1), (int(row.max(initial=0)) + 1, len(self.roots))
+        unit, shape = np.uint64(1), (int(row.max(initial=0)) + 1, len(self.roots))
         feature, threshold = np.zeros(shape, np.int64), np.full(shape, np.inf)
         kept = np.full(shape, ~np.uint64(0))
-        feature[place], threshold[place] = self.feature[inner], self.threshold[inner]
-        kept[place] = ~((one << end.astype(np.uint64)) - (one << first.astype(np.uint64)))
+        feature[cell], threshold[cell] = self.feature[inner], self.threshold[inner]
+        kept[cell] = ~((unit << end.astype(np.uint64)) - (unit << first.astype(np.uint64)))
         value = np.zeros((shape[1], 64))
         value[tree[leaf], (before[:-1] - before[self.roots][tree])[leaf]] = self.value[leaf]
         return feature, threshold, kept, value
@@ -217,7 +217,7 @@ def describe(path: Path) -> dict[str, Any]:
 
 def describe_all(folder: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     """Yield the models in a folder, and those in folders in it, by path."""
-    for path in sorted({each.parent for pattern in ("model.json", "*/model.json") for each in folder.glob(pattern)}):
+    for path in sorted({file.parent for pattern in ("model.json", "*/model.json") for file in folder.glob(pattern)}):
         if not path.name.startswith("."):
             yield path, describe(path)
 

@@ -60,8 +60,8 @@ class TrainedPlanner:
             return {plan: float(not plan) for plan in self.plans}
         pieces = None if self._is_of_context else self._compared(dialogue, persona)
         near = votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
-        said = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
-        features = plan_features(dialogue, near, said, pieces)
+        logits = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
+        features = plan_features(dialogue, near, logits, pieces)
         shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
         return dict(zip(self.plans, shares.tolist(), strict=True))
 
@@ -108,24 +108,28 @@ def with_owner(
 
 def votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -> NDArray[np.float64]:
     """Return how near the nearest answered turns of each plan are to the last turn."""
-    found: list[float] = []
+    sums: list[float] = []
     for plan in range(plans):
-        each = cosines[labels == plan]
-        best = np.sort(np.partition(each, -most)[-most:])[::-1] if (most := min(max(_NEAREST), len(each))) else each
-        found += [float(best[:count].sum()) / max(1, len(best[:count])) for count in _NEAREST]
-    return np.array(found)
+        likeness = cosines[labels == plan]
+        best = (
+            np.sort(np.partition(likeness, -most)[-most:])[::-1]
+            if (most := min(max(_NEAREST), len(likeness)))
+            else likeness
+        )
+        sums += [float(best[:count].sum()) / max(1, len(best[:count])) for count in _NEAREST]
+    return np.array(sums)
 
 
 def word_rows(dialogues: Sequence[Dialogue], idf: NDArray[np.float32]) -> list[dict[int, float]]:
     """Return what the linear part reads: the last turn's words, those of the turn before, the number of turns."""
-    found = []
+    rows = []
     for dialogue in dialogues:
         row = {2 * SIZE + min(len(dialogue.turns) // 2, _TURNS): 1.0}
-        for place, turn in enumerate(dialogue.turns[:-3:-1]):
+        for back, turn in enumerate(dialogue.turns[:-3:-1]):
             buckets, weights = weighed(turn.text, idf)
-            row.update(zip((buckets + place * SIZE).tolist(), weights.tolist(), strict=True))
-        found.append(row)
-    return found
+            row.update(zip((buckets + back * SIZE).tolist(), weights.tolist(), strict=True))
+        rows.append(row)
+    return rows
 
 
 WORDS = 2 * SIZE + _TURNS + 1

@@ -38,11 +38,11 @@ def _bucket(piece: str) -> int:
 def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
     """Return the buckets of a text, and how often each comes."""
     folded = normalise(joined(text))
-    found = [_bucket(stem(word)) for word in _WORD.findall(folded)]
+    hashes = [_bucket(stem(word)) for word in _WORD.findall(folded)]
     for run in CHINESE_RUN.findall(folded):
-        found += map(_bucket, run)
-        found += [_bucket(run[at : at + 2]) for at in range(len(run) - 1)]
-    buckets, counts = np.unique(np.array(found, np.int64), return_counts=True)
+        hashes += map(_bucket, run)
+        hashes += [_bucket(run[at : at + 2]) for at in range(len(run) - 1)]
+    buckets, counts = np.unique(np.array(hashes, np.int64), return_counts=True)
     return buckets, counts.astype(np.float64)
 
 
@@ -71,9 +71,9 @@ class Rows:
     @classmethod
     def of(cls, texts: Sequence[str], idf: Matrix) -> Rows:
         """Return the rows of texts."""
-        found = [counted(text) for text in texts]
-        buckets, counts = ([np.zeros(0, np.int64), *(each[at] for each in found)] for at in (0, 1))
-        lengths = np.array([len(each[0]) for each in found], np.int64)
+        counted_texts = [counted(text) for text in texts]
+        buckets, counts = ([np.zeros(0, np.int64), *(counts_of[at] for counts_of in counted_texts)] for at in (0, 1))
+        lengths = np.array([len(counts_of[0]) for counts_of in counted_texts], np.int64)
         return cls(np.concatenate(buckets).astype(np.int64), np.concatenate(counts), lengths, idf)
 
     @classmethod
@@ -95,7 +95,7 @@ class Rows:
         rows, weights, starts = self.postings
         spans = [slice(starts[bucket], starts[bucket + 1]) for bucket in buckets.tolist()]
         at = np.concatenate([np.zeros(0, np.int64), *(rows[span] for span in spans)])
-        shares = np.concatenate([np.zeros(0), *(weights[span] * own[place] for place, span in enumerate(spans))])
+        shares = np.concatenate([np.zeros(0), *(weights[span] * own[row] for row, span in enumerate(spans))])
         return np.asarray(np.bincount(at, shares, len(self.lengths)), float)
 
 
@@ -121,17 +121,17 @@ class Past:
     @classmethod
     def of(cls, dialogues: Sequence[Dialogue], numbers: Numbers, gold: Sequence[Sequence[str]]) -> Past:
         """Return the past of training dialogues, each of a whole dialogue by number, with the pieces it stands on."""
-        idf = rarities(list(dict.fromkeys(text for one in dialogues for text in (*texts_of(one), *one.texts))))
+        idf = rarities(list(dict.fromkeys(text for talk in dialogues for text in (*texts_of(talk), *talk.texts))))
         uses: dict[int, list[int]] = {}
         offered: dict[int, int] = {}
         for at, pieces in enumerate(gold):
             for piece in pieces:
                 uses.setdefault(key_of(piece), []).append(at)
-        for one in {int(number): dialogue for number, dialogue in zip(numbers, dialogues, strict=True)}.values():
-            for key in set(map(key_of, texts_of(one))):
+        for talk in {int(number): dialogue for number, dialogue in zip(numbers, dialogues, strict=True)}.values():
+            for key in set(map(key_of, texts_of(talk))):
                 offered[key] = offered.get(key, 0) + 1
-        asked = Rows.of([one.turns[-1].text for one in dialogues], idf)
-        answered = Rows.of([one.reference or "" for one in dialogues], idf)
+        asked = Rows.of([talk.turns[-1].text for talk in dialogues], idf)
+        answered = Rows.of([talk.reference or "" for talk in dialogues], idf)
         return cls(idf, asked, answered, numbers, {key: np.array(at) for key, at in uses.items()}, offered)
 
     def arrays(self) -> dict[str, NDArray[Any]]:

@@ -112,8 +112,8 @@ class ServerCapabilities:
             self.length = "max_completion_tokens"
             return True
         asked = sent.get(self.length, 0)
-        if (found := _AT_MOST.search(error.said)) and int(found[1]) < asked:
-            self.most = int(found[1])
+        if (match := _AT_MOST.search(error.said)) and int(match[1]) < asked:
+            self.most = int(match[1])
             tell(f"the server takes {self.length} up to {self.most}: so many are asked for from now on")
             return True
         if isinstance(error, WindowError) and self.thoughts and self._thinking is None:

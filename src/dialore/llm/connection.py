@@ -75,25 +75,25 @@ def connect(
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
-    found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
+    endpoint_found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
     asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking, "extra_body": extra_body}
-    name, place = found.model or "", (found.model or "").partition(":")[2]
+    name, target = endpoint_found.model or "", (endpoint_found.model or "").partition(":")[2]
     if name.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
         if extra_body:
             raise InputError(f"{name} runs here and takes no extra_body", hint="leave it out")
-        return _with_cache(LocalModel(place, api=api, batch=slots or _BATCH), cache, f"{LOCAL} {api}")
+        return _with_cache(LocalModel(target, api=api, batch=slots or _BATCH), cache, f"{LOCAL} {api}")
     if name.startswith(GGUF):
         from dialore.llm.gguf import Gguf
 
-        gguf = Gguf(place, context=context, slots=slots or 1, threads=threads, folder=folder, api=api, **asked)
-        return _with_cache(gguf, cache, f"{GGUF} {place} {api}")
+        gguf = Gguf(target, context=context, slots=slots or 1, threads=threads, folder=folder, api=api, **asked)
+        return _with_cache(gguf, cache, f"{GGUF} {target} {api}")
     if name.startswith(PREFIX):
         from dialore.llm.distilled import TrainedStages
 
-        return TrainedStages(Path(place))
-    if found.base_url is None:
+        return TrainedStages(Path(target))
+    if endpoint_found.base_url is None:
         names = ollama_models()
         if not (name or names):
             return None
@@ -101,15 +101,15 @@ def connect(
             raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
-            raise UnknownNameError("model of the Ollama on this machine", found.model or "", names)
-        found = Found(name, OLLAMA, None)
+            raise UnknownNameError("model of the Ollama on this machine", endpoint_found.model or "", names)
+        endpoint_found = Found(name, OLLAMA, None)
         log.info("using Ollama's %s at %s", name, OLLAMA)
-    address = found.base_url or ""
+    address = endpoint_found.base_url or ""
 
     from dialore.llm.endpoint import Endpoint
 
-    name = name or _only_model(address, found.api_key)
-    endpoint = Endpoint(name, address, found.api_key, concurrency=concurrency, api=api, **asked)
+    name = name or _only_model(address, endpoint_found.api_key)
+    endpoint = Endpoint(name, address, endpoint_found.api_key, concurrency=concurrency, api=api, **asked)
     also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
     return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")
 
@@ -133,7 +133,7 @@ def find(
     for variable, places in bound.items():
         if not (key := _environment(variable)):
             continue
-        if _host(url) in {_host(place) for place in (*places, *allowed) if place}:
+        if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
             return Found(name, url, key)
         unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
         hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"

@@ -49,10 +49,10 @@ class Row(BaseModel):
         """Return the row of an answer to a prompt that is named by its reference."""
         whole = dialogue.partition("@")[0]
         held = int.from_bytes(hashlib.blake2b(whole.encode(), digest_size=4).digest()) % _HELD == 0
-        said = {"task": prompt.partition(" ")[0], "input": "\n\n".join(messages), "output": output}
-        said |= {"dialogue": dialogue, "split": "valid" if held else "train", "by": by, "prompt": prompt}
-        text = json.dumps(said, ensure_ascii=False).encode("utf-8", "replace")
-        return cls(**said, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
+        fields = {"task": prompt.partition(" ")[0], "input": "\n\n".join(messages), "output": output}
+        fields |= {"dialogue": dialogue, "split": "valid" if held else "train", "by": by, "prompt": prompt}
+        text = json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")
+        return cls(**fields, fingerprint=hashlib.blake2b(text, digest_size=8).hexdigest())  # type: ignore[arg-type]
 
 
 def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:

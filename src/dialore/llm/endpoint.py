@@ -285,9 +285,9 @@ class Reader:
         if isinstance(choice, dict) and not choice.get("index"):
             # A completions endpoint has the bare text in place of a message or delta.
             text = choice.get("text")
-            said = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
-            if isinstance(said, dict):
-                self._said(said, choice.get("finish_reason"))
+            delta = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
+            if isinstance(delta, dict):
+                self._said(delta, choice.get("finish_reason"))
             elif part == "message":
                 lacking = f"{where} answered with a choice without a message"
                 raise ModelError(lacking, hint="is it a chat endpoint?", retryable=True)
@@ -326,9 +326,9 @@ class Reader:
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:
         inner = choice if isinstance(choice, dict) else {}
-        for place in (payload, inner):
-            if place.get("error"):
-                raise said_error(f"{self._where} reports an error", {"error": place["error"]}, key=self._key)
+        for part in (payload, inner):
+            if part.get("error"):
+                raise said_error(f"{self._where} reports an error", {"error": part["error"]}, key=self._key)
         if inner.get("finish_reason") == "error":
             broken = f"{self._where} broke off its answer (finish_reason: error)"
             raise ModelError(broken, hint="try again", retryable=True)

@@ -55,10 +55,10 @@ def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = ""
             return "\n".join(f"{n}. What is there to know of {words[n % len(words)]}?" for n in range(int(wanted[1])))
         if "NULL" in asked and (listed := _LISTED.findall(asked)):
             return ", ".join(dict.fromkeys(listed))
-        said = " and ".join(_words(asked)[:2]) or "that"
+        topic = " and ".join(_words(asked)[:2]) or "that"
         if asked.rstrip().endswith(("Topic:", "话题：")):
-            return said
-        return f"That makes me think of {said}. What would you like to do about it?"
+            return topic
+        return f"That makes me think of {topic}. What would you like to do about it?"
     return json.dumps(_value("", schema, (asked, before), schema.get("$defs", {})), ensure_ascii=False)
 
 
@@ -80,8 +80,8 @@ def _value(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dic
 
 def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in kind:
-        found: dict[str, Any] = shared[kind["$ref"].rsplit("/", 1)[-1]]
-        return _resolved(found, shared)
+        definition: dict[str, Any] = shared[kind["$ref"].rsplit("/", 1)[-1]]
+        return _resolved(definition, shared)
     for choices in ("anyOf", "oneOf", "allOf"):
         if choices in kind:
             # What may be left out is given: the longer way costs more.
@@ -107,5 +107,5 @@ def _words(asked: str) -> list[str]:
     """Return the words that the prompt's history says most, its last turn first."""
     turns = [line for line in asked.splitlines() if _TURN.match(line)] or [asked]
     pattern = _CHINESE if _CHINESE.search(asked) else _LATIN
-    said = Counter(word.lower() for turn in reversed(turns) for word in pattern.findall(turn.split(":", 1)[-1]))
-    return [word for word, _ in said.most_common(12)]
+    counts = Counter(word.lower() for turn in reversed(turns) for word in pattern.findall(turn.split(":", 1)[-1]))
+    return [word for word, _ in counts.most_common(12)]

@@ -148,12 +148,12 @@ def error_detail(payload: object) -> tuple[str, str, str]:
 def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wait: float | None = None) -> ModelError:
     """Return the error that a server's own words and status make: `line: <its words>`, with what they mean."""
     message, code, parameter = error_detail(payload)
-    said = f"{message} {code} {parameter}"
+    report = f"{message} {code} {parameter}"
     own = next((int(word) for word in code.split() if word.isdigit()), 0)
     status = status or own
     fault = FAULTS.get(status, Fault() if status else _REPORTED)
     kind: type[ModelError] = ModelError
-    if status != 429 and _KEY_REFUSED.search(said):
+    if status != 429 and _KEY_REFUSED.search(report):
         fault = _KEY
     elif "insufficient_quota" in code:
         fault = FAULTS[402]
@@ -163,7 +163,7 @@ def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wa
         kind = LoadingError
     words = one_line(message, key)
     error = kind(f"{line}: {words}" if words else line, **fault._asdict(), retry_after=wait, status=status or None)
-    error.said, error.parameter = said, parameter
+    error.said, error.parameter = report, parameter
     return error
 
 

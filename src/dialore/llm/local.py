@@ -44,15 +44,15 @@ def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: boo
     transformers.utils.logging.disable_progress_bar()
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    place = pretrained(name)
+    location = pretrained(name)
     try:
         kind: Any = transformers.AutoModelForCausalLM
-        if not is_causal and transformers.AutoConfig.from_pretrained(**place).is_encoder_decoder:
+        if not is_causal and transformers.AutoConfig.from_pretrained(**location).is_encoder_decoder:
             kind = transformers.AutoModelForSeq2SeqLM
-        model = kind.from_pretrained(**place, dtype="auto" if dtype == "auto" else getattr(torch, dtype))
+        model = kind.from_pretrained(**location, dtype="auto" if dtype == "auto" else getattr(torch, dtype))
         model = model.to(device).eval()
         side = "right" if model.config.is_encoder_decoder else "left"
-        tokenizer = transformers.AutoTokenizer.from_pretrained(**place, padding_side=side)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(**location, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
         why = f"cannot load the model {name}: {first_line(error)}"
         raise InputError(why, hint="check its name, device and dtype") from error
@@ -83,7 +83,7 @@ class _Job:
         """Return whether two requests may share a batch: a seed or a stream wants the model for itself."""
         mine, theirs = self.request, other.request
         alone = self.on_token or other.on_token or mine.sampling.seed is not None or mine.steering or theirs.steering
-        settings = [(each.sampling, each.continuation_stop, each.output_schema) for each in (mine, theirs)]
+        settings = [(request.sampling, request.continuation_stop, request.output_schema) for request in (mine, theirs)]
         return not alone and settings[0] == settings[1]
 
 
@@ -205,7 +205,7 @@ class LocalModel:
         first, is_plain = requests[0], self._reads_plain(requests[0])
         stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
         render = self._templates.render
-        prompts = [each.plain_text if is_plain else render(tokenizer, each.messages) for each in requests]
+        prompts = [request.plain_text if is_plain else render(tokenizer, request.messages) for request in requests]
         inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
         return inputs.to(model.device), stop
 
@@ -269,7 +269,7 @@ class LocalModel:
         """Return the completion in one row of a batch; rows that end early are filled up with padding."""
         tokenizer, model = self._load()
         ends = _ends(model)
-        end = next((place for place, token in enumerate(tokens) if token in ends), None)
+        end = next((position for position, token in enumerate(tokens) if token in ends), None)
         spent = len(tokens) if end is None else end + 1
         text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
         stopped = find_stop(text, stop)
@@ -409,7 +409,7 @@ class ChatTemplates:
 
 
 def _form_for(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
-    trial = [Message(role=role, content=f"kept{place}kept") for place, role in enumerate(roles)]
+    trial = [Message(role=role, content=f"kept{number}kept") for number, role in enumerate(roles)]
     for form in _FORMS:
         try:
             text = _apply(tokenizer, form.arrange(trial))
@@ -430,7 +430,7 @@ def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
 
 def find_stop(text: str, stop: tuple[str, ...]) -> int | None:
     """Return where the first stop string begins, if there is one."""
-    return min((place for word in stop if (place := text.find(word)) >= 0), default=None)
+    return min((position for word in stop if (position := text.find(word)) >= 0), default=None)
 
 
 class TextStream:

@@ -66,13 +66,13 @@ class LocalLikelihood:
         for number, pair in enumerate(pairs, start=1):
             if not pair.text:
                 raise InputError(f"text {number} to be scored is empty", hint="leave it out")
-        found: list[Likelihood] = []
+        likelihoods: list[Likelihood] = []
         size = self._batch * _AHEAD
         for start in range(0, len(pairs), size):
-            found += await asyncio.to_thread(self._score, pairs[start : start + size])
+            likelihoods += await asyncio.to_thread(self._score, pairs[start : start + size])
             if on_step is not None:
-                on_step(len(found), len(pairs))
-        return found
+                on_step(len(likelihoods), len(pairs))
+        return likelihoods
 
     async def close(self) -> None:
         """Let the model's memory go."""
@@ -84,13 +84,13 @@ class LocalLikelihood:
             if self._loaded is None:
                 self._loaded = load(self.name, self._device, self._dtype, is_causal=True)
             encoded = [self._encode(pair, *self._loaded) for pair in pairs]
-            order = sorted(range(len(encoded)), key=lambda place: len(encoded[place][0]))
-            found: dict[int, Likelihood] = {}
+            order = sorted(range(len(encoded)), key=lambda row: len(encoded[row][0]))
+            likelihoods: dict[int, Likelihood] = {}
             for start in range(0, len(order), self._batch):
                 places = order[start : start + self._batch]
-                scores = self._batch_scores([encoded[place] for place in places], self._loaded[1])
-                found.update(zip(places, scores, strict=True))
-            return [found[place] for place in range(len(pairs))]
+                scores = self._batch_scores([encoded[row] for row in places], self._loaded[1])
+                likelihoods.update(zip(places, scores, strict=True))
+            return [likelihoods[row] for row in range(len(pairs))]
 
     def _encode(self, pair: Scored, tokenizer: Any, model: Any) -> tuple[list[int], int]:
         """Return the tokens of a pair, and the place of the text's first one that has a probability."""
@@ -98,7 +98,7 @@ class LocalLikelihood:
         if tokenizer.is_fast:
             encoded = tokenizer(whole, add_special_tokens=False, return_offsets_mapping=True)
             tokens = list(encoded["input_ids"])
-            first = next((place for place, (_, end) in enumerate(encoded["offset_mapping"]) if end > border), 0)
+            first = next((token for token, (_, end) in enumerate(encoded["offset_mapping"]) if end > border), 0)
         else:
             tokens = tokenizer.encode(whole, add_special_tokens=False)
             first = len(tokenizer.encode(pair.context, add_special_tokens=False)) if pair.context else 0
@@ -119,7 +119,7 @@ class LocalLikelihood:
         width = max(len(tokens) for tokens, _ in texts)
         # Padding comes after a text, where a causal model cannot see it.
         ids = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in texts], device=model.device)
-        mask = torch.tensor([[place < len(tokens) for place in range(width)] for tokens, _ in texts]).long()
+        mask = torch.tensor([[position < len(tokens) for position in range(width)] for tokens, _ in texts]).long()
         try:
             with torch.inference_mode():
                 logits = model(input_ids=ids, attention_mask=mask.to(model.device)).logits[:, :-1].float()
@@ -127,7 +127,7 @@ class LocalLikelihood:
         except RuntimeError as error:
             raise ModelError(f"{self.name} failed to score: {error}"[:300], hint="lower the batch") from error
         rows = chosen.double().cpu()
-        found = []
+        likelihoods = []
         for row, (tokens, first) in zip(rows, texts, strict=True):
-            found.append(Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first)))
-        return found
+            likelihoods.append(Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first)))
+        return likelihoods

@@ -62,9 +62,9 @@ class Recorded(BaseModel):
         """Return the line for a call."""
         schema = request.output_schema.name if request.output_schema else None
         asked = request.model_dump(include={"label", "messages", "sampling", "sample"})
-        said = completion.model_dump(include={"model", "text", "finish_reason", "usage"})
+        fields = completion.model_dump(include={"model", "text", "finish_reason", "usage"})
         prompt = _prompt_key(request.messages, schema)
-        return cls(**asked, **said, made_by=made_by, made_with=request.prompt, schema=schema, prompt=prompt)
+        return cls(**asked, **fields, made_by=made_by, made_with=request.prompt, schema=schema, prompt=prompt)
 
     def version_before(self, prompt: str) -> str:
         """Return the version that the line's prompt was recorded with, where it is none of these (joined by ` + `)."""
@@ -212,8 +212,8 @@ def _read(recording: str | Path | Iterable[str]) -> Iterator[Recorded]:
             recorded = Recorded.model_validate_json(line)
         except ValidationError as error:
             first = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(str(part) for part in first["loc"])
-            what = f"{place}: {first['msg']}" if place else first["msg"]
+            field = ".".join(str(part) for part in first["loc"])
+            what = f"{field}: {first['msg']}" if field else first["msg"]
             problem = f"{where}, line {number}: not a recorded call: {what}"
             raise InputError(problem, hint="mend or delete that line") from None
         recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)

@@ -23,13 +23,13 @@ Past = list[tuple[Any, Any]]
 
 def bag_tokens(tokenizer: Any, words: Sequence[str]) -> list[int]:
     """Return the tokens of a bag: each word after a space and at a line's start, where it is one token."""
-    found: dict[int, None] = {}
+    bag: dict[int, None] = {}
     for word in words:
         for form in (f" {word.strip()}", word.strip()):
             tokens = tokenizer.encode(form, add_special_tokens=False)
             if len(tokens) == 1 and tokens[0] != tokenizer.unk_token_id:
-                found[tokens[0]] = None
-    return list(found)
+                bag[tokens[0]] = None
+    return list(bag)
 
 
 class SteeredLogits:

@@ -116,7 +116,7 @@ def _parse(text: str, model_type: type[T], parser: Callable[[str], T | None] | N
 
 def _reason(error: ValidationError) -> str:
     details = error.errors(include_url=False, include_input=False, include_context=False)
-    shown = [f"{'.'.join(map(str, each['loc'])) or 'the answer'}: {each['msg']}" for each in details[:3]]
+    shown = [f"{'.'.join(map(str, detail['loc'])) or 'the answer'}: {detail['msg']}" for detail in details[:3]]
     return "; ".join(shown) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
@@ -172,14 +172,14 @@ def candidates(text: str) -> Iterator[object]:
     text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
     left = _REPAIRED
     for piece in dict.fromkeys(_pieces(text)):
-        value, found = piece, _decode(piece)
-        if isinstance(found, str):  # JSON within a JSON string
-            value, found = found.strip(), _decode(found)
-        if found is None and len(value) <= left:
+        value, decoded = piece, _decode(piece)
+        if isinstance(decoded, str):  # JSON within a JSON string
+            value, decoded = decoded.strip(), _decode(decoded)
+        if decoded is None and len(value) <= left:
             left -= len(value)
-            found = _repair(_STRING_OR_WIDE.sub(_straight, value))
-        if isinstance(found, (dict, list)):
-            yield found
+            decoded = _repair(_STRING_OR_WIDE.sub(_straight, value))
+        if isinstance(decoded, (dict, list)):
+            yield decoded
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -211,16 +211,16 @@ def _repair(piece: str) -> object:
 
 def _objects(text: str) -> Iterator[str]:
     """Outermost `{...}` spans; one that never closes reaches to the end."""
-    place = start = depth = 0
-    while match := (_STRING_OR_BRACE if depth else _OPENING_BRACE).search(text, place):
-        place = match.end()
+    position = start = depth = 0
+    while match := (_STRING_OR_BRACE if depth else _OPENING_BRACE).search(text, position):
+        position = match.end()
         if match[0] in {"{", "｛"}:
             start = start if depth else match.start()
             depth += 1
         elif match[0] in {"}", "｝"}:
             depth -= 1
             if not depth:
-                yield text[start:place]
+                yield text[start:position]
     if depth:
         yield text[start:]
 

@@ -89,14 +89,14 @@ class ThoughtFilter:
 
     def _closed(self, text: str) -> bool:
         closer = self._close or ""
-        found = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else closer.search(text)
-        if found is None:
+        match = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else closer.search(text)
+        if match is None:
             # The tail may hold the first letters of what closes; the rest can go, thoughts may be long.
             self.thought |= bool(text.strip()) and len(text) > _LONGEST_CLOSE
             self._held = text[-_LONGEST_CLOSE:]
             return False
-        self.thought |= bool(text[: found.start()].strip())
-        self._held, self._close = text[found.end() :].lstrip(), None
+        self.thought |= bool(text[: match.start()].strip())
+        self._held, self._close = text[match.end() :].lstrip(), None
         return True
 
     def _plain(self, text: str, head: str) -> bool:
@@ -104,8 +104,8 @@ class ThoughtFilter:
         if "analysis".startswith(head):
             return False
         if not self.seen and _BARE.match(head):
-            _, found, answer = head.partition(_BARE_FINAL)
-            if found:
+            _, marker, answer = head.partition(_BARE_FINAL)
+            if marker:
                 self.seen = True
                 self._begin(answer)
             return False
@@ -129,9 +129,9 @@ class ThoughtFilter:
     def _answer(self, piece: str) -> str:
         text = self._tail + piece
         cut = text.rfind("<")
-        place = cut if cut >= 0 and _END_BEGUN.match(text, cut) else len(text)
-        self._tail = text[place:]
-        return text[:place]
+        end = cut if cut >= 0 and _END_BEGUN.match(text, cut) else len(text)
+        self._tail = text[end:]
+        return text[:end]
 
 
 def strip_thoughts(text: str) -> str:

@@ -47,7 +47,7 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
     response, and none of its own, is about something else, however alike the words are.
     """
     earlier = "\n".join(before)
-    numbers, stated = ({*_NUMBER.findall(each)} - {*_NUMBER.findall(earlier)} for each in (piece.text, text))
+    numbers, stated = ({*_NUMBER.findall(sentence)} - {*_NUMBER.findall(earlier)} for sentence in (piece.text, text))
     if numbers and stated and not numbers & stated:
         return False
     if piece.kind == "fact":
@@ -62,10 +62,10 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
 
 def _told(piece: str, text: str, earlier: str) -> _Told:
     vectors, weights = _read(piece)
-    said, old = (_likeness(vectors, _read(other)[0]) for other in (text, earlier))
+    new_likeness, old = (_likeness(vectors, _read(other)[0]) for other in (text, earlier))
     whole = float(weights.sum())
-    new, told = whole - float(weights @ old), float(weights @ np.maximum(said - old, 0))
-    return _Told(new, told, told / new if new > 0 else 0.0, float(weights @ said) / whole if whole else 0.0)
+    new, told = whole - float(weights @ old), float(weights @ np.maximum(new_likeness - old, 0))
+    return _Told(new, told, told / new if new > 0 else 0.0, float(weights @ new_likeness) / whole if whole else 0.0)
 
 
 def _likeness(these: NDArray[np.float32], those: NDArray[np.float32]) -> Vector:
@@ -87,6 +87,6 @@ def _read(text: str) -> tuple[NDArray[np.float32], Vector]:
 @functools.lru_cache(maxsize=1024)
 def _runs(text: str, language: Language) -> frozenset[tuple[str, ...]]:
     """Return every run of so many words that has two of content; of characters where it is Chinese."""
-    said = words(text, language) if language == "en" else [*"".join(words(text, language))]
-    runs = zip(*(said[start:] for start in range(_RUN[language])), strict=False)
+    tokens = words(text, language) if language == "en" else [*"".join(words(text, language))]
+    runs = zip(*(tokens[start:] for start in range(_RUN[language])), strict=False)
     return frozenset(run for run in runs if sum(not is_stop_word(word, language) for word in run) > 1)

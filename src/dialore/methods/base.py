@@ -59,8 +59,8 @@ class Method(Protocol):
 def steps_of(method: Method) -> int:
     """Return how many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
     calls = getattr(method, "calls", "")
-    said = re.search(r"(\d{1,3})(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
-    return int(said[1]) if said else 0
+    match = re.search(r"(\d{1,3})(?: in a row| steps)", calls) or re.match(r"(\d+)", calls)
+    return int(match[1]) if match else 0
 
 
 def prompt_variant_of(method: Method) -> str:

@@ -176,12 +176,12 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
     A mark that only punctuation parts from the one before it grounds the same span; one before the first word grounds
     the sentence that follows.
     """
-    found: list[tuple[int, int]] = []
-    ends, place = [0], 0
+    merged: list[tuple[int, int]] = []
+    ends, position = [0], 0
     for sentence in split_lines(text):
         for word in sentence.split():
-            place = text.index(word, place) + len(word)
-        ends.append(place)
+            position = text.index(word, position) + len(word)
+        ends.append(position)
     for number, mark in enumerate(marks):
         stop = mark.place
         at = bisect_left(ends, stop)
@@ -189,8 +189,8 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
         if number and marks[number - 1].place > start:
             if _LETTER.search(text, marks[number - 1].place, stop):
                 start = marks[number - 1].place
-            elif found[-1][1] <= stop:
-                start = found[-1][0]
+            elif merged[-1][1] <= stop:
+                start = merged[-1][0]
         if not _LETTER.search(text, start, stop):
             start = stop
             letter = _LETTER.search(text, start)
@@ -199,8 +199,8 @@ def spans(text: str, marks: Sequence[Mark]) -> list[tuple[int, int]]:
         # Without what precedes the first letter or opening quotation mark, and without final space.
         begins = _BEGINS.search(text, start, stop)
         start = begins.start() if begins else stop
-        found.append((start, start + len(text[start:stop].rstrip())))
-    return found
+        merged.append((start, start + len(text[start:stop].rstrip())))
+    return merged
 
 
 def mark_used(

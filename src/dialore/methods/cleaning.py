@@ -88,20 +88,22 @@ class CleanStream:
 
 def _goes_on_behind(text: str, closing: str, start: int) -> bool:
     """Return whether more than white space follows the first closing mark, so that it encloses not all."""
-    place = text.find(closing, start)
-    return place >= 0 and bool(text[place + len(closing) :].strip())
+    position = text.find(closing, start)
+    return position >= 0 and bool(text[position + len(closing) :].strip())
 
 
 @functools.lru_cache(maxsize=64)
 def _openings(labels: tuple[str, ...], leads: tuple[str, ...]) -> list[tuple[re.Pattern[str], re.Pattern[str]]]:
     """Return what a label, then a lead look like whole, and what may still become them; each may be missing."""
-    one, mark = _any(labels), r"(?P<mark>\*{1,3}|_{1,3})"
-    name = rf"{one}(?:-\d+)?"
+    any_label, mark = _any(labels), r"(?P<mark>\*{1,3}|_{1,3})"
+    name = rf"{any_label}(?:-\d+)?"
     emphasised = rf"{mark}{name}(?:(?P=mark)\s*[:：]|\s*[:：]\s*(?P=mark))"
     label = (
         re.compile(rf"\A(?:{emphasised}|{name}\s*[:：])\s*", re.IGNORECASE),
         # A little more than what may become one: marks in any order.
-        re.compile(rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{one}(?:-\d*)?[\s*_]*+[:：]?[\s*_]*+)", re.IGNORECASE),
+        re.compile(
+            rf"[*_]{{0,3}}(?:{_any(_beginnings(labels))}|{any_label}(?:-\d*)?[\s*_]*+[:：]?[\s*_]*+)", re.IGNORECASE
+        ),
     )
     longest_first = sorted(leads, key=len, reverse=True)
     lead = (re.compile(rf"\A{_any(longest_first)}\s*"), re.compile(_any(_beginnings(leads))))

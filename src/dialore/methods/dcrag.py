@@ -152,7 +152,7 @@ class Dcrag(Method):
         right = mended(revised.demands(), dialogue, stage, "revision-mending")
         if stage.prompt_variant == PAPER:
             return right
-        thoughts = {kind: said for kind, said in demands.thoughts.items() if said}
+        thoughts = {kind: thought for kind, thought in demands.thoughts.items() if thought}
         return right.model_copy(update={"thoughts": right.thoughts | thoughts})
 
     async def retrieve(self, dialogue: Dialogue, demands: Demands, stage: StageContext) -> Retrieval:
@@ -160,15 +160,18 @@ class Dcrag(Method):
         if not self.fact_retrieval:
             return Retrieval()
         with stage.step("fact-retrieval") as step:
-            found = await asyncio.to_thread(self.graph.retrieve, demands, dialogue, self.top)
+            retrieved = await asyncio.to_thread(self.graph.retrieve, demands, dialogue, self.top)
             step.output = {
                 "graph": self.graph.name,
-                "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in found.links],
-                "foreseen": {"found": found.foreseen_found, "kept": [fact.triple for fact in found.foreseen]},
-                "unforeseen": {"found": found.unforeseen_found, "kept": [fact.triple for fact in found.unforeseen]},
+                "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in retrieved.links],
+                "foreseen": {"found": retrieved.foreseen_found, "kept": [fact.triple for fact in retrieved.foreseen]},
+                "unforeseen": {
+                    "found": retrieved.unforeseen_found,
+                    "kept": [fact.triple for fact in retrieved.unforeseen],
+                },
             }
-            step.notes = [f"no concept for {entity!r}" for entity in found.unlinked]
-        return found
+            step.notes = [f"no concept for {entity!r}" for entity in retrieved.unlinked]
+        return retrieved
 
     async def select(self, retrieval: Retrieval, stage: StageContext) -> list[Knowledge]:
         """Fact Selection: foreseen facts first, then unforeseen ones until there are enough (Equation 7)."""

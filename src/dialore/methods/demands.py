@@ -118,8 +118,8 @@ def link(name: str, work: Callable[[], list[Link]], stage: StageContext, *, summ
 def mentions(graph: AnyGraph, dialogue: Dialogue, turns: int) -> list[Link]:
     """Return the concepts that the latest turns mention, without those that nearly every dialogue mentions."""
     light = light_words(dialogue.language)
-    found = graph.mentions(dialogue.texts[-turns:])
-    return [each for each in found if not light.issuperset(content_words(each.name, dialogue.language))]
+    links = graph.mentions(dialogue.texts[-turns:])
+    return [link for link in links if not light.issuperset(content_words(link.name, dialogue.language))]
 
 
 async def retrieve_facts(
@@ -128,8 +128,8 @@ async def retrieve_facts(
     """Return the best facts of the linked concepts, as a stage."""
     with stage.step("fact-retrieval") as step:
         # Beside other dialogues: an embedder behind an endpoint takes its time.
-        facts, found = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
-        step.output = {"graph": graph.name, "concepts": len(links), "found": found, "kept": len(facts)}
+        facts, count = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
+        step.output = {"graph": graph.name, "concepts": len(links), "found": count, "kept": len(facts)}
     return facts
 
 
@@ -156,8 +156,8 @@ def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[s
                     where = "is in the history" if right == inside else "is not in the history"
                     notes.append(f"{kind} {entity!r} {where}: moved to {right}")
                 lists[right].append(entity)
-    for kind, found in lists.items():  # each entity once, whatever its case
-        lists[kind] = list({normalise(entity): entity for entity in reversed(found)}.values())[::-1]
+    for kind, entities in lists.items():  # each entity once, whatever its case
+        lists[kind] = list({normalise(entity): entity for entity in reversed(entities)}.values())[::-1]
     return Demands(**lists, thoughts=demands.thoughts), notes
 
 

@@ -103,7 +103,7 @@ class Edit(Method):
         if not self.questions:
             return Grounding()
         questions = await self.ask_questions(stage)
-        answered = await gather(*(self.answer(number, each, stage) for number, each in enumerate(questions, 1)))
+        answered = await gather(*(self.answer(number, question, stage) for number, question in enumerate(questions, 1)))
         return Grounding(knowledge=self._knowledge(questions, answered, stage))
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -137,15 +137,15 @@ class Edit(Method):
 
     async def _answer_from_base(self, number: int, question: str, stage: StageContext) -> Knowledge | None:
         """Retrieve answers in a knowledge base (Section 3.3.2): the nearest sentences, organised by the model."""
-        found: list[Knowledge] = []
+        passages: list[Knowledge] = []
         if self.base_answers and self.documents is not None:
             base = ranked_by(self.documents, self.retriever)
-            found = await stage.search(f"base-retrieval-{number}", base, question, self.top)
-        if not found:
+            passages = await stage.search(f"base-retrieval-{number}", base, question, self.top)
+        if not passages:
             return None
-        sentences = list(map(_sentence, found))
+        sentences = list(map(_sentence, passages))
         text = await stage.text("edit/base-answer", suffix=str(number), question=question, sentences=sentences)
-        return _piece(question, text, found, stage.dialogue.language)
+        return _piece(question, text, passages, stage.dialogue.language)
 
     async def _choose(
         self, number: int, question: str, offered: list[Knowledge], stage: StageContext
@@ -164,15 +164,17 @@ class Edit(Method):
     ) -> list[Knowledge]:
         """Return the chosen answers, in the questions' order, as knowledge; a repeated answer counts once."""
         with stage.step("answer-integration") as step:
-            step.notes = [f"question {number} has no answer" for number, each in enumerate(answered, 1) if not each]
+            step.notes = [
+                f"question {number} has no answer" for number, answers in enumerate(answered, 1) if not answers
+            ]
             if self.base_answers and self.documents is None:
                 step.notes.append(_NO_BASE)
             taken = []
-            for question, each in zip(questions, answered, strict=True):
-                texts = {answer.source: answer.text for answer in each}
-                taken.append({"question": question, "by": each[0].source if each else "model", "from": texts})
+            for question, answers in zip(questions, answered, strict=True):
+                texts = {answer.source: answer.text for answer in answers}
+                taken.append({"question": question, "by": answers[0].source if answers else "model", "from": texts})
             step.output = {"answers": taken}
-        return list({each[0].id: each[0] for each in answered if each}.values())
+        return list({answers[0].id: answers[0] for answers in answered if answers}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,8 +221,8 @@ def _piece(question: str, text: str, found: Sequence[Knowledge] = (), language: 
     answer, source = read_answer(text), "documents" if found else "model"
     if not answer:
         return None
-    said = (piece for piece in mark_used(found, answer, (), language) if piece.used)
-    where = next(said, found[0]).passage if found else PassageDetail()
+    used = (piece for piece in mark_used(found, answer, (), language) if piece.used)
+    where = next(used, found[0]).passage if found else PassageDetail()
     return Knowledge(
         id=stable_id("passage", source, answer),
         kind="passage",
@@ -247,8 +249,8 @@ def read_questions(text: str) -> list[str] | None:
     """
     pieces = _from_json(text) or [match[0] for match in _QUESTION.finditer(text)]
     asked = (_unquoted(" ".join(_LABEL.sub("", piece).split())) for piece in pieces)
-    found = {normalise(question): question for question in asked if 4 <= len(question) <= _LONGEST}
-    return list(found.values()) or None
+    questions = {normalise(question): question for question in asked if 4 <= len(question) <= _LONGEST}
+    return list(questions.values()) or None
 
 
 def _unquoted(question: str) -> str:
@@ -262,8 +264,8 @@ def _from_json(text: str) -> list[str]:
     for value in candidates(text):
         lists = [item for item in value.values() if isinstance(item, list)] if isinstance(value, dict) else [value]
         for listed in lists:
-            if isinstance(listed, list) and (said := [item for item in listed if isinstance(item, str)]):
-                return said
+            if isinstance(listed, list) and (texts := [item for item in listed if isinstance(item, str)]):
+                return texts
     return []
 
 

@@ -30,8 +30,8 @@ def answer_fault(text: str, dialogue: Dialogue, instructions: str = "") -> str:
     """Return why a text is no answer to a dialogue, asked by such instructions; empty where it may be one."""
     if _says_instructions(_plain(text), _plain(instructions)):
         return INSTRUCTIONS
-    said, last = _plain(text), _plain(dialogue.last.text)
-    if _is_echo(said, last) or (said == last and _is_question(dialogue.last.text)):
+    plain, last = _plain(text), _plain(dialogue.last.text)
+    if _is_echo(plain, last) or (plain == last and _is_question(dialogue.last.text)):
         return ECHO
     speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
     users = (*_USERS, *speakers - {dialogue.responder})
@@ -80,8 +80,10 @@ def _plain(text: str) -> str:
 def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
     """Return the speakers' labels in a text, in order, and whether each begins a line."""
     names = "|".join(re.escape(label) for label in sorted(set(labels), key=len, reverse=True))
-    found = re.finditer(rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({names})(?:\*\*)?[ \t]?[:：]", text)
-    return [(match[2], match[1] is not None) for match in found]
+    matches = re.finditer(
+        rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({names})(?:\*\*)?[ \t]?[:：]", text
+    )
+    return [(match[2], match[1] is not None) for match in matches]
 
 
 def stops(messages: list[str]) -> tuple[str, ...]:

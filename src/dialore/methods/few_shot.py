@@ -119,9 +119,9 @@ def aligned_samples(
     matcher = HardMatcher(stores_of(graph))
     matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
     for dialogue in dialogues:
-        found = matcher.match(dialogue.texts, dialogue.reference or "", dialogue.language)
-        if len(found):
-            matched.append((dialogue, list(dict.fromkeys((int(one), int(other)) for one, other in found))))
+        alignment = matcher.match(dialogue.texts, dialogue.reference or "", dialogue.language)
+        if len(alignment):
+            matched.append((dialogue, list(dict.fromkeys((int(ours), int(other)) for ours, other in alignment))))
     between = matcher.facts({pair for _, pairs in matched for pair in pairs})
     triples = list(dict.fromkeys(fact.triple for facts in between.values() for fact in facts))
     rows = dict(zip(triples, embedder.encode(triples), strict=True))
@@ -343,8 +343,8 @@ class SampleDatabase:
         scores = self._scores(dialogue, named, with_topics=not seen)
         marks = self._columns["marks"]
         rows = rows if seen else rows[marks[rows] & 1 == 1]
-        if found := self._first(dialogue, [(False, self._same(rows, named))], scores, top):
-            return found
+        if samples := self._first(dialogue, [(False, self._same(rows, named))], scores, top):
+            return samples
         least = self._first(dialogue, [(True, rows[marks[rows] & 2 == 2])], -scores, top)
         return [(sample, -score) for sample, score in least]
 
@@ -389,10 +389,10 @@ class SampleDatabase:
         met = [sample for sample in samples if _grams(sample, grams) & shared]
         known = topics.intersection(self._columns["topics"].tolist())
         counts = {"rows": (others, shared), "pieces": (samples, met), "topics": (topics, known)}
-        found: dict[str, float] = {}
+        shares: dict[str, float] = {}
         for name, (every, here) in counts.items():
-            found |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
-        return found
+            shares |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
+        return shares
 
     # --- helpers
 
@@ -413,15 +413,15 @@ class SampleDatabase:
     ) -> list[tuple[Sample, float]]:
         """Return the best of the first group of rows with any but the dialogue's own; one a topic if it says so."""
         for spread, group in groups:
-            found: dict[str, tuple[Sample, float]] = {}
+            chosen: dict[str, tuple[Sample, float]] = {}
             for row in group[np.argsort(-scores[group], kind="stable")].tolist():
-                if len(found) >= top:
+                if len(chosen) >= top:
                     break
                 sample = self.sample(row)
                 if sample.dialogue != _whole_id(dialogue.id):
-                    found.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
-            if found:
-                return list(found.values())
+                    chosen.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
+            if chosen:
+                return list(chosen.values())
         return []
 
     def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:

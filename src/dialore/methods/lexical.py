@@ -73,8 +73,8 @@ class Lexical(Method):
         demands, facts = await self._look_up(dialogue, stage)
         further = [source for source in (self.persona, self.memory, self.documents, self.web) if source is not None]
         query = dialogue.last.text
-        found = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
-        pieces = [*facts, *(piece for each in found for piece in each)]
+        passages = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
+        pieces = [*facts, *(piece for result in passages for piece in result)]
         return Grounding(knowledge=_ranked(pieces, dialogue, stage), demands=demands)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -97,8 +97,12 @@ class Lexical(Method):
         others = [turn for turn in dialogue.turns if not turn.text.startswith(own)]
         latest = dialogue.model_copy(update={"turns": tuple(others)})
         links = link("concept-mentions", lambda: mentions(graph, latest, self.turns), stage)
-        last = [each for each in links if is_mentioned(each.phrase, [dialogue.last.text], dialogue.language)]
-        demands = Demands(explicit=[each.name for each in links], maintained=[each.name for each in last])
+        last = [
+            spoken_of for spoken_of in links if is_mentioned(spoken_of.phrase, [dialogue.last.text], dialogue.language)
+        ]
+        demands = Demands(
+            explicit=[spoken_of.name for spoken_of in links], maintained=[spoken_of.name for spoken_of in last]
+        )
         return demands, await retrieve_facts(graph, links, dialogue, stage, self.top)
 
 
@@ -106,7 +110,7 @@ def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext
     """Return the pieces, the nearest to the last two turns first; their scores are these cosines."""
     with stage.step("ranking") as step:
         order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
-        ranked = [pieces[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+        ranked = [pieces[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
         step.output = {"ranked": [{"id": piece.id, "score": piece.score} for piece in ranked]}
     return ranked
 

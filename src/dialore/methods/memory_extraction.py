@@ -80,24 +80,26 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         texts = [on_one_line(statement.text) for statement in shown]
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
-    kept = [one for one in told if 0 < len(one.text.strip()) <= LONGEST and is_harmless(one.text)]
-    kept = [one for one in kept if _is_borne(one.text, dialogue) and (dialogue.spoken or _is_own(one.text))][:_MOST]
+    kept = [claim for claim in told if 0 < len(claim.text.strip()) <= LONGEST and is_harmless(claim.text)]
+    kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and (dialogue.spoken or _is_own(claim.text))][
+        :_MOST
+    ]
     turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     language = dialogue.language
     made: list[Statement] = []
     replaced: dict[str, Statement] = {}
-    for one in kept:
-        text = on_one_line(one.text)
+    for claim in kept:
+        text = on_one_line(claim.text)
         period = period_of(text, now)
         since = period.begins if period and period.ends <= now else None
         statement = Statement(text=text, said=now, turn=turn, holds_from=since)
-        earlier = [shown[number - 1] for number in dict.fromkeys(one.replaces) if 1 <= number <= len(shown)]
-        unsure = [shown[number - 1] for number in one.unsure if 1 <= number <= len(shown)]
-        certain = [each for each in earlier if each not in unsure and _may_replace(each.text, text, language)]
-        shared = [each for each in earlier if each not in certain and _share(each.text, text, language)]
+        earlier = [shown[number - 1] for number in dict.fromkeys(claim.replaces) if 1 <= number <= len(shown)]
+        unsure = [shown[number - 1] for number in claim.unsure if 1 <= number <= len(shown)]
+        certain = [former for former in earlier if former not in unsure and _may_replace(former.text, text, language)]
+        shared = [former for former in earlier if former not in certain and _share(former.text, text, language)]
         doubted = [*unsure, *shared]  # what else is said to be replaced small models name at random
-        replaced |= {each.id: each.closed_by(statement) for each in certain}
+        replaced |= {former.id: former.closed_by(statement) for former in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
         made.append(statement.model_copy(update=references))
     return Remembered(made, replaced, usage)
@@ -123,8 +125,8 @@ def _may_replace(earlier: str, later: str, language: Language) -> bool:
     """Return whether one statement can contradict another: of one thing, or most of the shorter's words in common."""
     if thing_of(earlier) == thing_of(later):
         return normalise(earlier) != normalise(later)
-    one, other = _borne_words(earlier, language), _borne_words(later, language)
-    return 2 * len(one & other) > min(len(one), len(other))
+    earlier_words, later_words = _borne_words(earlier, language), _borne_words(later, language)
+    return 2 * len(earlier_words & later_words) > min(len(earlier_words), len(later_words))
 
 
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|our|us)\b|我|咱", re.IGNORECASE)
@@ -200,7 +202,7 @@ def sentences_of_himself(text: str) -> list[str]:
     now ("I'm tired", "I'm looking for") are left out. Chinese likewise, by 我.
     """
     sentences = split_lines(text)
-    return [each for each in sentences if _says_of_himself(each.replace("’", "'"))]
+    return [sentence for sentence in sentences if _says_of_himself(sentence.replace("’", "'"))]
 
 
 def _says_of_himself(sentence: str) -> bool:

@@ -115,17 +115,17 @@ class MsdpKg(Method):
                 else:
                     seen = self.selection == "released-seen"
                     nearest = self.samples.released(dialogue, self.shots, topic=self.topic, seen=seen)
-                found, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
+                samples, scores = [sample for sample, _ in nearest][::-1], [score for _, score in nearest][::-1]
             elif self.selection == "perplexity":
-                found = self.samples.clearest(dialogue, self.shots)
+                samples = self.samples.clearest(dialogue, self.shots)
             else:
-                found = self.samples.sampled(dialogue, self.shots, self.seed, answered=False)
-            _record(step, self.samples, found, self.shots, dialogue)
-            step.summary = f"Samples: {len(found)}"
+                samples = self.samples.sampled(dialogue, self.shots, self.seed, answered=False)
+            _record(step, self.samples, samples, self.shots, dialogue)
+            step.summary = f"Samples: {len(samples)}"
             if scores:
                 step.output["scores"] = [round(score, 4) for score in scores]
-                step.summary += f", the last {found[-1].id} ({scores[-1]:.2f})"
-        return found
+                step.summary += f", the last {samples[-1].id} ({scores[-1]:.2f})"
+        return samples
 
 
 @dataclass(frozen=True)
@@ -178,11 +178,11 @@ class DialogueGenerator:
         """Return the samples, in the order in which they were sampled."""
         with stage.step("response-samples") as step:
             bounds = (self.least, self.most) if self.response_selection == "overlap" else None
-            found = self.samples.sampled(
+            samples = self.samples.sampled(
                 dialogue, self.response_shots, self.seed, bounds, covered=self.covered if bounds else 0.0
             )
-            _record(step, self.samples, found, self.response_shots, dialogue)
-        return found
+            _record(step, self.samples, samples, self.response_shots, dialogue)
+        return samples
 
     async def write(
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: StageContext, knowledge: str = ""
@@ -321,12 +321,12 @@ def read_line(text: str) -> str | None:
 
 def read_facts(line: str, language: Language) -> list[Knowledge]:
     """Return the facts in a line that a model wrote, `(head, relation, tail); ...`; a line without any is a passage."""
-    found: dict[str, Knowledge] = {}
+    facts: dict[str, Knowledge] = {}
     for triple in _TRIPLE.findall(line):
         head, relation, tail = map(str.strip, triple)
         fact = Fact(head, relation, tail, provenance="model")
         made = Knowledge.of_fact(fact, verbalise(fact, language), 0.0)
-        found.setdefault(made.id, made.model_copy(update={"source": "model"}))
-    if found:
-        return list(found.values())[:_MOST]
+        facts.setdefault(made.id, made.model_copy(update={"source": "model"}))
+    if facts:
+        return list(facts.values())[:_MOST]
     return [Knowledge.of_passage(Passage(line), "model")] if line else []

@@ -108,11 +108,11 @@ class Rag(Method):
             if entry.kind in kinds and entry.source is not None:
                 top = entry.top or self.top
                 searches.append(stage.search(f"retrieval-{entry.name}", entry.source, query, top))
-        found = [pieces for pieces in await gather(*searches) if pieces]
-        if len(found) == 1:
-            return found[0][: self.top]
-        by_id = {piece.id: piece for pieces in found for piece in pieces}
-        fused = reciprocal_ranks([[piece.id for piece in pieces] for pieces in found])[: self.top]
+        rankings = [pieces for pieces in await gather(*searches) if pieces]
+        if len(rankings) == 1:
+            return rankings[0][: self.top]
+        by_id = {piece.id: piece for pieces in rankings for piece in pieces}
+        fused = reciprocal_ranks([[piece.id for piece in pieces] for pieces in rankings])[: self.top]
         return [by_id[name].model_copy(update={"score": round(score, 6)}) for name, score in fused]
 
 

@@ -91,11 +91,11 @@ class Pplm(Method):
             topic = topic_of(dialogue, self.topic)
             links = self.graph.link([topic]) if topic else []
             links = links or self.graph.mentions(dialogue.texts)
-            facts, found = self.graph.retrieve_queries(links, dialogue, self.facts)
+            facts, count = self.graph.retrieve_queries(links, dialogue, self.facts)
             ends = (end for given in facts for end in (given.fact.head, given.fact.tail))
             phrases = (*(link.name for link in links), *ends)
             bag = one_word_names(phrases, dialogue.language)[: self.words]
-            step.output = {"graph": self.graph.name, "facts": found, "bag": bag}
+            step.output = {"graph": self.graph.name, "facts": count, "bag": bag}
             if not bag:
                 step.notes = ["the graph has no word for this dialogue: the text is not steered"]
         return bag, facts
@@ -104,11 +104,11 @@ class Pplm(Method):
 def one_word_names(names: Iterable[str], language: Language) -> list[str]:
     """Return the names that are one content word of the language, each once, in order."""
     idle = stop_words(language) | light_words(language)
-    found: dict[str, None] = {}
+    single: dict[str, None] = {}
     for name in names:
         if (language == "zh") != is_chinese(name):
             continue
         cut = words(name, language) if language == "en" else [name.strip()]
         if len(cut) == 1 and cut[0] not in idle and (language == "en" or len(cut[0]) <= _LONGEST_CHINESE):
-            found[cut[0]] = None
-    return list(found)
+            single[cut[0]] = None
+    return list(single)

@@ -60,7 +60,7 @@ def method_class(name: str) -> type[Method]:
     """Return the class of a method by name or file, beside whose `prompts` it then asks; InputError for none."""
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
-    cls: type[Method] = find("method", name, GROUP, _OWN, lambda each: Method in getattr(each, "__mro__", ()))
+    cls: type[Method] = find("method", name, GROUP, _OWN, lambda value: Method in getattr(value, "__mro__", ()))
     if name not in _OWN:
         add_prompts(Path(inspect.getfile(cls)).parent / "prompts")
     return cls
@@ -135,8 +135,8 @@ def _read(cls: type[Method], field: dataclasses.Field[Any], value: object) -> ob
             if isinstance(value, str):
                 return adapter.validate_python(parse_yaml(value, field.name))
         usual = _default(field)
-        said = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(type(usual))
-        wrong = f"option {field.name} of {cls.name}: {value!r} is not {said or field.type}"
+        kind = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}.get(type(usual))
+        wrong = f"option {field.name} of {cls.name}: {value!r} is not {kind or field.type}"
         raise InputError(wrong, hint="" if usual is dataclasses.MISSING else f"default: {usual}") from error
 
 
@@ -154,9 +154,9 @@ def describe_method(cls: type[Method], prompts: PromptLibrary) -> dict[str, Any]
         default = "needed" if (usual := _default(option)) is dataclasses.MISSING else usual
         options.append({"name": name, "default": default, "help": " ".join(helps.get(name, "").split())})
     stages: list[dict[str, object]] = []
-    for name, found in method_prompts(cls, prompts).items():
-        stage = {"name": name.rpartition("/")[2], "prompt": name, "languages": [each.language for each in found]}
-        stages.append({**stage, "version": found[0].front.version, "output": found[0].front.output})
+    for name, versions in method_prompts(cls, prompts).items():
+        stage = {"name": name.rpartition("/")[2], "prompt": name, "languages": [prompt.language for prompt in versions]}
+        stages.append({**stage, "version": versions[0].front.version, "output": versions[0].front.output})
     return {
         **{name: getattr(cls, name, "") for name in ("name", "paper", "summary", "calls")},
         "about": "\n\n".join(" ".join(paragraph.split()) for paragraph in about.strip().split("\n\n")),

@@ -190,8 +190,8 @@ class Safari(Method):
         persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
         probabilities = planner.probabilities(dialogue, persona)
         entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
-        said = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
-        return [entry.name for entry in entries if entry is not None], said
+        shares = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
+        return [entry.name for entry in entries if entry is not None], shares
 
     async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
@@ -216,8 +216,8 @@ class Safari(Method):
             with stage.step("retrieval-gold") as step:
                 gold = gold_knowledge(dialogue, self.declared) if plan else {}
                 if not self.use_documents:
-                    gold = {name: found for name, found in gold.items() if found[0].source != "documents"}
-                step.output = {"found": [piece.id for found in gold.values() for piece in found]}
+                    gold = {name: pieces for name, pieces in gold.items() if pieces[0].source != "documents"}
+                step.output = {"found": [piece.id for pieces in gold.values() for piece in pieces]}
             return gold
         tasks: dict[str, asyncio.Task[list[Knowledge]]] = {}
         for name in plan:
@@ -229,7 +229,7 @@ class Safari(Method):
     async def _ask_source(
         self, entry: DeclaredSource, before: Sequence[asyncio.Task[list[Knowledge]]], stage: StageContext
     ) -> list[Knowledge]:
-        preceding = [piece for found in await asyncio.gather(*before) for piece in found]
+        preceding = [piece for pieces in await asyncio.gather(*before) for piece in pieces]
         narrowed = self.dependency and entry.join == "filter" and bool(entry.depends_on)
         is_withheld = entry.kind == "documents" and not self.use_documents
         if is_withheld or (narrowed and not preceding):
@@ -268,13 +268,13 @@ class Safari(Method):
     def _shown(self, language: Language) -> list[dict[str, object]]:
         """Return the demonstrations as prompts have them; one that names an undeclared source is left out."""
         given = self.declared.demonstrations.get(language, ()) if self.demonstrations else ()
-        fitting = [one for one in given if all(self.declared.find(name) for name in one.plan)]
+        fitting = [sample for sample in given if all(self.declared.find(name) for name in sample.plan)]
         shown: list[dict[str, object]] = []
-        for one in fitting[: self.demonstrations]:
-            texts = [(name.upper(), text) for name in one.plan for text in one.knowledge.get(name, ())]
-            plan = [name.upper() for name in one.plan]
-            history = render_history(one.dialogue)
-            shown.append({"history": history, "plan": plan, "knowledge": texts, "response": one.response})
+        for sample in fitting[: self.demonstrations]:
+            texts = [(name.upper(), text) for name in sample.plan for text in sample.knowledge.get(name, ())]
+            plan = [name.upper() for name in sample.plan]
+            history = render_history(sample.dialogue)
+            shown.append({"history": history, "plan": plan, "knowledge": texts, "response": sample.response})
         return shown
 
 
@@ -329,8 +329,8 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
     try:
         plan = parse(text, Plan)
     except UnparsedError:
-        said = [] if _DENIED.search(first) or _SENTENCES.search(first) else _names_said(first, declared)
-        return Plan(sources=said) if said else None
+        entries_named = [] if _DENIED.search(first) or _SENTENCES.search(first) else _names_said(first, declared)
+        return Plan(sources=entries_named) if entries_named else None
     names: list[str] = []
     for given in plan.sources:
         read = _names_in(given, declared)
@@ -430,7 +430,7 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
     if not dialogue.knowledge and (dialogue.sources or "sources" not in dialogue.model_fields_set):
         message = f"dialogue {dialogue.id} has no gold knowledge"
         raise DialoreError(message, hint='it is its field "knowledge"; or set retrieval=found')
-    found: dict[str, list[Knowledge]] = {}
+    by_source: dict[str, list[Knowledge]] = {}
     for given in dialogue.knowledge:
         item: dict[str, Any] = {} if isinstance(given, str) else given
         text = gold_text(given)
@@ -444,5 +444,5 @@ def gold_knowledge(dialogue: Dialogue, declared: DeclaredSources) -> dict[str, l
             detail: dict[str, Any] = {name: str(item.get(name) or "") for name in ("title", "persona")}
             piece = Knowledge.of_passage(Passage(text), source, **detail)
         if text.strip():
-            found.setdefault(entry.name if entry is not None else name, []).append(piece)
-    return found
+            by_source.setdefault(entry.name if entry is not None else name, []).append(piece)
+    return by_source

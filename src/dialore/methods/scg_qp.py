@@ -255,8 +255,8 @@ class QueryMaker:
         told = given if isinstance(given, list | tuple) else ()
         interests = [plain_line(line) for line in told if isinstance(line, str)]
         if self.persona and self.memory is not None:
-            found = await stage.search("memory", self.memory, dialogue.last.text, _REMEMBERED)
-            interests += [plain_line(piece.text) for piece in found]
+            statements = await stage.search("memory", self.memory, dialogue.last.text, _REMEMBERED)
+            interests += [plain_line(piece.text) for piece in statements]
         text = await stage.text(
             "scg-qp/commonsense-directive",
             summary="Directive: {}",
@@ -321,16 +321,16 @@ class WebGrounded(ABC):
         return grounding.response(text)
 
     async def _search(self, wanted: GuidedQuery, stage: StageContext) -> Grounding:
-        found: list[Knowledge] = []
+        pages: list[Knowledge] = []
         if wanted.query:
-            found = await stage.search("web-search", self.web, wanted.query, self.candidates, summary="Searched: {}")
-        kept = await asyncio.to_thread(self._rerank, wanted.query, found, stage) if found else []
+            pages = await stage.search("web-search", self.web, wanted.query, self.candidates, summary="Searched: {}")
+        kept = await asyncio.to_thread(self._rerank, wanted.query, pages, stage) if pages else []
         return Grounding(knowledge=kept, demands=wanted.demands)
 
     def _rerank(self, query: str, found: list[Knowledge], stage: StageContext) -> list[Knowledge]:
         with stage.step("reranking") as step:
             order = load_reranker(self.reranker).rerank(query, [passage.searched for passage in found], self.passages)
-            kept = [found[place].model_copy(update={"score": round(score, 4)}) for place, score in order]
+            kept = [found[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
             chosen = [{"id": piece.id, "score": piece.score, "from": _page_of(piece)} for piece in kept]
             step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
         return kept

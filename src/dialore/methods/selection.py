@@ -126,13 +126,13 @@ class Selection:
 
 def show_first(found: Sequence[Found], given: Sequence[Knowledge], most: int) -> list[Found]:
     """Of what was found before the needs were known, the likeliest first; beyond `most` they are dropped."""
-    likely = sorted((one for one in found if not one.dropped), key=lambda one: -one.probability)
+    likely = sorted((hit for hit in found if not hit.dropped), key=lambda hit: -hit.probability)
     shown = {piece.id for piece in given}
-    for one in likely:
-        if one.piece.id in shown or len(shown) - len(given) >= most:
-            one.dropped = f"{most} are shown already"
+    for hit in likely:
+        if hit.piece.id in shown or len(shown) - len(given) >= most:
+            hit.dropped = f"{most} are shown already"
         else:
-            shown.add(one.piece.id)
+            shown.add(hit.piece.id)
     return likely
 
 
@@ -159,39 +159,42 @@ def select(
         asked_limit: pieces at most where the turn asks for something.
         drafted: whether there is a draft that may stand.
     """
-    known = {one.piece.id for one in shown if not one.dropped}
+    known = {hit.piece.id for hit in shown if not hit.dropped}
     missing: list[str] = []
     had: set[str] = set()  # a need may have been looked up in several sources
     ranked: list[tuple[bool, int, bool, Found]] = []
-    for need, kind, each in found:
-        likely = sorted((one for one in each if not one.dropped), key=lambda one: -one.probability)
+    for need, kind, hits in found:
+        likely = sorted(
+            (hit for hit in hits if not hit.dropped),
+            key=lambda hit: -hit.probability,
+        )
         near = _NEAR * likely[0].probability if likely else 0.0
         counts = need.asked or kind != "graph" or not drafted
-        ranked += [(not need.asked, at, counts and one.probability >= near, one) for at, one in enumerate(likely)]
+        ranked += [(not need.asked, at, counts and hit.probability >= near, hit) for at, hit in enumerate(likely)]
         # What a commonsense graph lacks, a model may well know: the draft's word stands.
-        if need.asked and not likely and kind != "graph" and all(one.dropped != SAID for one in each):
+        if need.asked and not likely and kind != "graph" and all(hit.dropped != SAID for hit in hits):
             missing.append(need.what)
-        elif each:
+        elif hits:
             had.add(need.what)
     taken = {piece.id for piece in given}
     kept: list[Found] = []
     is_new = False
-    for optional, _, matters, one in sorted(ranked, key=lambda each: (*each[:2], -each[3].probability)):
+    for optional, _, matters, hit in sorted(ranked, key=lambda hits: (*hits[:2], -hits[3].probability)):
         most = limit if optional else asked_limit
-        if one.piece.id in taken:
-            one.dropped = "it is given already"
+        if hit.piece.id in taken:
+            hit.dropped = "it is given already"
         elif len(kept) >= most:
-            one.dropped = f"{most} are kept already"
+            hit.dropped = f"{most} are kept already"
         else:
-            kept.append(one)
-            taken.add(one.piece.id)
-            is_new |= matters and one.piece.id not in known
+            kept.append(hit)
+            taken.add(hit.piece.id)
+            is_new |= matters and hit.piece.id not in known
     missing = [what for what in dict.fromkeys(missing) if what not in had]
-    selection = Selection([one.piece for one in kept], missing, is_new)
+    selection = Selection([hit.piece for hit in kept], missing, is_new)
     if selection.settles:
-        for one in kept:
-            if one.piece.id not in known:
-                one.dropped = "no reason to write the draft anew"
-        stay = {one.piece.id: one.piece for one in (*kept, *shown) if not one.dropped}
+        for hit in kept:
+            if hit.piece.id not in known:
+                hit.dropped = "no reason to write the draft anew"
+        stay = {hit.piece.id: hit.piece for hit in (*kept, *shown) if not hit.dropped}
         selection.kept = [*stay.values()]
     return selection

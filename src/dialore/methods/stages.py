@@ -133,7 +133,7 @@ class LLMRunner:
         """True where two calls at once would take each other's time, by the latest; at first, where it runs here."""
         if not self._spent:
             return bool(getattr(self.model, "runs_here", False))
-        tokens, seconds = (sum(each) for each in zip(*self._spent, strict=True))
+        tokens, seconds = (sum(column) for column in zip(*self._spent, strict=True))
         return bool(tokens < _SLOW * seconds)
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
@@ -157,8 +157,8 @@ class LLMRunner:
                 continue
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
-            fresh = [each for each in completions if each.seconds and not each.usage.cached]
-            self._spent.extend((each.usage.completion_tokens, each.seconds) for each in fresh)
+            fresh = [completion for completion in completions if completion.seconds and not completion.usage.cached]
+            self._spent.extend((completion.usage.completion_tokens, completion.seconds) for completion in fresh)
             del self._spent[:-_LATEST]
             return answered
 
@@ -436,7 +436,7 @@ class StageContext:
             uncited = variables | {"cite": False}
             again = f"{suffix}-uncited" if suffix else "uncited"
             return (await self._text(prompt, again, uncited, summary, on_token, **asked))[0]
-        step.output = {"text": cited.text, "citations": [each.model_dump() for each in cited.citations]}
+        step.output = {"text": cited.text, "citations": [citation.model_dump() for citation in cited.citations]}
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text
@@ -479,26 +479,26 @@ class StageContext:
         The trace, and the summary, have the query as it was sent. Where pieces are reranked, more are looked for than
         are asked for; `as_found` leaves the order as it is. Raises StageError for what is fatal (`is_fatal`).
         """
-        found = SearchResult()
+        result = SearchResult()
         is_reranked = self.rerank and not as_found and source.kind != "graph"
         depth = max(top, _CANDIDATES) if is_reranked else top
         with self.step(name) as step:
             try:
-                found = SearchResult.of(await source.search(query, self.dialogue, depth, scope))
-                query = query if found.query is None else found.query
-                step.notes += found.notes
+                result = SearchResult.of(await source.search(query, self.dialogue, depth, scope))
+                query = query if result.query is None else result.query
+                step.notes += result.notes
             except DialoreError as error:
                 if is_fatal(error):
                     raise
                 step.outcome, step.error = "failed", str(error)
                 step.notes.append(f"{source.name} could not be asked: the response goes on without it")
                 query = query if error.query is None else error.query
-            step.output = {"source": source.name, "query": query, "found": [piece.id for piece in found]}
+            step.output = {"source": source.name, "query": query, "found": [piece.id for piece in result]}
             step.summary = summary.format(query)
-        if not is_reranked or len(found) < 2:
-            return found
-        ranked = (await self._reranked(name, query, found))[:top]
-        return [found[place].model_copy(update={"score": round(score, 4)}) for place, score in ranked]
+        if not is_reranked or len(result) < 2:
+            return result
+        ranked = (await self._reranked(name, query, result))[:top]
+        return [result[position].model_copy(update={"score": round(score, 4)}) for position, score in ranked]
 
     async def _reranked(self, name: str, query: str, found: Sequence[Knowledge]) -> list[tuple[int, float]]:
         """Return places and scores of what was found, by a reranker or the model; as found where that fails.
@@ -514,23 +514,23 @@ class StageContext:
                 with self.step(f"reranking-{name}") as step:
                     reranker = load_reranker(self.rerank)
                     ranked = await asyncio.to_thread(reranker.rerank, query, texts, len(texts))
-                    step.output = {"found": [found[place].id for place, _ in ranked]}
+                    step.output = {"found": [found[position].id for position, _ in ranked]}
                     return ranked
         except StageError as error:
             if is_fatal(error.cause):
                 raise
         order = dict.fromkeys([*named, *range(len(found))])
-        return [(place, 1 - rank / len(found)) for rank, place in enumerate(order)]
+        return [(position, 1 - rank / len(found)) for rank, position in enumerate(order)]
 
     async def _best(self, name: str, query: str, texts: Sequence[str]) -> list[int]:
         """Return the places of the texts that the language model finds best for a query."""
         numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
         best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
         schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
-        said = await self.ask(
+        ranking = await self.ask(
             "shared/reranking", Best, Best(best=[]), suffix=name, schema=schema, query=query, passages=texts
         )
-        return [number - 1 for number in said.best if 1 <= number <= len(texts)]
+        return [number - 1 for number in ranking.best if 1 <= number <= len(texts)]
 
     async def _text(
         self,

@@ -51,17 +51,17 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
     The higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
     """
     if also and also != query:
-        by_both = (probabilities_of_use(pieces, each, dialogue) for each in (query, also))
+        by_both = (probabilities_of_use(pieces, asked, dialogue) for asked in (query, also))
         return [max(pair) for pair in zip(*by_both, strict=True)]
     query = correct(query, lambda letter: _terms_of(pieces, letter))
-    found = np.zeros(len(pieces))
+    chances = np.zeros(len(pieces))
     names = [_model_of(piece) for piece in pieces]
     for name in dict.fromkeys(names):
-        rows = [row for row, one in enumerate(names) if one == name]
+        rows = [row for row, kind in enumerate(names) if kind == name]
         features = features_of([pieces[row] for row in rows], query, dialogue)
         model = _models()[name]
-        found[rows] = 1 / (1 + np.exp(-(features @ np.array(model["weights"]) + model["intercept"])))
-    return [round(float(probability), 4) for probability in found]
+        chances[rows] = 1 / (1 + np.exp(-(features @ np.array(model["weights"]) + model["intercept"])))
+    return [round(float(probability), 4) for probability in chances]
 
 
 def _terms_of(pieces: Sequence[Knowledge], letter: str) -> list[str]:
@@ -76,16 +76,16 @@ def already_said(pieces: Sequence[Knowledge], dialogue: Dialogue) -> list[bool]:
     if not pieces:
         return []
     compared = _pieces_of(tuple(map(_text_of, pieces)))
-    said = np.zeros(len(pieces), bool)
+    told = np.zeros(len(pieces), bool)
     for turn in filter(None, map(_without_questions, dialogue.texts)):
-        said |= compared.told(_read(turn)) >= _SAID
+        told |= compared.told(_read(turn)) >= _SAID
     ended = [piece.kind == "passage" and bool(piece.passage.until) for piece in pieces]
-    return [bool(one) and not closed for one, closed in zip(said, ended, strict=True)]
+    return [bool(is_told) and not closed for is_told, closed in zip(told, ended, strict=True)]
 
 
 @functools.lru_cache(maxsize=256)
 def _without_questions(turn: str) -> str:
-    return " ".join(one for one in split_sentences(turn) if not one.endswith(("?", "？")))
+    return " ".join(sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？")))
 
 
 @functools.lru_cache(maxsize=1)
@@ -138,29 +138,29 @@ def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> 
         return np.zeros((0, len(FEATURES)))
     asked, last = _read(query), _read(dialogue.last.text)
     earlier = [_read(turn) for turn in dialogue.texts[:-1]]
-    found = _pieces_of(tuple(map(_text_of, pieces)))
-    of_query, by_query, share, share_of, rarest = found.compare(asked)
+    compared = _pieces_of(tuple(map(_text_of, pieces)))
+    of_query, by_query, share, share_of, rarest = compared.compare(asked)
     zeros = np.zeros(len(pieces))
     under = np.array([_best_under(piece, asked) for piece in pieces])
-    numbers = [len(asked.numbers & one.numbers) / max(1, len(asked.numbers)) for one in found.readings]
-    cosine = found.vectors @ asked.vector
+    numbers = [len(asked.numbers & reading.numbers) / max(1, len(asked.numbers)) for reading in compared.readings]
+    cosine = compared.vectors @ asked.vector
     likeness = cosine + share + of_query + 0.5 * under
     order = np.argsort(np.argsort(-likeness, kind="stable"), kind="stable")
     best, second = np.append(np.sort(likeness)[::-1], 0.0)[:2]
     above = np.maximum(likeness - np.where(order == 0, second, best), 0)
     columns = (
         cosine,
-        found.vectors @ last.vector,
-        np.max([found.vectors @ turn.vector for turn in earlier], axis=0, initial=0.0) if earlier else zeros,
+        compared.vectors @ last.vector,
+        np.max([compared.vectors @ turn.vector for turn in earlier], axis=0, initial=0.0) if earlier else zeros,
         share,
         share_of,
         of_query,
         by_query,
-        found.compare(last)[0],
+        compared.compare(last)[0],
         rarest,
         numbers,
-        np.log1p([len(one.weights) for one in found.readings]),
-        np.max([found.told(turn) for turn in earlier], axis=0) if earlier else zeros,
+        np.log1p([len(reading.weights) for reading in compared.readings]),
+        np.max([compared.told(turn) for turn in earlier], axis=0) if earlier else zeros,
         under,
         best - likeness,
         above,
@@ -193,10 +193,10 @@ class _Pieces:
     def __init__(self, readings: Sequence[_Reading]) -> None:
         self.readings = readings
         self._compared: dict[int, tuple[_Reading, _Compared]] = {}
-        self.vectors = np.stack([one.vector for one in readings])
-        self._words = np.concatenate([one.words for one in readings])
-        self._weights = np.concatenate([one.weights for one in readings])
-        self._starts = np.cumsum([0, *(len(one.weights) for one in readings[:-1])])
+        self.vectors = np.stack([reading.vector for reading in readings])
+        self._words = np.concatenate([reading.words for reading in readings])
+        self._weights = np.concatenate([reading.weights for reading in readings])
+        self._starts = np.cumsum([0, *(len(reading.weights) for reading in readings[:-1])])
         self._sums = np.add.reduceat(self._weights, self._starts)
 
     def compare(self, text: _Reading) -> _Compared:
@@ -212,7 +212,7 @@ class _Pieces:
     def _compare(self, text: _Reading) -> _Compared:
         step = max(1, _ALONE // text.words.size)
         places = range(0, len(self._words), step)
-        cosines = np.hstack([text.words @ self._words[place : place + step].T for place in places])
+        cosines = np.hstack([text.words @ self._words[start : start + step].T for start in places])
         nearest = np.maximum.reduceat(cosines, self._starts, axis=1)
         back = cosines.max(axis=0)
         share = text.weights / text.weights.sum()
@@ -228,7 +228,7 @@ class _Pieces:
     def told(self, turn: _Reading) -> Vector:
         """Return how much of each piece an utterance has said, in words and meaning; nothing without a number of it."""
         _, meaning, _, words, _ = self.compare(turn)
-        return (meaning + words) / 2 * [not one.numbers - turn.numbers for one in self.readings]
+        return (meaning + words) / 2 * [not reading.numbers - turn.numbers for reading in self.readings]
 
 
 @functools.lru_cache(maxsize=16)  # some two megabytes each: those of the requests under way

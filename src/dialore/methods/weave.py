@@ -229,7 +229,7 @@ class Weave(Method):
         alone: list[str] = []
         try:
             plan, selection = await self._look_up(turn, first)
-            shown = [one.piece for one in await first if not one.dropped]
+            shown = [hit.piece for hit in await first if not hit.dropped]
             settles = selection.settles and not (turn.may_ask and plan.unclear)
             if settles and not self.check:
                 stream.release()
@@ -245,7 +245,7 @@ class Weave(Method):
                 task.cancel()
             await asyncio.gather(first, drafting, return_exceptions=True)
         stream.drop()
-        cited = {each.knowledge for each in stage.citations(draft)} - {piece.id for piece in selection.kept}
+        cited = {citation.knowledge for citation in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
         text = await self._write(turn, draft, plan, selection, alone, stream)
         return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
@@ -260,12 +260,12 @@ class Weave(Method):
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):
                 query = " ".join(dialogue.texts[-2:])
-                found = await stage.search(entry.name, entry.source, query, self.persona_limit + 1, as_found=True)
-                if len(found) > self.persona_limit:
+                sentences = await stage.search(entry.name, entry.source, query, self.persona_limit + 1, as_found=True)
+                if len(sentences) > self.persona_limit:
                     turn.entries.append(entry)
-                elif found:
-                    found = list(entry.source.every(dialogue))
-                turn.own += found[: self.persona_limit]
+                elif sentences:
+                    sentences = list(entry.source.every(dialogue))
+                turn.own += sentences[: self.persona_limit]
             elif _holds(entry.source, dialogue):
                 turn.entries.append(entry)
         return turn
@@ -278,13 +278,13 @@ class Weave(Method):
         is_asked = await asyncio.to_thread(asks, texts[-1])
         whole = Need(what="the last turns", query=" ".join(texts), asked=is_asked)
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
-        found = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
-        return show_first([one for each in found for one in each], turn.own, _FIRST)
+        searches = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
+        return show_first([hit for hits in searches for hit in hits], turn.own, _FIRST)
 
     async def _draft(self, turn: _Turn, first: asyncio.Task[list[Found]], stream: _Stream) -> str:
         """Return the draft; nothing where it failed before anything was sent."""
         try:
-            shown = [one.piece for one in await first if not one.dropped]
+            shown = [hit.piece for hit in await first if not hit.dropped]
             if not turn.is_planned:  # a small model reads best what stands next to the question
                 shown.reverse()
             given = _titled([*turn.own, *shown])
@@ -351,12 +351,12 @@ class Weave(Method):
     async def _look_up(self, turn: _Turn, first: asyncio.Task[list[Found]] | None) -> tuple[_Plan, Selection]:
         """Return the needs, and what is kept of what is found for them; `first` finds what the draft is shown."""
         plan = await self._plan(turn)
-        found = await gather(*(self._search(turn, need, entry) for need, entry in plan.asked))
+        searches = await gather(*(self._search(turn, need, entry) for need, entry in plan.asked))
         shown = [] if first is None else await first
         if not plan.asked and not shown and not plan.lost:
             return plan, Selection([], [], is_new=False)
         with turn.stage.step("selection") as step:
-            by_need = [(need, entry.kind, each) for (need, entry), each in zip(plan.asked, found, strict=True)]
+            by_need = [(need, entry.kind, hits) for (need, entry), hits in zip(plan.asked, searches, strict=True)]
             selection = select(
                 by_need,
                 shown,
@@ -365,11 +365,11 @@ class Weave(Method):
                 asked_limit=self.asked_limit,
                 drafted=first is not None,
             )
-            every = [*(one for each in found for one in each), *shown]
-            pieces = [one.traced(prompt_line(one.piece)) for one in every]
+            every = [*(hit for hits in searches for hit in hits), *shown]
+            pieces = [hit.traced(prompt_line(hit.piece)) for hit in every]
             step.output = {"pieces": pieces, "not_found": selection.missing, "not_looked_up": plan.lost}
-            step.notes += [f"not looked up, there is no such source: {each}" for each in plan.lost]
-            step.summary = f"Kept {len(selection.kept)} of {len({one.piece.id for one in every})} pieces"
+            step.notes += [f"not looked up, there is no such source: {hits}" for hits in plan.lost]
+            step.summary = f"Kept {len(selection.kept)} of {len({hit.piece.id for hit in every})} pieces"
             if selection.missing:
                 step.summary += f"; not found: {'; '.join(selection.missing)}"
         return plan, selection
@@ -395,8 +395,8 @@ class Weave(Method):
         if also:
             queries = [query] if stage.rerank else dict.fromkeys((query, also))
             name = f"first-look-{entry.name}"
-            both = await gather(*(stage.search(name, entry.source, each, 2 * top) for each in queries))
-            pieces = [*{piece.id: piece for found in both for piece in found}.values()]
+            both = await gather(*(stage.search(name, entry.source, asked, 2 * top) for asked in queries))
+            pieces = [*{piece.id: piece for hits in both for piece in hits}.values()]
         else:
             pieces = await stage.search(f"look-up-{entry.name}", entry.source, query, top, summary="Looked up: {}")
         chances = await asyncio.to_thread(probabilities_of_use, pieces, query, turn.dialogue, also)
@@ -404,16 +404,16 @@ class Weave(Method):
         if entry.kind == "memory" or (stage.rerank and entry.kind != "graph"):
             pieces = sorted(pieces, key=lambda piece: -piece.score)
             chances = sorted(chances, reverse=True)
-        said = await asyncio.to_thread(already_said, pieces, turn.dialogue)
+        told = await asyncio.to_thread(already_said, pieces, turn.dialogue)
         share = _ASKED if need.asked else 1 if turn.is_planned else _UNPLANNED
         least = self.threshold * share * (_FACTS if entry.kind == "graph" else 1)
-        found = []
-        for piece, chance, is_said in zip(pieces, chances, said, strict=True):
+        hits = []
+        for piece, chance, is_said in zip(pieces, chances, told, strict=True):
             dropped = f"its probability is under {least:.3g}" if chance < least else ""
             dropped = SAID if is_said else dropped
             known = piece.model_copy(update={"probability": round(chance, 3)})
-            found.append(Found(need, entry.name, known, dropped))
-        return found
+            hits.append(Found(need, entry.name, known, dropped))
+        return hits
 
     # --- write and check
 
@@ -472,7 +472,9 @@ class Weave(Method):
         if not cited:
             return []
         texts = {piece.id: piece.text for piece in given}
-        pairs = [{"statement": text[each.start : each.end], "piece": texts[each.knowledge]} for each in cited]
+        pairs = [
+            {"statement": text[citation.start : citation.end], "piece": texts[citation.knowledge]} for citation in cited
+        ]
         if isinstance(self.check, str):
             with stage.step(f"check-{suffix}" if suffix else "check") as step:
                 given_first = [(pair["piece"], pair["statement"]) for pair in pairs]
@@ -483,9 +485,9 @@ class Weave(Method):
             answer = await stage.ask(
                 "weave/check", Unsupported, Unsupported(unsupported=[]), suffix=suffix, response=text, pairs=pairs
             )
-        hold = [each for number, each in enumerate(cited, start=1) if number not in answer.unsupported]
+        hold = [citation for number, citation in enumerate(cited, start=1) if number not in answer.unsupported]
         stage.cited(text, hold)
-        grounded = {(each.start, each.end) for each in hold}
+        grounded = {(citation.start, citation.end) for citation in hold}
         return list(dict.fromkeys(text[a:b] for a, b in ((e.start, e.end) for e in cited) if (a, b) not in grounded))
 
 

@@ -141,7 +141,7 @@ class Prompt:
         sections: list[tuple[str, str]] = []
         for role, body in zip(pieces[1::2], pieces[2::2], strict=True):
             roles = ("user", _CONTINUATION) if role == _PATTERN else (role,)
-            sections += [(each, body) for each in roles]
+            sections += [(name, body) for name in roles]
         return front, sections
 
     @cached_property
@@ -234,7 +234,7 @@ class PromptLibrary:
             hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
             raise InputError(f"no prompt in the folder {overrides}", hint=hint)
         for path in overrides.glob("*/*.*.md") if overrides is not None else ():
-            known = {each.name.partition(".")[0] for each in (own / path.parent.name).glob("*.md")}
+            known = {file.name.partition(".")[0] for file in (own / path.parent.name).glob("*.md")}
             if known and path.name.partition(".")[0] not in known:
                 raise UnknownNameError(f"prompt of {path.parent.name}: {path}", path.name.partition(".")[0], known)
         self._folders = [own] if overrides is None else [overrides, own]
@@ -247,10 +247,12 @@ class PromptLibrary:
         there in English alone serves every language: it is told the dialogue's, as `language`.
         """
         names = [f"{name}.{form}", name] if form else [name]
-        found = next((one for each in names for of in (language, "en") if (one := self._find(each, of))), None)
-        if found is None:
+        chosen = next(
+            (match for candidate in names for of in (language, "en") if (match := self._find(candidate, of))), None
+        )
+        if chosen is None:
             raise UnknownNameError("prompt", name, {prompt.name for prompt in self if prompt.language == language})
-        return found
+        return chosen
 
     def _find(self, name: str, language: Language) -> Prompt | None:
         if (name, language) not in self._read:
@@ -263,11 +265,11 @@ class PromptLibrary:
 
     def __iter__(self) -> Iterator[Prompt]:
         """Yield every prompt by name and language, overridden ones as they are overridden."""
-        found: dict[tuple[str, str], Path] = {}
+        files: dict[tuple[str, str], Path] = {}
         for folder in (*_BESIDE[::-1], *self._folders[::-1]):
             for path in folder.glob("*/*.md"):
                 stage, _, language = path.stem.rpartition(".")
                 if language in LANGUAGES:
-                    found[f"{path.parent.name}/{stage}", language] = path
-        for name, language in sorted(found):
+                    files[f"{path.parent.name}/{stage}", language] = path
+        for name, language in sorted(files):
             yield self.get(name, check_language(language))

@@ -109,20 +109,20 @@ K1, B = 1.2, 0.75
 
 def rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
     """Return the inverse document frequencies of terms that so many of `size` texts have."""
-    found: NDArray[np.float64] = np.log1p((size - having + 0.5) / (having + 0.5))
-    return found
+    weights: NDArray[np.float64] = np.log1p((size - having + 0.5) / (having + 0.5))
+    return weights
 
 
 def okapi_rarity(size: int, having: NDArray[Any]) -> NDArray[np.float64]:
     """Return the same as the package rank_bm25 does: without the 1; common terms get a quarter of the mean."""
-    found: NDArray[np.float64] = np.log((size - having + 0.5) / (having + 0.5))
-    return np.where(found < 0, found.mean() / 4, found) if len(found) else found
+    weights: NDArray[np.float64] = np.log((size - having + 0.5) / (having + 0.5))
+    return np.where(weights < 0, weights.mean() / 4, weights) if len(weights) else weights
 
 
 def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: float = K1) -> NDArray[np.float64]:
     """Return what counts of terms in texts of those lengths are worth beside the terms' rarity."""
-    found: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - B + B * lengths / max(mean, 1e-9)))
-    return found
+    saturated: NDArray[np.float64] = counts * (k1 + 1) / (counts + k1 * (1 - B + B * lengths / max(mean, 1e-9)))
+    return saturated
 
 
 def scores_of(
@@ -141,8 +141,8 @@ def scores_of(
     weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]
     counts = np.array([[text.get(term, 0) for term in terms] for text in texts], np.float64)
     lengths = np.array([sum(text.values()) for text in texts], np.float64)
-    found: list[float] = np.round(saturation(counts, lengths[:, None], mean) @ weights, DECIMALS).tolist()
-    return found
+    scores: list[float] = np.round(saturation(counts, lengths[:, None], mean) @ weights, DECIMALS).tolist()
+    return scores
 
 
 class Bm25:

@@ -110,7 +110,7 @@ class Chunking:
         group: list[_Sentence] = []
         fresh = 0
         for sentence in sentences:
-            if fresh and sum(each.words for each in group) + sentence.words > self.words:
+            if fresh and sum(member.words for member in group) + sentence.words > self.words:
                 yield group
                 group, fresh = self._carried(group, sentence), 0
             group.append(sentence)
@@ -123,7 +123,7 @@ class Chunking:
         kept = list(group[-self.overlap :]) if self.overlap else []
         # A passage that begins anew with all of the one before would say it twice.
         kept = kept[1:] if len(kept) == len(group) and len(group) > 1 else kept
-        while kept and sum(each.words for each in kept) + following.words > self.words:
+        while kept and sum(member.words for member in kept) + following.words > self.words:
             kept = kept[1:]
         return kept
 

@@ -185,12 +185,12 @@ class OnnxCrossEncoder:
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the logit of each pair."""
-        found = np.zeros(len(pairs))
+        outputs = np.zeros(len(pairs))
         order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
         for start in range(0, len(pairs), _BATCH):
             batch = order[start : start + _BATCH]
-            found[batch] = self._model.run([pairs[at] for at in batch])[0][:, 0]
-        return found
+            outputs[batch] = self._model.run([pairs[at] for at in batch])[0][:, 0]
+        return outputs
 
 
 def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
@@ -263,14 +263,14 @@ class EndpointEmbedder:
         """
         filled = [at for at, text in enumerate(texts) if text.strip()]
         places = [filled[start : start + self._batch_size] for start in range(0, len(filled), self._batch_size)]
-        batches = run_blocking(self._request([[texts[at] for at in each] for each in places])) if places else []
+        batches = run_blocking(self._request([[texts[at] for at in numbers] for numbers in places])) if places else []
         if batches:
             self.__dict__.setdefault("dimension", batches[0].shape[1])
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        for each, batch in zip(places, batches, strict=True):
+        for numbers, batch in zip(places, batches, strict=True):
             if batch.shape[1] != self.dimension:
                 raise self._malformed(f"vectors of {batch.shape[1]} components after {self.dimension}")
-            vectors[each] = batch
+            vectors[numbers] = batch
         return vectors
 
     async def _request(self, batches: list[list[str]]) -> list[NDArray[np.float32]]:

@@ -129,7 +129,7 @@ def reciprocal_ranks(rankings: Iterable[Sequence[Item]]) -> list[tuple[Item, flo
     """
     scores: dict[Item, float] = {}
     for ranking in rankings:
-        for place, item in enumerate(dict.fromkeys(ranking), start=1):
-            scores[item] = scores.get(item, 0.0) + 1 / (K + place)
+        for rank, item in enumerate(dict.fromkeys(ranking), start=1):
+            scores[item] = scores.get(item, 0.0) + 1 / (K + rank)
     # Compared rounded, so that the same ranks in another order are equal whatever the order of their sum.
     return sorted(scores.items(), key=lambda pair: -round(pair[1], 12))

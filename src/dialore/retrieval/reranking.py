@@ -253,5 +253,5 @@ RERANKERS = ("bm25", "okapi", "dense", "fused", "cross", "onnx")
 
 
 def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
-    rows, found = best(scores, top, decimals=_DECIMALS)
-    return list(zip(rows.tolist(), found.tolist(), strict=True))
+    rows, chosen = best(scores, top, decimals=_DECIMALS)
+    return list(zip(rows.tolist(), chosen.tolist(), strict=True))

@@ -194,7 +194,7 @@ class ChineseWords:
 
         arrays = _read_arrays(folder / "chinese.npz")
         words = arrays["words"].tobytes().decode().split("\n")
-        self._places = {word: place for place, word in enumerate(words)}
+        self._places = {word: row for row, word in enumerate(words)}
         self._tokens, self._weights = arrays["tokens"].astype(np.int64), arrays["weights"].astype(np.int64)
         self._bounds = [0, *arrays["ends"].tolist()]
         traditional, simplified = (arrays[name].tobytes().decode() for name in ("traditional", "simplified"))

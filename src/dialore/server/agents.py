@@ -126,21 +126,21 @@ class ServedAgents:
         bench = self._bench(settings.sources, groups)
         without_model = bench.models(settings.model).main is None
         opened = _Opened({}, [bench], self._knowledge.places)
-        for name, each in {**named, **settings.agents}.items():
-            own = bench if each.sources is None else self._bench(each.sources, groups)
+        for name, agent in {**named, **settings.agents}.items():
+            own = bench if agent.sources is None else self._bench(agent.sources, groups)
             if own is not bench:
                 opened.benches.append(own)
-            method, given = method_class(each.method), dict(each.options)
+            method, given = method_class(agent.method), dict(agent.options)
             kinds = {kind for kind in method_sources(method) if own.settings.places(kind)}
-            if kinds == {"documents"} and not each.persona and "strict" in method_options(method):
+            if kinds == {"documents"} and not agent.persona and "strict" in method_options(method):
                 given.setdefault("strict", True)  # where documents are all that it can ask, it answers from them alone
-            made = own.agent(each.method, own.models(settings.model), given)
-            made.cite = each.cite if each.cite is not None else cites
+            made = own.agent(agent.method, own.models(settings.model), given)
+            made.cite = agent.cite if agent.cite is not None else cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()
-            served = Served(made, (*each.persona, *sentences), own)
+            served = Served(made, (*agent.persona, *sentences), own)
             first = opened.models.setdefault(MODEL, served)
-            is_alike = without_model and each is named.get(name)  # whatever the method, what was found is shown
+            is_alike = without_model and agent is named.get(name)  # whatever the method, what was found is shown
             opened.models[f"{MODEL}/{name}"] = first if is_alike else served
         return opened
 
@@ -149,6 +149,6 @@ class ServedAgents:
         places = sources.model_extra or {}
         if not places:
             given["graph"] = ["starter"]
-        for key, place in self._knowledge.places.items():
-            given[key] = [*given.get(key, ()), place]
+        for key, location in self._knowledge.places.items():
+            given[key] = [*given.get(key, ()), location]
         return Session(validated(SourceSettings, given, where="sources"), groups=groups, connect=self._connect)

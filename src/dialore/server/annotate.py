@@ -48,10 +48,10 @@ class Desk:
         with folder_lock(self.folder, exclusive=True):
             known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
             names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
-            found = {name: known.get(name) or secrets.token_hex(8) for name in names}
-            if found != known:
-                _write(self._codes, json.dumps(found, indent=1))
-        return found
+            codes_now = {name: known.get(name) or secrets.token_hex(8) for name in names}
+            if codes_now != known:
+                _write(self._codes, json.dumps(codes_now, indent=1))
+        return codes_now
 
     def annotator(self, code: str) -> str:
         """Return the name of a code's annotator; raise ServiceError for an unknown code."""
@@ -78,7 +78,7 @@ class Desk:
             "shown": {name: _active(fields[name]) for name in chosen.shows if fields.get(name)},
             "texts": texts,
             "columns": columns,
-            "answers": {each: fields[each] for some in columns.values() for each in some if fields.get(each)},
+            "answers": {column: fields[column] for some in columns.values() for column in some if fields.get(column)},
             "comment": _active(fields.get("comment", "")),
         }
 
@@ -86,8 +86,8 @@ class Desk:
         """Fill in answers by columns, all of a question's or none; empty ones take them back. Raises ServiceError."""
         with folder_lock(self.folder, exclusive=True):
             head, rows = self._read(annotator)
-            place = head.index("item")
-            row = next((row for row in rows if row[place : place + 1] == [item]), None)
+            item_column = head.index("item")
+            row = next((row for row in rows if row[item_column : item_column + 1] == [item]), None)
             if row is None:
                 raise ServiceError(404, "there is no such item", code="item_not_found")
             asked = self._item(dict(zip(head, row, strict=False)))["columns"]
@@ -118,16 +118,16 @@ class Desk:
         people = []
         for name, code in self.codes().items():
             items = self.items(name)
-            done = sum(len(each["answers"]) == sum(map(len, each["columns"].values())) for each in items)
+            done = sum(len(item["answers"]) == sum(map(len, item["columns"].values())) for item in items)
             people.append({"name": name, "code": code, "done": done, "total": len(items)})
-        found: dict[str, Any] = {"counted": "", "tables": []}
+        counts: dict[str, Any] = {"counted": "", "tables": []}
         try:
-            said = people_of(read_answers(self.folder))
-            found = {"counted": said.counted, "tables": [table._asdict() for table in said.tables]}
+            people_shown = people_of(read_answers(self.folder))
+            counts = {"counted": people_shown.counted, "tables": [table._asdict() for table in people_shown.tables]}
         except MissingExtraError as error:
-            found["counted"] = str(error)
+            counts["counted"] = str(error)
         about = {"criteria": self.key.criteria, "paper": self.chosen.paper, "form": self.key.form}
-        return {**about, "annotators": people, **found, "reading": READING}
+        return {**about, "annotators": people, **counts, "reading": READING}
 
 
 def _active(text: str) -> str:

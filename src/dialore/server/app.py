@@ -100,11 +100,11 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 async def _malformed(_: Request, error: Exception) -> Response:
     """Return what is wrong with a body, without the body: it may be large, or secret."""
-    found = error.errors() if isinstance(error, RequestValidationError) else []
-    first = found[0]
-    place = ".".join(str(step)[:80] for step in first["loc"][1:8])
-    message = "; ".join(dict.fromkeys(f"{each['msg'].removeprefix('Value error, ')}"[:300] for each in found[:3]))
-    return ServiceError(400, f"{place or 'the body'}: {message}", code="invalid_value", param=place or None).response
+    issues = error.errors() if isinstance(error, RequestValidationError) else []
+    first = issues[0]
+    field = ".".join(str(step)[:80] for step in first["loc"][1:8])
+    message = "; ".join(dict.fromkeys(f"{issue['msg'].removeprefix('Value error, ')}"[:300] for issue in issues[:3]))
+    return ServiceError(400, f"{field or 'the body'}: {message}", code="invalid_value", param=field or None).response
 
 
 async def _broken(_: Request, __: Exception) -> Response:

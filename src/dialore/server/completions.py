@@ -54,7 +54,7 @@ class Body(BaseModel):
 
 def _without_null(data: object, deep: int = _DEEP) -> object:
     if isinstance(data, list) and deep:
-        return [_without_null(each, deep - 1) for each in data]
+        return [_without_null(item, deep - 1) for item in data]
     if isinstance(data, dict) and deep:
         return {name: _without_null(value, deep - 1) for name, value in data.items() if value is not None}
     return data
@@ -129,12 +129,12 @@ class SamplingOverride(Body):
 
     def sampling(self, max_tokens: int | None, most: int, **further: object) -> dict[str, object]:
         """Return what the writing stages sample otherwise."""
-        said = {"temperature": self.temperature, "top_p": self.top_p, **further}
+        options = {"temperature": self.temperature, "top_p": self.top_p, **further}
         if self.top_p == 0:  # the likeliest word alone: not every endpoint takes it
-            said |= {"temperature": 0.0, "top_p": None}
+            options |= {"temperature": 0.0, "top_p": None}
         if max_tokens is not None and max_tokens != _NO_LIMIT:
-            said["max_tokens"] = min(max_tokens, most)
-        return {name: value for name, value in said.items() if value is not None}
+            options["max_tokens"] = min(max_tokens, most)
+        return {name: value for name, value in options.items() if value is not None}
 
 
 class ChatRequest(SamplingOverride):
@@ -153,7 +153,7 @@ class ChatRequest(SamplingOverride):
     @field_validator("stop")
     @classmethod
     def _few(cls, stop: str | list[str] | None) -> list[str] | None:
-        stops = [each for each in ([stop] if isinstance(stop, str) else stop or []) if each]
+        stops = [text for text in ([stop] if isinstance(stop, str) else stop or []) if text]
         if len(stops) > 4:
             raise ValueError("at most four texts")
         return stops or None
@@ -181,26 +181,26 @@ def asked_of(
     persona: Sequence[str] = (),
 ) -> Asked:
     """Return what messages ask; what is no text is left out with a note or, in the last, a ServiceError."""
-    told = [each.text.strip() for each in messages if each.role in {"system", "developer"}]
-    said = [each for each in messages if each.role not in {"system", "developer"}]
-    last = said[-1] if said else None
+    told = [entry.text.strip() for entry in messages if entry.role in {"system", "developer"}]
+    talk = [entry for entry in messages if entry.role not in {"system", "developer"}]
+    last = talk[-1] if talk else None
     if last is not None and (unread := last.unread):
         message = f"the last message has {unread}: this service answers the text of a user's message"
         at = next(number for number in range(len(messages) - 1, -1, -1) if messages[number] is last)
         raise ServiceError(400, message, code="invalid_request", param=f"messages.{at}")
     if last is None or last.role != "user":
         raise ServiceError(400, "the last message is to be the user's", code="invalid_request", param="messages")
-    kept = [each for each in said if each.role in {"user", "assistant"} and each.text.strip()]
-    turns = [{"role": each.role, "content": each.text} for each in kept]
-    unread_before = Counter(each.unread for each in said if each.unread)
+    kept = [entry for entry in talk if entry.role in {"user", "assistant"} and entry.text.strip()]
+    turns = [{"role": entry.role, "content": entry.text} for entry in kept]
+    unread_before = Counter(entry.unread for entry in talk if entry.unread)
     notes = [f"earlier messages: {what} was passed over, {count} times" for what, count in unread_before.items()]
     return Asked(model, turns, tuple(persona), tuple(filter(None, told)), sampling, user, conversation, tuple(notes))
 
 
 def service_of(request: Request) -> Service:
     """Return the service that a request is for."""
-    found: Service = request.app.state.service
-    return found
+    service: Service = request.app.state.service
+    return service
 
 
 def usage_of(usage: Usage) -> dict[str, int]:
@@ -253,7 +253,7 @@ async def until_gone(request: Request, work: Coroutine[Any, Any, T]) -> T:
 @router.get("/models")
 async def list_models(request: Request) -> Reply:
     """Return the agents of this service, each as a model."""
-    return reply({"object": "list", "data": [_model(*each) for each in service_of(request).agents.models.items()]})
+    return reply({"object": "list", "data": [_model(*entry) for entry in service_of(request).agents.models.items()]})
 
 
 @router.get("/models/{model:path}")

@@ -41,7 +41,7 @@ TABLES = sa.MetaData()
 
 
 def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    return sa.Table(name, TABLES, *(sa.Column(each, sa.Text, primary_key=True) for each in User._fields), *columns)
+    return sa.Table(name, TABLES, *(sa.Column(field, sa.Text, primary_key=True) for field in User._fields), *columns)
 
 
 def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:

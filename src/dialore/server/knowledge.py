@@ -74,8 +74,8 @@ async def ground(request: Request, body: GroundRequest) -> Reply:
     """Return what a response would need to know, without writing it."""
     asked = asked_of(body.model, body.messages, {}, body.user)
     trace, grounding = await service_of(request).ground(asked, request.state.caller)
-    found = grounding_of(grounding, trace, asked.notes)
-    return reply({**found, "model": body.model, "usage": usage_of(grounding.usage)})
+    grounds = grounding_of(grounding, trace, asked.notes)
+    return reply({**grounds, "model": body.model, "usage": usage_of(grounding.usage)})
 
 
 # --- all of it
@@ -97,19 +97,19 @@ async def list_pieces(
     """
     service, words, caller = service_of(request), q.casefold().split(), request.state.caller
     if not words:
-        found = await service.browse(source, offset, limit + 1, caller, where)
+        pieces = await service.browse(source, offset, limit + 1, caller, where)
     elif source == "persona":
         every = await service.browse(source, 0, _DEEPEST, caller)
-        found = [each for each in every if all(word in each.text.casefold() for word in words)][offset:]
+        pieces = [piece for piece in every if all(word in piece.text.casefold() for word in words)][offset:]
     else:
         try:
-            found = (await service.search(source, q, offset + limit + 1, caller, where))[offset:]
+            pieces = (await service.search(source, q, offset + limit + 1, caller, where))[offset:]
         except ServiceError as error:
             if error.status_code != 404:
                 raise
-            found = []
+            pieces = []
     persona = service.knowledge.persona
-    return reply({"data": [_piece(each, persona) for each in found[:limit]], "more": len(found) > limit})
+    return reply({"data": [_piece(piece, persona) for piece in pieces[:limit]], "more": len(pieces) > limit})
 
 
 def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
@@ -129,9 +129,9 @@ def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
 async def list_uses(request: Request) -> Reply:
     """Return the latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
     with explained():
-        found = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
-    cut = ({**each, "asked": each["asked"][:_CUT], "text": each["text"][:_CUT]} for each in found)
-    return reply({"data": [{**each, "made": each["made"].isoformat()} for each in cut]})
+        uses = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
+    cut = ({**use, "asked": use["asked"][:_CUT], "text": use["text"][:_CUT]} for use in uses)
+    return reply({"data": [{**use, "made": use["made"].isoformat()} for use in cut]})
 
 
 # --- documents
@@ -190,7 +190,7 @@ async def list_facts(request: Request) -> Reply:
 async def add_facts(request: Request, body: NewFacts) -> Reply:
     """Add facts; of one that is there already, the heavier is kept."""
     service = service_of(request)
-    facts = [Fact(each.head, each.relation, each.tail, each.weight, ADDED) for each in body.facts]
+    facts = [Fact(added.head, added.relation, added.tail, added.weight, ADDED) for added in body.facts]
     with explained():
         await service.knowledge.add_facts(facts)
     return reply({"data": [_shown(fact) for fact in facts]}, 201)

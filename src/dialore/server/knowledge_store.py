@@ -99,7 +99,7 @@ class AddedKnowledge:
     def places(self) -> dict[str, str]:
         """The sources that there are, by their keys in settings."""
         known = {"documents": self._index, "graph": self._graph}
-        return {key: str(place) for key, place in known.items() if place.exists()}
+        return {key: str(path) for key, path in known.items() if path.exists()}
 
     # --- documents
 
@@ -138,8 +138,8 @@ class AddedKnowledge:
                         ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
                         folder_lock(self._files, exclusive=True),
                     ):
-                        same = (each for each in self._documents(reading).items() if each[1]["name"] == name)
-                        old = {each: document["path"] for each, document in same if each != identifier}
+                        same = (former for former in self._documents(reading).items() if former[1]["name"] == name)
+                        old = {former: document["path"] for former, document in same if former != identifier}
                         report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
                 except BaseException as error:
                     if not is_known:
@@ -147,8 +147,8 @@ class AddedKnowledge:
                     if self._is_closed:
                         raise ServiceError(503, "the service is ending", code="unavailable") from error
                     raise
-            for each in old:
-                _remove(self._files / each)
+            for former in old:
+                _remove(self._files / former)
         told = {"rejects": report.rejects, "notices": report.notices}
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
@@ -212,13 +212,17 @@ class AddedKnowledge:
         if not self._index.exists():
             return {}
         with closing(open_index(self._index)) as store, store.read(Filter(groups=groups)) as transaction:
-            found = transaction.documents().values()
+            documents = transaction.documents().values()
         listed: dict[str, dict[str, Any]] = {}
-        for each in found:
-            path = Path(each.name)
+        for document in documents:
+            path = Path(document.name)
             is_file = path.is_absolute()
-            identifier = path.parent.name if is_file else each.name
-            listed[identifier] = {"path": each.name, "name": path.name if is_file else "", "passages": each.passages}
+            identifier = path.parent.name if is_file else document.name
+            listed[identifier] = {
+                "path": document.name,
+                "name": path.name if is_file else "",
+                "passages": document.passages,
+            }
         return listed
 
     async def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
@@ -226,8 +230,11 @@ class AddedKnowledge:
         return list((await asyncio.to_thread(self._listed, groups)).values())
 
     def _listed(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, object]]:
-        found = self._documents(groups).items()
-        return {name: {"id": name, "file": each["name"], "passages": each["passages"]} for name, each in found}
+        documents = self._documents(groups).items()
+        return {
+            name: {"id": name, "file": document["name"], "passages": document["passages"]}
+            for name, document in documents
+        }
 
     @_changing
     def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
@@ -279,7 +286,7 @@ class AddedKnowledge:
     @_changing
     def set_persona(self, add: Sequence[str] = (), delete: Sequence[str] = ()) -> list[str]:
         """Add and delete sentences; returns those that there are."""
-        kept = [one for one in dict.fromkeys((*self.persona, *add)) if one not in delete]
+        kept = [sentence for sentence in dict.fromkeys((*self.persona, *add)) if sentence not in delete]
         write_whole(self._sentences, json.dumps(kept))
         return kept
 
@@ -300,8 +307,8 @@ def _kept(folder: Path) -> Iterator[None]:
             if getattr(why, "errno", None) in _FULL or "full" in str(why).lower():
                 raise ServiceError(507, "there is no room to keep it", code="storage_full") from error
             raise ServiceError(503, "it cannot be kept now", code="storage_failed") from error
-        said = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))
-        raise ServiceError(400, said, code="invalid_file") from error
+        message = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))
+        raise ServiceError(400, message, code="invalid_file") from error
 
 
 def _check_unpacked(data: bytes, most: int) -> None:
@@ -310,7 +317,7 @@ def _check_unpacked(data: bytes, most: int) -> None:
         return
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            size = sum(each.file_size for each in archive.infolist())
+            size = sum(member.file_size for member in archive.infolist())
     except zipfile.BadZipFile as error:
         raise ServiceError(400, "the file is damaged", code="invalid_file") from error
     if size > 10 * most:

@@ -177,8 +177,8 @@ async def ground(call: _Call, message: _Message, history: _History = (), model: 
     """Find what a reply to the user's message needs to know: facts, passages, persona. No reply is written."""
     on = _on(call)
     with _told():
-        _, found = await on.service.ground(on.asked(message, history, model), on.caller(call))
-    return Grounds.model_validate({**grounding_of(found, ""), "note": on.note(model)})
+        _, grounding = await on.service.ground(on.asked(message, history, model), on.caller(call))
+    return Grounds.model_validate({**grounding_of(grounding, ""), "note": on.note(model)})
 
 
 async def respond(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Reply:
@@ -186,7 +186,7 @@ async def respond(call: _Call, message: _Message, history: _History = (), model:
     on = _on(call)
     with _told():
         _, made = await last(on.service.answer(on.asked(message, history, model), on.caller(call)))
-    used = [_piece(each) for each in made.used]
+    used = [_piece(piece) for piece in made.used]
     return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used, "note": on.note(model)})
 
 
@@ -194,15 +194,15 @@ async def search_documents(call: _Call, query: _Query, top: _Top = 10, where: _W
     """Search the documents: passages, each with its title, section and file."""
     on = _on(call)
     with _told():
-        found = await on.service.search("documents", query, top, on.caller(call), where)
-        return Found(knowledge=[_piece(each) for each in found])
+        pieces = await on.service.search("documents", query, top, on.caller(call), where)
+        return Found(knowledge=[_piece(piece) for piece in pieces])
 
 
 async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
     """Search the commonsense graph: facts about the concepts that the query names."""
     with _told():
-        found = await _on(call).service.search("graph", query, top, _on(call).caller(call))
-        return Found(knowledge=[_piece(each) for each in found])
+        facts = await _on(call).service.search("graph", query, top, _on(call).caller(call))
+        return Found(knowledge=[_piece(fact) for fact in facts])
 
 
 async def _consent(call: _Call) -> Consent | Elicit[Consent]:
@@ -222,12 +222,12 @@ async def remember(
     if consent.action != "accept" or not consent.data.remember:
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
     store, who = _on(call).service.store, _on(call).who(call)
-    said = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
+    noted = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
     with _told():
         check_harmless(statement)
         if not await store.consents(who):
             await store.set_consent(who, consents=True)
-        kept = await store.remember(who, [said])
+        kept = await store.remember(who, [noted])
     if not kept:  # it was withdrawn meanwhile
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
     return _kept(kept[0])
@@ -237,7 +237,7 @@ async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf =
     """Return what is remembered of the user, the newest first."""
     store, who = _on(call).service.store, _on(call).who(call)
     with _told():
-        statements = [_kept(each) for each in await store.statements(who, history=history, as_of=as_of)]
+        statements = [_kept(noted) for noted in await store.statements(who, history=history, as_of=as_of)]
         return Memory(consents=await store.consents(who), statements=statements)
 
 

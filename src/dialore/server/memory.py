@@ -71,7 +71,7 @@ async def list_memory(
     With `history` also what holds no longer, with `as_of` what held at that moment.
     """
     store = service_of(request).store
-    data = [_shown(each) for each in await store.statements(who, history=history, as_of=as_of)]
+    data = [_shown(statement) for statement in await store.statements(who, history=history, as_of=as_of)]
     return reply({"consents": await store.consents(who), "data": data})
 
 
@@ -121,8 +121,10 @@ async def list_conversations(request: Request, who: Who, id: Named = None) -> Re
         return await show_conversation(request, id, who)
     if not store.keeps_conversations:
         raise ServiceError(404, "this service keeps no conversations (server.kept_days is 0)", code="not_found")
-    found = await store.conversations(who)
-    return reply({"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in found]})
+    conversations = await store.conversations(who)
+    return reply(
+        {"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in conversations]}
+    )
 
 
 @router.get("/conversations/{identifier:path}")
@@ -153,9 +155,9 @@ async def show_trace(request: Request, identifier: Identifier) -> Reply:
 async def give_feedback(request: Request, body: Feedback) -> Reply:
     """Say what a user thinks of a response to them, by its trace: good or not, why, and a better answer."""
     who = _user(request, body.user)
-    said = body.model_dump(include={"good", "reason", "better"})
-    kept = await service_of(request).store.give_feedback(who, body.trace, **said)
-    return reply({"trace": _there(body.trace if kept else None), **said})
+    given = body.model_dump(include={"good", "reason", "better"})
+    kept = await service_of(request).store.give_feedback(who, body.trace, **given)
+    return reply({"trace": _there(body.trace if kept else None), **given})
 
 
 @router.delete("/feedback/{identifier}")

@@ -81,10 +81,10 @@ class ResponsesRequest(SamplingOverride):
     def asked(self, most: int) -> Asked:
         """Return what is asked of the service."""
         items = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        said = [each if isinstance(each, ChatMessage) else _passed_over(each) for each in items]
+        messages = [item if isinstance(item, ChatMessage) else _passed_over(item) for item in items]
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
         sampling = self.sampling(self.max_output_tokens, most)
-        return asked_of(self.model, [*told, *said], sampling, self.user, self.conversation_id, self.persona)
+        return asked_of(self.model, [*told, *messages], sampling, self.user, self.conversation_id, self.persona)
 
 
 def _passed_over(item: OtherItem) -> ChatMessage:
@@ -149,20 +149,20 @@ class _Made:
     async def events(self, events: Events) -> AsyncGenerator[str]:
         """Yield the events of the stream."""
         begun = {**self._said, "status": "in_progress", "output": []}
-        place: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
+        position: dict[str, object] = {"item_id": self._item, "output_index": 0, "content_index": 0}
         yield self._event("response.created", response=begun)
         yield self._event("response.in_progress", response=begun)
         yield self._event("response.output_item.added", output_index=0, item=self._message("in_progress"))
-        yield self._event("response.content_part.added", **place, part=_part(""))
+        yield self._event("response.content_part.added", **position, part=_part(""))
         async with aclosing(events):
             async for event in events:
                 if isinstance(event, str):
-                    yield self._event("response.output_text.delta", **place, delta=event, logprobs=[])
+                    yield self._event("response.output_text.delta", **position, delta=event, logprobs=[])
                 elif isinstance(event, tuple):
                     whole = self.whole(*event)
                     text = event[1].text
-                    yield self._event("response.output_text.done", **place, text=text, logprobs=[])
-                    yield self._event("response.content_part.done", **place, part=_part(text))
+                    yield self._event("response.output_text.done", **position, text=text, logprobs=[])
+                    yield self._event("response.content_part.done", **position, part=_part(text))
                     yield self._event("response.output_item.done", output_index=0, item=whole["output"][0])
                     yield self._event(f"response.{whole['status']}", response=whole)
 

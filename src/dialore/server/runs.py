@@ -39,7 +39,7 @@ def _runs(request: Request) -> dict[str, Path]:
 
 def _changed(file: Path) -> float:
     beside = (file, file.with_name(f"{FILE}-wal"))
-    return max(each.stat().st_mtime for each in beside if each.exists())
+    return max(file_beside.stat().st_mtime for file_beside in beside if file_beside.exists())
 
 
 def _brief(name: str, folder: Path) -> dict[str, Any]:
@@ -52,8 +52,8 @@ def _brief(name: str, folder: Path) -> dict[str, Any]:
             tokens = totals["prompt_tokens"] + totals["completion_tokens"]
             done = {"ok": counts.get("ok", 0), "failed": counts.get("failed", 0), "total": total}
             systems.append({"name": system.title, "model": system.model, **done, "tokens": int(tokens)})
-        found = {"name": name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
-    return {**found, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
+        brief = {"name": name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
+    return {**brief, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
 
 
 def _sections(report: Report) -> dict[str, Any]:
@@ -65,14 +65,14 @@ def _sections(report: Report) -> dict[str, Any]:
         rows = [[row.label, *map(_figure, row.cells)] for row in group.rows]
         scores.append(Table(f"Scores · {group.title}".removesuffix(" · "), 1, heads, rows))
     counted = [
-        _counted("Cost and latency, a response", report.names, [each.costs for each in report.surveys]),
-        _counted("Failures and parsing", report.names, [each.outcomes for each in report.surveys]),
+        _counted("Cost and latency, a response", report.names, [entry.costs for entry in report.surveys]),
+        _counted("Failures and parsing", report.names, [entry.outcomes for entry in report.surveys]),
     ]
     drawn = [figure for _, figure in report.files()] if can_draw() else []
-    figures = [{"title": each.title, "svg": base64.b64encode(each.render("svg")).decode()} for each in drawn]
+    figures = [{"title": entry.title, "svg": base64.b64encode(entry.render("svg")).decode()} for entry in drawn]
     return {
         "title": report.title,
-        "tables": [each._asdict() for each in (*scores, *counted)],
+        "tables": [entry._asdict() for entry in (*scores, *counted)],
         "reading": [*how_to_read(table), *table.notes] if table.metrics else [],
         "figures": figures,
         "browser": report.browser.packed() if report.browser else None,
@@ -114,8 +114,8 @@ async def list_runs(request: Request) -> Reply:
     """Return the runs, the latest first, and how far each is."""
     runs = await asyncio.to_thread(_runs, request)
     with _told():
-        found = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
-    return reply({"data": found})
+        briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
+    return reply({"data": briefs})
 
 
 @router.get("/{name}")

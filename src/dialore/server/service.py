@@ -117,8 +117,8 @@ class Service:
         server = settings.server
         limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
         self.settings, self.knowledge = settings, AddedKnowledge(server.folder, ocr=server.ocr, **limits)
-        place = server.store or self.knowledge.folder / "store.sqlite"
-        self.store = ServerStore(place, memory_days=server.memory_days, kept_days=server.kept_days)
+        store_at = server.store or self.knowledge.folder / "store.sqlite"
+        self.store = ServerStore(store_at, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry = telemetry
         self._tasks: set[asyncio.Task[None]] = set()
         self.agents = ServedAgents(settings, self.knowledge, self._later, connect=connect)
@@ -158,8 +158,8 @@ class Service:
         limits = self.settings.server
         if len(asked.messages) > limits.max_messages:
             raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
-        said = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
-        if (characters := sum(map(len, said))) > limits.max_characters:
+        texts = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
+        if (characters := sum(map(len, texts))) > limits.max_characters:
             raise _too_long(f"{characters} characters, more than the {limits.max_characters} that are taken")
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
@@ -168,10 +168,10 @@ class Service:
         if asked.user:
             who = User(caller.name, asked.user)
             known = await tried(self.store.statements(who, history=True), [])
-            quoted = {each.turn for each in known}  # what is noted of them may hold no longer
+            quoted = {statement.turn for statement in known}  # what is noted of them may hold no longer
             earlier = await tried(self.store.turns(who, but=asked.conversation), [])
             known += [turn for turn in earlier if quoted_turn(turn.text) not in quoted and says_something(turn.text)]
-            extra = {"user": asked.user, "memory": [each.model_dump(mode="json") for each in known]}
+            extra = {"user": asked.user, "memory": [statement.model_dump(mode="json") for statement in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
     async def answer(self, asked: Asked, caller: Caller) -> Events:
@@ -226,8 +226,8 @@ class Service:
                 await asyncio.gather(task, return_exceptions=True)
             trace = await self._made("chat", asked, response, caller, began)
             if asked.user:
-                said = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
-                await tried(self._keep(asked, {"role": "assistant", **said}, caller), None)
+                reply_kept = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
+                await tried(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
                 self._later(self._remember(asked, dialogue, caller))
             yield trace, response
 
@@ -273,7 +273,7 @@ class Service:
                     return (Knowledge.of_fact(fact, verbalise(fact, "en"), 0.0) for fact in source.facts())
                 asked = narrowed(source, where) if where else source
                 several = reversed(getattr(asked, "sources", [asked]))
-                return (piece for each in several for piece in listed(each, Dialogue([name])))
+                return (piece for opened in several for piece in listed(opened, Dialogue([name])))
 
             return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
 
@@ -292,7 +292,9 @@ class Service:
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
-            stage = next((each.stage for each in result.trace if each.outcome == "failed"), "response")
+            stage = next(
+                (stage_done.stage for stage_done in result.trace if stage_done.outcome == "failed"), "response"
+            )
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
         return identifier
 
@@ -302,14 +304,14 @@ class Service:
             return
         who = User(caller.name, asked.user)
         before = await self.store.conversation(who, asked.conversation) or []
-        known = {(each["role"], each["content"]): each for each in before}
+        known = {(message["role"], message["content"]): message for message in before}
         now = {"said": datetime.now(UTC).isoformat()}
         turns = []
-        for number, each in enumerate(asked.messages):
-            mark = each["role"], each["content"]
+        for number, message in enumerate(asked.messages):
+            mark = message["role"], message["content"]
             same = before[number : number + 1]
             is_there = bool(same) and (same[0]["role"], same[0]["content"]) == mark
-            turns.append(same[0] if is_there else known.get(mark, {**each, **now}) if same else {**each, **now})
+            turns.append(same[0] if is_there else known.get(mark, {**message, **now}) if same else {**message, **now})
         await self.store.keep_conversation(who, asked.conversation, [*turns, {**said, **now}])
 
     async def _remember(self, asked: Asked, dialogue: Dialogue, caller: Caller) -> None:
@@ -370,14 +372,14 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
     known, cited = {piece.id: piece for piece in result.knowledge}, []
     if isinstance(result, Response):
         numbers = result.numbers
-        for each in result.citations:
-            span = {"number": numbers[each.knowledge], "start": each.start, "end": each.end}
-            cited.append({**span, **told(known[each.knowledge])})
+        for citation in result.citations:
+            span = {"number": numbers[citation.knowledge], "start": citation.start, "end": citation.end}
+            cited.append({**span, **told(known[citation.knowledge])})
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
     fields = {"score", "probability", "used"}
     knowledge = [told(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
-    found = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
-    return {**found, "notes": list(notes)} if notes else found
+    grounds = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
+    return {**grounds, "notes": list(notes)} if notes else grounds
 
 
 def told(piece: Knowledge) -> dict[str, Any]:
@@ -390,5 +392,5 @@ def told(piece: Knowledge) -> dict[str, Any]:
 
 def finish_reason(response: Response) -> str:
     """`length` where the response was cut off, else `stop`."""
-    cut = (each for each in response.trace if CUT_OFF in each.notes)
-    return "length" if any(each.output.get("text") == response.text for each in cut) else "stop"
+    cut = (stage for stage in response.trace if CUT_OFF in stage.notes)
+    return "length" if any(stage.output.get("text") == response.text for stage in cut) else "stop"

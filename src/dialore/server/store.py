@@ -153,8 +153,8 @@ class ServerStore:
         for name, made, messages in connection.execute(query.where(columns.id != but).order_by(columns.made.desc())):
             for number, message in reversed([*enumerate(messages, 1)]):
                 if len(turns) < _TURNS and message["content"].strip():
-                    said = message.get("said") or made
-                    told = {"text": message["content"], "said": said, "speaker": message["role"]}
+                    moment = message.get("said") or made
+                    told = {"text": message["content"], "said": moment, "speaker": message["role"]}
                     turns.append(Statement.model_validate({**told, "turn": f"{name}:{number}", "is_turn": True}))
         return turns
 
@@ -173,15 +173,15 @@ class ServerStore:
         """
         if not _consents(connection, user):
             return []
-        known = {each.id: each for each in _statements(connection, user)}
-        last = max((each.said for each in known.values()), default=self._clock())
-        new = {each.id: each for each in (self._dated(one, last) for one in said)}
-        closed = {name: each for name, each in (replaced or {}).items() if name in known}
+        known = {entry.id: entry for entry in _statements(connection, user)}
+        last = max((entry.said for entry in known.values()), default=self._clock())
+        new = {entry.id: entry for entry in (self._dated(new_statement, last) for new_statement in said)}
+        closed = {name: entry for name, entry in (replaced or {}).items() if name in known}
         told = with_intervals((known | closed | new).values(), self._clock())
         told = sorted(told, key=lambda statement: statement.holds_until is not None)[:_MOST]
         changed = [statement for statement in told if known.get(statement.id) != statement]
         gone = known.keys() - {statement.id for statement in told}
-        _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_([*gone, *(each.id for each in changed)]))
+        _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_([*gone, *(entry.id for entry in changed)]))
         if changed:
             connection.execute(STATEMENTS.insert(), [_row(user, statement) for statement in changed])
         return [statement for statement in changed if statement.holds_until is None]
@@ -235,8 +235,8 @@ class ServerStore:
         """Return the messages of a conversation; None where the user has none of that id."""
         columns = CONVERSATIONS.c
         query = sa.select(columns.turns).where(*self._live(CONVERSATIONS, user), columns.id == identifier)
-        found: list[dict[str, Any]] | None = connection.scalar(query)
-        return found
+        messages: list[dict[str, Any]] | None = connection.scalar(query)
+        return messages
 
     @_reading
     def conversations(self, connection: sa.Connection, user: User) -> list[tuple[str, datetime, str]]:
@@ -257,8 +257,8 @@ class ServerStore:
         """Return what a response to one of an owner's users was made of; None where there is no such trace now."""
         columns = TRACES.c
         query = sa.select(columns.result).where(columns.id == identifier, columns.owner == owner)
-        found: dict[str, Any] | None = connection.scalar(query.where(columns.expires > self._clock()))
-        return found
+        kept: dict[str, Any] | None = connection.scalar(query.where(columns.expires > self._clock()))
+        return kept
 
     @_reading
     def traces(self, connection: sa.Connection, owner: str, *fields: str, most: int = 200) -> list[dict[str, Any]]:
@@ -295,12 +295,14 @@ class ServerStore:
     @_reading
     def feedback(self, connection: sa.Connection, owner: str | None = None) -> list[dict[str, Any]]:
         """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
-        said, traces = FEEDBACK.c, TRACES.c
-        is_own = (said.owner == traces.owner) & (said.name == traces.name) & (said.id == traces.id)
-        query = sa.select(said.id.label("trace"), said.made, said.good, said.reason, said.better, traces.result)
-        query = query.join_from(FEEDBACK, TRACES, is_own).where(said.expires > self._clock())
-        query = query if owner is None else query.where(said.owner == owner)
-        return [row._asdict() for row in connection.execute(query.order_by(said.made.desc(), said.id))]
+        columns, traces = FEEDBACK.c, TRACES.c
+        is_own = (columns.owner == traces.owner) & (columns.name == traces.name) & (columns.id == traces.id)
+        query = sa.select(
+            columns.id.label("trace"), columns.made, columns.good, columns.reason, columns.better, traces.result
+        )
+        query = query.join_from(FEEDBACK, TRACES, is_own).where(columns.expires > self._clock())
+        query = query if owner is None else query.where(columns.owner == owner)
+        return [row._asdict() for row in connection.execute(query.order_by(columns.made.desc(), columns.id))]
 
     @_changing
     def delete_conversation(self, connection: sa.Connection, user: User, identifier: str) -> int:
@@ -321,8 +323,8 @@ class ServerStore:
     def sweep(self, connection: sa.Connection) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
         tables = STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK, USED
-        expired = (each.delete().where(each.c.expires <= self._clock()) for each in tables)
-        return sum(connection.execute(each).rowcount for each in expired)
+        expired = (expiring.delete().where(expiring.c.expires <= self._clock()) for expiring in tables)
+        return sum(connection.execute(expiring).rowcount for expiring in expired)
 
     def _keep(self, connection: sa.Connection, table: sa.Table, user: User, identifier: str, **data: object) -> None:
         now = self._clock()
@@ -348,8 +350,8 @@ class ServerStore:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
                 return work(connection)
         except SQLAlchemyError as error:  # in one line, without its password
-            said = first_line(getattr(error, "orig", None) or error)
-            raise SourceError(f"{self._place} cannot be asked: {said}") from error
+            message = first_line(getattr(error, "orig", None) or error)
+            raise SourceError(f"{self._place} cannot be asked: {message}") from error
 
 
 async def tried(work: Awaitable[T], otherwise: T) -> T:

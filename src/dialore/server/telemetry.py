@@ -122,8 +122,8 @@ class Telemetry:
 
         tracer, now = self._provider.get_tracer("dialore"), time.time()
 
-        def add(name: str, kind: SpanKind, start: float, end: float, said: dict[str, Any], error: str) -> Span:
-            span = tracer.start_span(name, scope, kind, said, start_time=int(start * 1e9))
+        def add(name: str, kind: SpanKind, start: float, end: float, attributes: dict[str, Any], error: str) -> Span:
+            span = tracer.start_span(name, scope, kind, attributes, start_time=int(start * 1e9))
             if error:
                 span.set_status(StatusCode.ERROR)
                 span.set_attribute("error.type", error)
@@ -135,13 +135,13 @@ class Telemetry:
         scope = set_span_in_context(whole)
         for stage in stages:
             name, kind = stage.stage, SpanKind.INTERNAL
-            said: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
+            attributes: dict[str, Any] = {"dialore.stage": stage.stage, "dialore.outcome": stage.outcome}
             if stage.messages:
                 name, kind = f"chat {stage.model}", SpanKind.CLIENT
-                said |= _used("chat", stage.model, stage.usage)
+                attributes |= _used("chat", stage.model, stage.usage)
             start = began + stage.started
             end = start + stage.seconds if stage.seconds else now
-            add(name, kind, start, end, said, "stage_failed" if stage.outcome == "failed" else "")
+            add(name, kind, start, end, attributes, "stage_failed" if stage.outcome == "failed" else "")
 
     @contextmanager
     def _within(self, scope: Scope) -> Iterator[None]:
@@ -160,9 +160,9 @@ class Telemetry:
 
 def _provider() -> TracerProvider | None:
     """Return what sends spans where OpenTelemetry's own variables say; None where they say nothing."""
-    said = os.environ.get
-    off = said("OTEL_SDK_DISABLED", "").lower() == "true" or said("OTEL_TRACES_EXPORTER", "otlp") != "otlp"
-    if off or not (said("OTEL_EXPORTER_OTLP_ENDPOINT") or said("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+    variable = os.environ.get
+    off = variable("OTEL_SDK_DISABLED", "").lower() == "true" or variable("OTEL_TRACES_EXPORTER", "otlp") != "otlp"
+    if off or not (variable("OTEL_EXPORTER_OTLP_ENDPOINT") or variable("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
         return None
     import_optional("opentelemetry.sdk.trace", "OTEL_EXPORTER_OTLP_ENDPOINT", "telemetry")
     exporter = import_optional("opentelemetry.exporter.otlp.proto.http.trace_exporter", "OTLP", "telemetry")

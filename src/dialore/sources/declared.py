@@ -90,7 +90,7 @@ class Declaration(BaseModel):
     @field_validator("kind")
     @classmethod
     def _can_be_opened(cls, kind: str) -> str:
-        known = [*(name for name, each in KINDS.items() if each.is_declared), "model"]
+        known = [*(name for name, source_kind in KINDS.items() if source_kind.is_declared), "model"]
         if kind not in known:
             raise ValueError(f"a kind is one of {', '.join(map(repr, known))}")
         return kind
@@ -221,10 +221,10 @@ class DeclaredSources:
 
     def __getitem__(self, name: str) -> DeclaredSource:
         """Return the source of that name; raise UnknownNameError where there is none."""
-        found = self.find(name)
-        if found is None:
+        entry = self.find(name)
+        if entry is None:
             raise UnknownNameError("source", name, self.names)
-        return found
+        return entry
 
     def needed_by(self, name: str) -> tuple[str, ...]:
         """Return all that a source depends on, however far away, each after what it depends on itself."""
@@ -281,15 +281,15 @@ class Reranked:
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
         """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
-        found = SearchResult.of(await self.source.search(query, dialogue, top * _WIDER, scope))
-        sent = query if found.query is None else found.query
+        result = SearchResult.of(await self.source.search(query, dialogue, top * _WIDER, scope))
+        sent = query if result.query is None else result.query
         try:
-            ranked = await asyncio.to_thread(self.reranker.rerank, sent, [piece.text for piece in found], top)
+            ranked = await asyncio.to_thread(self.reranker.rerank, sent, [piece.text for piece in result], top)
         except DialoreError as error:
             error.query = sent
             raise
-        pieces = (found[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
-        return SearchResult(pieces, query=found.query, notes=found.notes)
+        pieces = (result[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
+        return SearchResult(pieces, query=result.query, notes=result.notes)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where the source cannot be listed."""
@@ -398,9 +398,9 @@ def _other(
         message = f"{place}: source {entry.name!r} has no `from`, and no {entry.kind} is open"
         raise InputError(message, hint=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
     if given is None:
-        found = _open_kind(entry, folder)
-        own.callback(found.close)
-        return found
+        made = _open_kind(entry, folder)
+        own.callback(made.close)
+        return made
     if entry.kind == "graph":
         return GraphKnowledge(given, name=entry.name)
     source: KnowledgeSource = given
@@ -419,5 +419,5 @@ def _open_kind(entry: Declaration, folder: Path | None) -> KnowledgeSource:
 
 
 def _located(entry: Declaration, folder: Path | None) -> str:
-    place = str(entry.opened_from)
-    return place if folder is None else KINDS[entry.kind].located(place, folder)
+    location = str(entry.opened_from)
+    return location if folder is None else KINDS[entry.kind].located(location, folder)

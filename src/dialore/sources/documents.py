@@ -150,10 +150,10 @@ class DocumentIndex:
         They lie together in the index; it is looked for two hundred to each side.
         """
         with self._read() as transaction:
-            numbers = [each.number for each in transaction.passages([id_number(piece.id)], "id")][:1]
-            near = [place for number in numbers for place in range(number - _AROUND, number + _AROUND + 1)]
-            around = [self._knowledge(each, 0.0) for each in transaction.passages(near)]
-        return [each for each in around if each.page_key == piece.page_key]
+            numbers = [passage.number for passage in transaction.passages([id_number(piece.id)], "id")][:1]
+            near = [near_number for number in numbers for near_number in range(number - _AROUND, number + _AROUND + 1)]
+            around = [self._knowledge(passage, 0.0) for passage in transaction.passages(near)]
+        return [passage for passage in around if passage.page_key == piece.page_key]
 
     @property
     def fingerprint(self) -> str:
@@ -229,9 +229,9 @@ class DocumentIndex:
         depth = max(_DEPTH, 2 * top)
         while True:
             ranked = self._rank(transaction, query, depth)
-            found = self._distinct(transaction, ranked, top)
-            if len(found) == top or len(ranked) < depth:
-                return found
+            distinct = self._distinct(transaction, ranked, top)
+            if len(distinct) == top or len(ranked) < depth:
+                return distinct
             depth *= 4  # many of them were the same text
 
     def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
@@ -255,16 +255,16 @@ class DocumentIndex:
         return fuse_lists(by_terms, near, depth)
 
     def _distinct(self, transaction: Transaction, ranked: Sequence[tuple[int, float]], top: int) -> list[Knowledge]:
-        found: dict[str, Knowledge] = {}
+        pieces: dict[str, Knowledge] = {}
         for start in range(0, len(ranked), 2 * top):
             part = ranked[start : start + 2 * top]
-            passages = {each.number: each for each in transaction.passages([number for number, _ in part])}
+            passages = {passage.number: passage for passage in transaction.passages([number for number, _ in part])}
             for number, score in part:
                 knowledge = self._knowledge(passages[number], round(score, 6))
-                found.setdefault(knowledge.text, knowledge)
-                if len(found) == top:
-                    return list(found.values())
-        return list(found.values())
+                pieces.setdefault(knowledge.text, knowledge)
+                if len(pieces) == top:
+                    return list(pieces.values())
+        return list(pieces.values())
 
     def _knowledge(self, passage: Passage, score: float) -> Knowledge:
         piece = passage.piece
@@ -307,7 +307,7 @@ class MultiDocuments:
             SourceError: none of them can be asked.
         """
         asked = (source.search(query, dialogue, top, scope) for source in self.sources)
-        found: list[SearchResult] = []
+        results: list[SearchResult] = []
         failed: list[SourceError] = []
         notes: list[str] = []
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -318,12 +318,12 @@ class MultiDocuments:
             elif isinstance(answer, BaseException):
                 raise answer
             else:
-                found.append(SearchResult.of(answer))
-                notes += found[-1].notes
-        if not found:
+                results.append(SearchResult.of(answer))
+                notes += results[-1].notes
+        if not results:
             raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), hint=failed[0].hint)
-        by_text = {piece.text: piece for answer in reversed(found) for piece in reversed(answer)}
-        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in found])[:top]
+        by_text = {piece.text: piece for answer in reversed(results) for piece in reversed(answer)}
+        fused = reciprocal_ranks([[piece.text for piece in answer] for answer in results])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
         return SearchResult(knowledge, notes=notes)
 

@@ -147,7 +147,7 @@ class Graph:
             foreseen=first,
             unforeseen=second,
             links=best_links([query_links, topic_links]),
-            unlinked=[phrase for phrase, found in links.items() if not found],
+            unlinked=[phrase for phrase, concepts in links.items() if not concepts],
             foreseen_found=len(between),
             unforeseen_found=scored.edges.total - len(between),
         )
@@ -242,26 +242,26 @@ class MultiGraph:
         What is foreseen in one graph is not offered as unforeseen by another. The numbers found count a fact in each
         graph that has it.
         """
-        found = [graph.retrieve(demands, dialogue, top) for graph in self.graphs]
-        foreseen = self._merged([each.foreseen for each in found], top, frozenset())
-        known = frozenset(item.id for each in found for item in each.foreseen)
-        unlinked = [set(each.unlinked) for each in found]
+        results = [graph.retrieve(demands, dialogue, top) for graph in self.graphs]
+        foreseen = self._merged([result.foreseen for result in results], top, frozenset())
+        known = frozenset(item.id for result in results for item in result.foreseen)
+        unlinked = [set(result.unlinked) for result in results]
         return Retrieval(
             foreseen=foreseen,
-            unforeseen=self._merged([each.unforeseen for each in found], top, known),
-            links=best_links((each.links for each in found), _name),
-            unlinked=[phrase for phrase in found[0].unlinked if all(phrase in each for each in unlinked)],
-            foreseen_found=sum(each.foreseen_found for each in found),
-            unforeseen_found=sum(each.unforeseen_found for each in found),
+            unforeseen=self._merged([result.unforeseen for result in results], top, known),
+            links=best_links((result.links for result in results), _name),
+            unlinked=[phrase for phrase in results[0].unlinked if all(phrase in result for result in unlinked)],
+            foreseen_found=sum(result.foreseen_found for result in results),
+            unforeseen_found=sum(result.unforeseen_found for result in results),
         )
 
     def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
         """Facts of the linked concepts, found by name in every graph; as `Graph.retrieve_queries`."""
         lists, count = [], 0
         for graph in self.graphs:
-            own = [link for each in links for link in graph.link([each.name]) if link.how == "exact"]
-            found, number = graph.retrieve_queries(own, dialogue, top)
-            lists.append(found)
+            own = [link for query in links for link in graph.link([query.name]) if link.how == "exact"]
+            facts, number = graph.retrieve_queries(own, dialogue, top)
+            lists.append(facts)
             count += number
         return self._merged(lists, top, frozenset()), count
 
@@ -285,7 +285,7 @@ class MultiGraph:
     def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
         """Return the best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
         copies: dict[str, list[Knowledge]] = {}
-        for item in (item for found in lists for item in found):
+        for item in (item for items in lists for item in items):
             if item.id not in known:
                 copies.setdefault(item.id, []).append(item)
         best = [
@@ -337,6 +337,6 @@ def open_graphs(
     made = load_embedder(embedder) if embedder else None
     with ExitStack() as stack:
         opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]
-        found = opened[0] if len(opened) == 1 else MultiGraph(opened)
+        opened_graph = opened[0] if len(opened) == 1 else MultiGraph(opened)
         stack.pop_all()
-        return found
+        return opened_graph

@@ -92,8 +92,10 @@ class McpSource:
             self._thread.start()
         passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
         ranked = enumerate(passages[:top], start=1)
-        found = (Knowledge.of_passage(each, self.kind, round(1 / place, 4), index=self.name) for place, each in ranked)
-        return SearchResult(found, notes=notes)
+        pieces = (
+            Knowledge.of_passage(passage, self.kind, round(1 / rank, 4), index=self.name) for rank, passage in ranked
+        )
+        return SearchResult(pieces, notes=notes)
 
     def close(self) -> None:
         """End the server's process, or the session with it."""
@@ -204,21 +206,23 @@ class McpSource:
     def _read(self, result: Any) -> tuple[list[Passage], list[str]]:  # noqa: ANN401
         """Return the passages of a result, and what was left out."""
         contents = result.contents if self.call.resource else result.content
-        texts = [text for each in contents if (text := getattr(getattr(each, "resource", each), "text", None))]
+        texts = [text for fields in contents if (text := getattr(getattr(fields, "resource", fields), "text", None))]
         structured = getattr(result, "structured_content", None)
-        size = max(len(json.dumps(each, ensure_ascii=False).encode("utf-8", "replace")) for each in (texts, structured))
+        size = max(
+            len(json.dumps(fields, ensure_ascii=False).encode("utf-8", "replace")) for fields in (texts, structured)
+        )
         if size > self.call.max_bytes:
             message = f"a result of {size:,} bytes, more than {self.call.max_bytes:,}"
             raise DialoreError(message, hint="ask for less by `arguments`, or raise max_bytes")
         if getattr(result, "is_error", False):
-            said = " ".join(" ".join(texts).split())[:300]
-            raise DialoreError(f"{self.call.tool} failed: {said}", hint="does it take such a query?")
+            refusal = " ".join(" ".join(texts).split())[:300]
+            raise DialoreError(f"{self.call.tool} failed: {refusal}", hint="does it take such a query?")
         parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
         most_letters = self.call.max_characters
-        whole = [[without_controls(str(part or "")) for part in each] for each in parts]
-        passages = [Passage(*(part[:most_letters] for part in each)) for each in whole if each[0].strip()]
+        whole = [[without_controls(str(part or "")) for part in fields] for fields in parts]
+        passages = [Passage(*(part[:most_letters] for part in fields)) for fields in whole if fields[0].strip()]
         notes = []
-        if long := sum(any(len(part) > most_letters for part in each) for each in whole):
+        if long := sum(any(len(part) > most_letters for part in fields) for fields in whole):
             notes.append(f"{self.name}: passages cut after {most_letters:,} characters: {long}")
         if len(texts) < len(contents):
             notes.append(f"{self.name}: parts of its result that are no text: {len(contents) - len(texts)}")

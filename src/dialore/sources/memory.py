@@ -134,13 +134,13 @@ class MemorySource:
         if not pieces:
             return SearchResult()
         asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
-        found = await self._ranked.search(query, asked, top)
-        return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in found)
+        ranked = await self._ranked.search(query, asked, top)
+        return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`: what holds now, oldest first; raises SourceError where the dialogue's memory is malformed."""
         statements = self.of(dialogue)
-        return (_piece(each, dialogue, statements) for each in standing(statements, datetime.now(UTC))[::-1])
+        return (_piece(statement, dialogue, statements) for statement in standing(statements, datetime.now(UTC))[::-1])
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -151,7 +151,9 @@ def _asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) 
     now = datetime.now(UTC)
     last = dialogue.last.text
     for text in (last,) if last in query else (query, last):  # a query of several turns is of the last one's time
-        if (period := period_of(text, now)) and (of_then := [each for each in statements if each.held_in(period)]):
+        if (period := period_of(text, now)) and (
+            of_then := [statement for statement in statements if statement.held_in(period)]
+        ):
             return of_then[::-1]
         if is_of_the_past(text):
             return [*statements][::-1]
@@ -162,23 +164,25 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
     """Return a statement as knowledge: by whom, when it was said and until when it held stands before it in prompts."""
     is_english = dialogue.language == "en"
     by = {"user": '"Me"' if is_english else "“我”", "assistant": '"Friend"' if is_english else "“朋友”"}
-    said = f"{by.get(statement.speaker, statement.speaker)}{', ' if is_english else '，'}{_day(statement.said)}"
+    heading = f"{by.get(statement.speaker, statement.speaker)}{', ' if is_english else '，'}{_day(statement.said)}"
     if statement.holds_from and _day(statement.holds_from) != _day(statement.said):
-        said += (", since {}" if is_english else "，始于{}").format(_day(statement.holds_from))
+        heading += (", since {}" if is_english else "，始于{}").format(_day(statement.holds_from))
     until = _day(statement.holds_until) if statement.holds_until else ""
     if until:
-        said += (", held until {}" if is_english else "，到{}为止").format(until)
+        heading += (", held until {}" if is_english else "，到{}为止").format(until)
     doubted = "" if statement.holds_until or not statement.doubts else _open_text(others, statement.doubts)
     if doubted:
         note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
-        said += note.format(doubted)
-    detail = {"said": said, "turn": statement.turn, "until": until}
+        heading += note.format(doubted)
+    detail = {"said": heading, "turn": statement.turn, "until": until}
     piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail)
     return piece.model_copy(update={"id": statement.id})
 
 
 def _open_text(statements: Iterable[Statement], identifier: str) -> str:
-    return next((each.text for each in statements if each.id == identifier and each.holds_until is None), "")
+    return next(
+        (statement.text for statement in statements if statement.id == identifier and statement.holds_until is None), ""
+    )
 
 
 def _day(moment: datetime) -> str:
@@ -209,7 +213,7 @@ def with_intervals(statements: Iterable[Statement], now: datetime) -> list[State
     """
     told: list[Statement] = []
     standing_of: dict[object, list[int]] = {}
-    for given in sorted(statements, key=lambda each: each.said):
+    for given in sorted(statements, key=lambda entry: entry.said):
         statement = given
         if statement.expires is not None and statement.expires <= now:
             continue
@@ -238,8 +242,8 @@ def standing(statements: Iterable[Statement], now: datetime) -> list[Statement]:
     What was said holds, also where the clock has gone back since.
     """
     told = with_intervals(statements, now)
-    now = max((now, *(each.said for each in told)))
-    return [each for each in told if each.is_turn or each.held_at(now)]
+    now = max((now, *(statement.said for statement in told)))
+    return [statement for statement in told if statement.is_turn or statement.held_at(now)]
 
 
 _NUMBERS = "one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
@@ -277,8 +281,8 @@ def thing_of(text: str) -> object:
     None where nothing is left.
     """
     folded = _folded(text)
-    if found := _FAVOURITE.match(folded):
-        return "favourite", tuple(content_lemmas(found[1] or found[2], "zh" if found[2] else "en"))
+    if match := _FAVOURITE.match(folded):
+        return "favourite", tuple(content_lemmas(match[1] or match[2], "zh" if match[2] else "en"))
     for name, pattern in _ONE_OF_A_KIND.items():
         if re.match(pattern, folded):
             return name
@@ -294,12 +298,12 @@ def _gist(text: str) -> tuple[str, ...]:
     folded = _folded(text)
     if is_chinese(folded):
         return (re.sub(r"[\W_]+", "", _LIKES_ZH.sub("喜欢", folded)),)
-    said = tuple(
+    stems = tuple(
         "like" if word in _LIKES else "dislike" if word in _DISLIKES else word
         for word in lemmas(folded, "en")
         if word not in _LIGHT
     )
-    return ("past", *said) if _PAST.search(folded) else said
+    return ("past", *stems) if _PAST.search(folded) else stems
 
 
 def _folded(text: str) -> str:

@@ -74,11 +74,11 @@ def period_of(text: str, now: datetime) -> Period | None:
         for pattern in patterns:
             for match in pattern.finditer(folded):
                 try:
-                    found = _period({name: value for name, value in match.groupdict().items() if value}, now)
+                    period = _period({name: value for name, value in match.groupdict().items() if value}, now)
                 except (ValueError, OverflowError):  # the 31st of February
                     continue
-                if found is not None:
-                    return found
+                if period is not None:
+                    return period
     return None
 
 

@@ -90,10 +90,10 @@ class PersonaSource:
         persona = self.of(dialogue)
         sentences = list(persona)
 
-        found = await _ranked(
+        ranked = await _ranked(
             self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
         )
-        return SearchResult(_sentence(sentences[at], persona[sentences[at]], score) for at, score in found)
+        return SearchResult(_sentence(sentences[at], persona[sentences[at]], score) for at, score in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
@@ -138,12 +138,12 @@ class PersonaDocuments:
         owner = _owners(persona)
         texts = list(owner)
 
-        found = await _ranked(
+        ranked = await _ranked(
             self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
         )
         return SearchResult(
             Knowledge.of_passage(Passage(texts[at]), "documents", score, persona=owner[texts[at]])
-            for at, score in found
+            for at, score in ranked
         )
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:

@@ -82,7 +82,7 @@ class SourceKind:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
         if len(places) > 1 and not self.several:
             raise InputError(f"one {self.flag} is taken, not {len(places)}", hint=f"name one: {places[0]}")
-        named = [self.form(place) for place in places]
+        named = [self.form(location) for location in places]
         module, _, function = self.opener.partition(":")
         opener = getattr(importlib.import_module(module), function)
         given = {name: value for name, value in (settings or {}).items() if name in {*self.options, self.ranker}}

@@ -58,29 +58,29 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
     dialogues = split_dialogues(reader.read(path), cut="all")
     numbers = numbered(dialogues, path)
     if label == "search":
-        found = [int(bool(one.extra.get("query"))) for one in dialogues]
+        values = [int(bool(dialogue.extra.get("query"))) for dialogue in dialogues]
     else:
-        found = _shifts(dialogues, numbers)
-    kept = [at for at, value in enumerate(found) if value >= 0]
-    labels = np.array([found[at] for at in kept], np.int64)
-    for value, said in enumerate(("no", "yes")):
+        values = _shifts(dialogues, numbers)
+    kept = [at for at, value in enumerate(values) if value >= 0]
+    labels = np.array([values[at] for at in kept], np.int64)
+    for value, label_name in enumerate(("no", "yes")):
         if (count := int((labels == value).sum())) < FOLDS:
             hint = f"each must come {FOLDS} times at least"
-            raise InputError(f"{path}: nothing to learn for {label}: {said} comes {count} times", hint=hint)
+            raise InputError(f"{path}: nothing to learn for {label}: {label_name} comes {count} times", hint=hint)
     of = hashlib.sha256(path.read_bytes()).hexdigest()
     return Labelled(name, of, [dialogues[at] for at in kept], numbers[kept], seed, label, labels)
 
 
 def _shifts(dialogues: list[Dialogue], numbers: Numbers) -> list[int]:
     """Return whether each response is about another thing than the one before; -1 where either is not said."""
-    found, before, of = [], set[str](), -1
-    for one, number in zip(dialogues, numbers, strict=True):
+    shifts, before, of = [], set[str](), -1
+    for dialogue, number in zip(dialogues, numbers, strict=True):
         before, of = (before if of == number else set()), int(number)
-        said = (item.get("head") or item.get("title") for item in one.knowledge if isinstance(item, dict))
-        about = {str(each) for each in said if each}
-        found.append(int(not about & before) if about and before else -1)
+        titles = (item.get("head") or item.get("title") for item in dialogue.knowledge if isinstance(item, dict))
+        about = {str(title) for title in titles if title}
+        shifts.append(int(not about & before) if about and before else -1)
         before = about or before
-    return found
+    return shifts
 
 
 def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arrays]:
@@ -103,7 +103,7 @@ def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64]
     """Return the held-out probability of yes by the best penalty, that, the model on everything, and rarities."""
     linear = import_optional("sklearn.linear_model", "training", "train")
     labels = examples.labels
-    idf = rarities(list(dict.fromkeys(text for one in examples.dialogues for text in one.texts)))
+    idf = rarities(list(dict.fromkeys(text for dialogue in examples.dialogues for text in dialogue.texts)))
     matrix = _matrix(examples.dialogues, idf)
 
     def fitted(at: NDArray[np.bool_], penalty: float) -> Any:  # noqa: ANN401 - scikit-learn has no types
@@ -117,7 +117,7 @@ def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64]
             held = examples.folds == fold
             scores[penalty][held] = fitted(~held, penalty).decision_function(matrix[held])
     losses = {penalty: float(np.logaddexp(0, -scores[penalty] * (2 * labels - 1)).mean()) for penalty in _PENALTIES}
-    penalty = min(_PENALTIES, key=lambda each: losses[each])
+    penalty = min(_PENALTIES, key=lambda strength: losses[strength])
     return likely(scores[penalty]), penalty, fitted(np.ones(len(labels), bool), penalty), idf
 
 
@@ -160,12 +160,12 @@ def _measured(
     """F1 of both, and the area under the curve, of held-out folds."""
     area = import_optional("sklearn.metrics", "training", "train").roc_auc_score
     at = [folds == fold for fold in range(FOLDS)]
-    found: dict[str, list[float]] = {
-        "F1 of no": [f1s(decided[each], labels[each])[0] for each in at],
-        "F1 of yes": [f1s(decided[each], labels[each])[1] for each in at],
-        "area under the ROC curve": [area(labels[each], shares[each]) for each in at if np.ptp(labels[each])],
+    figures: dict[str, list[float]] = {
+        "F1 of no": [f1s(decided[held], labels[held])[0] for held in at],
+        "F1 of yes": [f1s(decided[held], labels[held])[1] for held in at],
+        "area under the ROC curve": [area(labels[held], shares[held]) for held in at if np.ptp(labels[held])],
     }
     return {
-        name: {key: round(100 * float(of(each)), 2) for key, of in (("mean", np.mean), ("low", min), ("high", max))}
-        for name, each in found.items()
+        name: {key: round(100 * float(of(held)), 2) for key, of in (("mean", np.mean), ("low", min), ("high", max))}
+        for name, held in figures.items()
     }

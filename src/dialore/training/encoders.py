@@ -92,7 +92,7 @@ def train_encoder(
     transformers.set_seed(tuning.seed)
     make = _RANKING.get(kind, _entailed_rows)
     reading: dict[str, bool] = {"whole": whole} if kind in _RANKING else {"hard": hard}
-    rows, held = (make(each, **reading) for each in (train, dev))
+    rows, held = (make(parameter, **reading) for parameter in (train, dev))
     if not rows or not held:
         raise InputError("no dialogue has two pieces of knowledge to tell apart", hint="give more dialogues")
     work = out.parent / f".{out.name}.training"
@@ -102,7 +102,7 @@ def train_encoder(
         if kind == "cross":
             rows = denoised(train, model, tuning.seed, whole=whole)
             history = _fit(kind, model, rows, held, work / "2", tuning, step)
-    card = _card(kind, base, train, tuning, history, sum(each.numel() for each in model.parameters()))
+    card = _card(kind, base, train, tuning, history, sum(parameter.numel() for parameter in model.parameters()))
     if dot:
         card["use"] = card["use"].replace("onnx:FOLDER", "dot:FOLDER")
     if whole:
@@ -126,7 +126,7 @@ def train_encoder(
 def _card(
     kind: Kind, base: str, train: Examples, tuning: Tuning, history: list[dict[str, Any]], parameters: int
 ) -> dict[str, Any]:
-    losses = [each["eval_loss"] for each in history if "eval_loss" in each]
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     return {
         "form": FORM,
         "kind": kind,
@@ -151,35 +151,35 @@ def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str
     another response stands on.
     """
     draw = np.random.default_rng(examples.seed)
-    found = []
-    if not any(one.persona for one in examples.dialogues):
-        for at, (one, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
+    rows = []
+    if not any(dialogue.persona for dialogue in examples.dialogues):
+        for at, (dialogue, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
             of_same = np.flatnonzero(examples.numbers == examples.numbers[at])
             others = [text for other in of_same for text in examples.gold[other] if text not in gold]
-            query = context_text(topic_of(one, "checked"), sided(one), 0 if whole else TURNS)
-            found += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
-        return found
+            query = context_text(topic_of(dialogue, "checked"), sided(dialogue), 0 if whole else TURNS)
+            rows += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
+        return rows
     for query, text, others in _asked_for(examples, draw, whole):
-        found.append((query, joined(text), joined(others[draw.integers(len(others))])))
-    return found
+        rows.append((query, joined(text), joined(others[draw.integers(len(others))])))
+    return rows
 
 
 def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> list[tuple[str, str, list[str]]]:
     """Return a query, a gold piece, and the pieces it is chosen from besides."""
-    found = []
-    for one, gold in zip(examples.dialogues, examples.gold, strict=True):
-        last, under = one.turns[-1].text, one.extra["documents"]
-        owners = [text for text in gold if text in one.persona]
+    queries = []
+    for dialogue, gold in zip(examples.dialogues, examples.gold, strict=True):
+        last, under = dialogue.turns[-1].text, dialogue.extra["documents"]
+        owners = [text for text in gold if text in dialogue.persona]
         for text in gold:
-            query, others = last, list(one.persona)
-            if text not in one.persona:
-                near = [each for owner in owners for each in under.get(owner, ())]
+            query, others = last, list(dialogue.persona)
+            if text not in dialogue.persona:
+                near = [document for owner in owners for document in under.get(owner, ())]
                 is_free = whole or bool(draw.integers(2)) or len(set(near) - set(gold)) == 0
                 query = f"{last} {' '.join(owners)}" if is_free else last
-                others = [each for texts in under.values() for each in texts] if is_free else near
-            if others := [each for each in others if each not in gold]:
-                found.append((joined(query_of(one, 0)) if whole else asked(query, one), text, others))
-    return found
+                others = [document for texts in under.values() for document in texts] if is_free else near
+            if others := [document for document in others if document not in gold]:
+                queries.append((joined(query_of(dialogue, 0)) if whole else asked(query, dialogue), text, others))
+    return queries
 
 
 def _as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str, float]]:
@@ -195,13 +195,13 @@ def denoised(examples: Examples, model: Any, seed: int, *, whole: bool = False) 
     tried = [[joined(others[at]) for at in draw.permutation(len(others))[:_CANDIDATES]] for _, _, others in every]
     pairs = [(query, other) for (query, _, _), others in zip(every, tried, strict=True) for other in others]
     chances = iter(model.predict(pairs, batch_size=128, show_progress_bar=False).tolist())
-    found = []
+    rows = []
     for (query, text, _), others in zip(every, tried, strict=True):
         likely = [(chance, other) for other, chance in zip(others, chances, strict=False) if chance < _SURE]
-        found.append((query, joined(text), 1.0))
+        rows.append((query, joined(text), 1.0))
         if likely:
-            found.append((query, max(likely)[1], 0.0))
-    return found
+            rows.append((query, max(likely)[1], 0.0))
+    return rows
 
 
 def _entailed_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
@@ -298,8 +298,8 @@ def _fit(
 
     names = ("anchor", "positive", "negative") if kind == "dual" else ("query", "text", "label")
     splits = [
-        datasets.Dataset.from_dict(dict(zip(names, map(list, zip(*each, strict=True)), strict=True)))
-        for each in (rows, held)
+        datasets.Dataset.from_dict(dict(zip(names, map(list, zip(*part, strict=True)), strict=True)))
+        for part in (rows, held)
     ]
     like = getattr(model, "similarity_fn_name", "")
     signature = hashlib.sha256(json.dumps([kind, [*rows], [*held], asdict(tuning), like]).encode()).hexdigest()

@@ -55,7 +55,7 @@ class Examples:
     @functools.cached_property
     def gold(self) -> list[list[str]]:
         """The texts that each response stands on."""
-        return [[gold_text(item) for item in one.knowledge] for one in self.dialogues]
+        return [[gold_text(item) for item in dialogue.knowledge] for dialogue in self.dialogues]
 
     @functools.cached_property
     def past(self) -> Past:
@@ -107,7 +107,11 @@ def read_examples(
     if lacking := [what for what in needs if what not in reader.has]:
         raise InputError(f"{name} has no {' and no '.join(lacking)} to learn from", hint="kbp has all that is needed")
     dialogues = split_dialogues(reader.read(path), cut="all")
-    bare = [one.id for one in dialogues if not one.persona or not any(one.extra.get("documents", {}).values())]
+    bare = [
+        dialogue.id
+        for dialogue in dialogues
+        if not dialogue.persona or not any(dialogue.extra.get("documents", {}).values())
+    ]
     if "persona" in needs and bare:
         raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", hint="leave it out")
     numbers = numbered(dialogues, path)
@@ -116,20 +120,23 @@ def read_examples(
 
 def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
     """Return the number of the whole dialogue of each history; raise InputError if too few for folds."""
-    wholes = {whole: place for place, whole in enumerate(dict.fromkeys(one.id.partition("@")[0] for one in dialogues))}
+    wholes = {
+        whole: number
+        for number, whole in enumerate(dict.fromkeys(dialogue.id.partition("@")[0] for dialogue in dialogues))
+    }
     if len(wholes) < _FEWEST:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
         raise InputError(message, hint=f"give at least {_FEWEST}")
-    return np.array([wholes[one.id.partition("@")[0]] for one in dialogues])
+    return np.array([wholes[dialogue.id.partition("@")[0]] for dialogue in dialogues])
 
 
 def refuse_leaks(train: Examples, held: Path) -> None:
     """Raise InputError where a dialogue of the training examples stands in a held-out file, too."""
-    wholes = {one.id.partition("@")[0]: (*one.texts, one.reference) for one in train.dialogues}
+    wholes = {dialogue.id.partition("@")[0]: (*dialogue.texts, dialogue.reference) for dialogue in train.dialogues}
     seen = set(wholes.values())
-    for one in split_dialogues(data_set(train.name).read(held), cut="all"):
-        if (*one.texts, one.reference) in seen:
-            message = f"dialogue {one.id.partition('@')[0]} of the held-out file is in the training file, too"
+    for dialogue in split_dialogues(data_set(train.name).read(held), cut="all"):
+        if (*dialogue.texts, dialogue.reference) in seen:
+            message = f"dialogue {dialogue.id.partition('@')[0]} of the held-out file is in the training file, too"
             raise InputError(message, hint="train on a file without it, or figures will be too good")
 
 
@@ -152,12 +159,12 @@ def compare(examples: Examples, step: Step) -> Compared:
         rows[0].append(sentence_features(pool, dialogue, compared))
         rows[1].append(document_features(pool, dialogue, compared))
         rows[2].append(document_features(pool, dialogue, compared, beside=" ".join(own), whole=True))
-        for place, texts in enumerate((pool.texts[: pool.count], pool.texts[pool.count :])):
-            of[place] += [at] * len(texts)
-            gold[place] += [text in examples.gold[at] for text in texts]
-        owner += [place for place, size in enumerate(pool.sizes) for _ in range(size)]
+        for kind, texts in enumerate((pool.texts[: pool.count], pool.texts[pool.count :])):
+            of[kind] += [at] * len(texts)
+            gold[kind] += [text in examples.gold[at] for text in texts]
+        owner += [kind for kind, size in enumerate(pool.sizes) for _ in range(size)]
         sizes.append(pool.sizes)
-    sentences, documents, all_documents = (np.concatenate(each) for each in rows)
+    sentences, documents, all_documents = (np.concatenate(columns) for columns in rows)
     of_sentence, of_document = map(np.array, of)
     rows_of = (of_sentence, of_document, np.array(owner), np.array(gold[0]), np.array(gold[1]))
     return Compared(sentences, documents, all_documents, *rows_of, sizes)
@@ -165,4 +172,4 @@ def compare(examples: Examples, step: Step) -> Compared:
 
 def labels_of(examples: Examples, plans: Sequence[tuple[str, ...]]) -> Numbers:
     """Return the number of each response's plan."""
-    return np.array([plans.index(tuple(one.sources)) for one in examples.dialogues])
+    return np.array([plans.index(tuple(dialogue.sources)) for dialogue in examples.dialogues])

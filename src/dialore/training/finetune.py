@@ -113,7 +113,7 @@ def finetune(
     with said(base):
         tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _opened(kind, base)
         added = _add_tokens(tokenizer, model, tokens)
-        encoded = [[encode(tokenizer, kind, one, tuning.length) for one in split] for split in (train, dev)]
+        encoded = [[encode(tokenizer, kind, target, tuning.length) for target in split] for split in (train, dev)]
         if tuning.lora:
             model = _adapted(model, kind, tuning, added)
         trainer = transformers.Trainer(
@@ -131,7 +131,7 @@ def finetune(
     if not trainer.is_world_process_zero():
         return {}
     history = trainer.state.log_history
-    losses = [each["eval_loss"] for each in history if "eval_loss" in each]
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
     whole = {
         "form": FORM,
         **card,
@@ -165,12 +165,12 @@ def finetune(
 def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
     """Raise InputError where there is nothing to learn, or a held-out dialogue is in the training data."""
     for name, split in (("training", train), ("held-out", dev)):
-        if not any(text.strip() for one in split for text, learnt in one.parts if learnt):
+        if not any(text.strip() for target in split for text, learnt in target.parts if learnt):
             raise InputError(f"the {name} data has nothing to learn", hint="give dialogues with responses")
-    seen = {one.parts for one in train}
-    new = {one.of.partition("@")[0] for one in dev if one.parts not in seen}
+    seen = {target.parts for target in train}
+    new = {target.of.partition("@")[0] for target in dev if target.parts not in seen}
     # One target may be alike by chance: a greeting. All of a dialogue's are not.
-    if (leak := next((name for one in dev if (name := one.of.partition("@")[0]) not in new), None)) is not None:
+    if (leak := next((name for target in dev if (name := target.of.partition("@")[0]) not in new), None)) is not None:
         message = f"dialogue {leak} of the held-out file is in the training file, too"
         raise InputError(message, hint="train on a file without it, or figures will be too good")
 
@@ -220,18 +220,18 @@ def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]
 def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
     import transformers
 
-    place = pretrained(base)
-    config = transformers.AutoConfig.from_pretrained(**place)
+    location = pretrained(base)
+    config = transformers.AutoConfig.from_pretrained(**location)
     heads = config.architectures or []
     fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads
     if config.is_encoder_decoder != (kind == "seq2seq") or not fits:
-        found = f" ({', '.join(heads)})" if heads else ""
-        raise InputError(f"{base}{found} is no {_CALLED[kind]} model", hint=f"give a {_CALLED[kind]} --base")
+        described = f" ({', '.join(heads)})" if heads else ""
+        raise InputError(f"{base}{described} is no {_CALLED[kind]} model", hint=f"give a {_CALLED[kind]} --base")
     chosen = transformers.AutoModelForCausalLM if kind == "causal" else transformers.AutoModelForSeq2SeqLM
     # Pickled weights can run any code when read.
-    model = chosen.from_pretrained(**place, use_safetensors=True)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(**place)
-    if "gguf_file" in place:
+    model = chosen.from_pretrained(**location, use_safetensors=True)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**location)
+    if "gguf_file" in location:
         # Its weights are dequantised; what says otherwise keeps it from being trained whole, and saved.
         model.hf_quantizer = None
         del model.config.quantization_config
@@ -248,7 +248,7 @@ def _scratch(kind: Kind, train: Sequence[Target], tuning: Tuning) -> tuple[Any, 
     import transformers
 
     trained = tokenizers.ByteLevelBPETokenizer()
-    texts = (text for one in train for text, _ in one.parts)
+    texts = (text for target in train for text, _ in target.parts)
     trained.train_from_iterator(texts, _VOCABULARY, special_tokens=[_PAD, _END], show_progress=False)
     tokenizer = transformers.PreTrainedTokenizerFast(
         tokenizer_object=trained._tokenizer,  # noqa: SLF001 - its documented place
@@ -305,7 +305,7 @@ def _modules(model: Any, tuning: Tuning) -> list[str] | str:
 def _signature(
     kind: Kind, base: str, train: Sequence[Target], dev: Sequence[Target], tokens: Sequence[str], tuning: Tuning
 ) -> str:
-    whole = json.dumps([kind, base, [one.parts for one in (*train, *dev)], [*tokens], asdict(tuning)])
+    whole = json.dumps([kind, base, [target.parts for target in (*train, *dev)], [*tokens], asdict(tuning)])
     return hashlib.sha256(whole.encode()).hexdigest()
 
 

@@ -66,21 +66,21 @@ def read_targets(
         )
     library, files = PromptLibrary(), [split_dialogues(reader.read(path), cut="all") for path in paths]
     if len(files) == 1:
-        wholes = {one: at for at, one in enumerate(dict.fromkeys(_whole(each) for each in files[0]))}
-        held = {one for one, at in wholes.items() if at % _HELD_OUT == _HELD_OUT - 1}
-        files = [[each for each in files[0] if (_whole(each) in held) is out] for out in (False, True)]
+        wholes = {target: at for at, target in enumerate(dict.fromkeys(_whole(dialogue) for dialogue in files[0]))}
+        held = {target for target, at in wholes.items() if at % _HELD_OUT == _HELD_OUT - 1}
+        files = [[dialogue for dialogue in files[0] if (_whole(dialogue) in held) is out] for out in (False, True)]
     sources = declared or default_sources({})
-    found = [
-        [one for each in dialogues if (one := chosen.targets(each, library, sources)) is not None]
+    targets = [
+        [target for dialogue in dialogues if (target := chosen.targets(dialogue, library, sources)) is not None]
         for dialogues in files
     ]
     data = {
         "dataset": name,
         "sha256": hashlib.sha256(paths[0].read_bytes()).hexdigest(),
-        "dialogues": len({_whole(each) for each in files[0]}),
-        "responses": len(found[0]),
+        "dialogues": len({_whole(dialogue) for dialogue in files[0]}),
+        "responses": len(targets[0]),
     }
-    return found, data
+    return targets, data
 
 
 def _whole(dialogue: Dialogue) -> str:
@@ -112,7 +112,7 @@ def declared_in(path: Path | None) -> DeclaredSources:
         return default_sources({})
     entries = in_order(read_declaration(read_text(path), path.name).sources)
     return DeclaredSources(
-        [DeclaredSource(one.name, one.kind, one.description, None, one.depends_on) for one in entries]
+        [DeclaredSource(entry.name, entry.kind, entry.description, None, entry.depends_on) for entry in entries]
     )
 
 

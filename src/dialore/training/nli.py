@@ -69,12 +69,12 @@ def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
     draw = np.random.default_rng(examples.seed)
     every, tails = _pieces(examples)
     rows: list[tuple[str, str, int, int, int, str]] = []
-    for at, one in enumerate(examples.dialogues):
-        gold, response = set(examples.gold[at]), one.reference or ""
-        under = [text for texts in one.extra["documents"].values() for text in texts]
+    for at, dialogue in enumerate(examples.dialogues):
+        gold, response = set(examples.gold[at]), dialogue.reference or ""
+        under = [text for texts in dialogue.extra["documents"].values() for text in texts]
         for text in examples.gold[at]:
-            kind = _kind(text, one)
-            near = [each for each in (one.persona if kind == "persona" else under) if each not in gold]
+            kind = _kind(text, dialogue)
+            near = [other for other in (dialogue.persona if kind == "persona" else under) if other not in gold]
             unrelated = text
             while unrelated in gold and len(every[kind]) > len(gold):
                 unrelated = every[kind][draw.integers(len(every[kind]))]
@@ -97,14 +97,14 @@ def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
 def _pieces(examples: Examples) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     """Return every gold piece by kind, and what documents say a thing's attribute is, by attribute."""
     every: dict[str, list[str]] = {"persona": [], "documents": []}
-    for one, golds in zip(examples.dialogues, examples.gold, strict=True):
+    for dialogue, golds in zip(examples.dialogues, examples.gold, strict=True):
         for text in golds:
-            every[_kind(text, one)].append(text)
+            every[_kind(text, dialogue)].append(text)
     every = {kind: list(dict.fromkeys(texts)) for kind, texts in every.items()}
     tails: dict[str, list[str]] = {}
     for text in every["documents"]:
-        if found := _TRIPLE.match(text):
-            tails.setdefault(found["attribute"], []).append(found["tail"])
+        if triple := _TRIPLE.match(text):
+            tails.setdefault(triple["attribute"], []).append(triple["tail"])
     return every, tails
 
 
@@ -114,11 +114,11 @@ def _kind(text: str, dialogue: Dialogue) -> str:
 
 def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.random.Generator) -> str:
     """Return the text with a number that the response has exchanged, or what follows `is`; else empty."""
-    if numbers := [found for found in _NUMBER.finditer(text) if found[0] in response]:
-        found = numbers[draw.integers(len(numbers))]
-        first = (int(found[0][0]) + int(draw.integers(1, 9))) % 9 + 1
-        digits = str(first) + "".join(str(each) for each in draw.integers(10, size=len(found[0]) - 1))
-        return "" if digits in text or digits in response else text[: found.start()] + digits + text[found.end() :]
+    if numbers := [number for number in _NUMBER.finditer(text) if number[0] in response]:
+        number = numbers[draw.integers(len(numbers))]
+        first = (int(number[0][0]) + int(draw.integers(1, 9))) % 9 + 1
+        digits = str(first) + "".join(str(each) for each in draw.integers(10, size=len(number[0]) - 1))
+        return "" if digits in text or digits in response else text[: number.start()] + digits + text[number.end() :]
     if (triple := _TRIPLE.match(text)) and triple["tail"] in response:
         others = [each for each in tails[triple["attribute"]] if each not in response and triple["tail"] not in each]
         if others:
@@ -159,8 +159,8 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
     threshold = choose_threshold(shares, pairs.labels, known)
     measured = {}
     for name, at in {**known, **{f"{name}, as if new": at & forget for name, at in parts.items()}}.items():
-        each = [at & (folds == fold) for fold in range(FOLDS)]
-        figures = [100 * balanced(shares[one], pairs.labels[one], threshold) for one in each if one.any()]
+        held = [at & (folds == fold) for fold in range(FOLDS)]
+        figures = [100 * balanced(shares[one], pairs.labels[one], threshold) for one in held if one.any()]
         if figures:
             mean, low, high = float(np.mean(figures)), min(figures), max(figures)
             measured[name] = {"mean": round(mean, 2), "low": round(low, 2), "high": round(high, 2)}
@@ -175,20 +175,20 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
 
 def protocols(pairs: Pairs) -> dict[str, NDArray[np.bool_]]:
     """Return which pairs each figure is of: positives of a kind of piece, negatives made in one way."""
-    found = {}
+    figures = {}
     for kind in ("persona", "documents"):
         for number, name in enumerate(PROTOCOLS):
             negative = (pairs.kinds == kind) & (pairs.protocol == number)
             if negative.any():
                 with_one = np.isin(pairs.of, pairs.of[negative]) & (pairs.kinds == kind) & (pairs.labels == 1)
-                found[f"{kind}, {name}"] = negative | with_one
-    return found
+                figures[f"{kind}, {name}"] = negative | with_one
+    return figures
 
 
 def balanced(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> float:
     """Accuracy where positives and negatives are as many, as in the paper."""
-    said = shares >= threshold
-    return float(np.mean([(said[labels == value] == value).mean() for value in (0, 1) if (labels == value).any()]))
+    decided = shares >= threshold
+    return float(np.mean([(decided[labels == value] == value).mean() for value in (0, 1) if (labels == value).any()]))
 
 
 def choose_threshold(shares: NDArray[np.float64], labels: Numbers, parts: dict[str, NDArray[np.bool_]]) -> float:

@@ -69,7 +69,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     Raises:
         InputError: every response has the same plan.
     """
-    counts = Counter(tuple(one.sources) for one in examples.dialogues)
+    counts = Counter(tuple(dialogue.sources) for dialogue in examples.dialogues)
     plans = sorted((plan for plan in counts), key=lambda plan: (len(plan), plan))
     if len(plans) < 2 or min(counts.values()) < FOLDS:
         message = f"nothing to learn: {', '.join(f'{named(plan)} {counts[plan]} times' for plan in plans)}"
@@ -82,27 +82,27 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
         step("training, a fold held out", next(stages), 3 * (FOLDS + 1))
 
     grown, pieces = ({}, [None] * len(labels)) if context else _of_use(examples, compare(examples, step), done)
-    said, linear = _linear(examples, labels, len(plans))
-    features = _plan_features(examples, pieces, said, labels, len(plans))
+    word_logits, linear = _linear(examples, labels, len(plans))
+    features = _plan_features(examples, pieces, word_logits, labels, len(plans))
     settings = {**PLANS, "num_class": len(plans)}
     decided_by = grow(settings, features, labels, np.arange(len(labels)), examples, most=_MOST, step=done)
     grown["plans"] = decided_by
     networks, by_networks = _networks(examples, features, labels)
     arrays |= {**linear, **networks.arrays()}
-    for name, each in grown.items():
-        arrays |= each.trees.arrays(name)
+    for name, forest in grown.items():
+        arrays |= forest.trees.arrays(name)
     shares = decided(decided_by.scores, by_networks)
     offsets = _choose_offsets(shares, labels)
     chosen = np.argmax(np.log(shares + 1e-12) + offsets, 1)
     measured = {}
-    for place, plan in enumerate(plans):
-        of_fold = [100 * f1(chosen[at], labels[at], place) for at in (examples.folds == fold for fold in range(FOLDS))]
+    for label, plan in enumerate(plans):
+        of_fold = [100 * f1(chosen[at], labels[at], label) for at in (examples.folds == fold for fold in range(FOLDS))]
         measured[f"F1 of {named(plan)}"] = {
-            "mean": round(100 * f1(chosen, labels, place), 2),
+            "mean": round(100 * f1(chosen, labels, label), 2),
             "low": round(min(of_fold), 2),
             "high": round(max(of_fold), 2),
         }
-    trees_of = {name: each.rounds for name, each in grown.items()}
+    trees_of = {name: forest.rounds for name, forest in grown.items()}
     card = {
         "kind": "planner",
         "plans": [list(plan) for plan in plans],
@@ -136,13 +136,13 @@ def _choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.
     logs, plans = np.log(shares + 1e-12), range(shares.shape[1])
     offsets = np.zeros(shares.shape[1])
     for _ in range(4):
-        for place in plans[:-1]:
+        for label in plans[:-1]:
             scored = []
             for value in _GRID:
-                offsets[place] = value
+                offsets[label] = value
                 decided = np.argmax(logs + offsets, 1)
                 scored.append(sum(f1(decided, labels, plan) for plan in plans))
-            offsets[place] = _GRID[int(np.argmax(scored))]
+            offsets[label] = _GRID[int(np.argmax(scored))]
     return offsets
 
 
@@ -158,11 +158,11 @@ def _of_use(
     of_documents = likely(documents.scores[:, 0])
     places = range(len(examples.dialogues) + 1)
     ends = [np.searchsorted(of, np.array(places)) for of in (compared.of_sentence, compared.of_document)]
-    found: list[Pieces | None] = []
+    of_pieces: list[Pieces | None] = []
     for at in places[:-1]:
         mine, under = (slice(of[at], of[at + 1]) for of in ends)
-        found.append((compared.sentences[mine], compared.documents[under], of_sentences[mine], of_documents[under]))
-    return {"sentences": sentences, "documents": documents}, found
+        of_pieces.append((compared.sentences[mine], compared.documents[under], of_sentences[mine], of_documents[under]))
+    return {"sentences": sentences, "documents": documents}, of_pieces
 
 
 def _with_owners(compared: Compared, of_sentences: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -190,13 +190,13 @@ def _linear(examples: Examples, labels: Numbers, plans: int) -> tuple[NDArray[np
             words, bias = np.stack([0 * words[0], words[0]]), np.array([0, bias[0]])
         return words.astype(np.float32), bias.astype(np.float32)
 
-    said = np.zeros((len(rows), plans))
+    logits = np.zeros((len(rows), plans))
     for fold in range(FOLDS):
         words, bias = fitted(examples.folds != fold)
         for at in np.flatnonzero(examples.folds == fold):
-            said[at] = logits_of(rows[at], words, bias)
+            logits[at] = logits_of(rows[at], words, bias)
     words, bias = fitted(np.ones(len(rows), bool))
-    return said, {"words": words, "bias": bias}
+    return logits, {"words": words, "bias": bias}
 
 
 def _networks(
@@ -216,16 +216,16 @@ def _networks(
                 warnings.simplefilter("ignore")  # that there could be more epochs
                 model.fit(inputs, labels[at])
             layers.append([model.coefs_[0], model.intercepts_[0], model.coefs_[1], model.intercepts_[1]])
-        weights = [np.stack(each).astype(np.float32) for each in zip(*layers, strict=True)]
+        weights = [np.stack(layer).astype(np.float32) for layer in zip(*layers, strict=True)]
         if weights[2].shape[2] == 1:  # of two plans, the score of the second
-            weights[2:] = [np.concatenate([0 * each, each], -1) for each in weights[2:]]
+            weights[2:] = [np.concatenate([0 * layer, layer], -1) for layer in weights[2:]]
         return Networks(networks.mean, networks.scale, *weights)
 
-    said = np.zeros((len(labels), int(labels.max()) + 1))
+    shares = np.zeros((len(labels), int(labels.max()) + 1))
     for fold in range(FOLDS):
         held = examples.folds == fold
-        said[held] = fitted(~held).shares(features[held])
-    return fitted(np.ones(len(labels), bool)), said
+        shares[held] = fitted(~held).shares(features[held])
+    return fitted(np.ones(len(labels), bool)), shares
 
 
 def _plan_features(
@@ -236,9 +236,9 @@ def _plan_features(
     plans: int,
 ) -> NDArray[np.float32]:
     """Return the features that the plan of each response is decided by, its own dialogue left out of the past."""
-    found = []
+    rows = []
     for at, dialogue in enumerate(examples.dialogues):
         cosines = examples.past.asked.cosines(dialogue.turns[-1].text, examples.past.idf)
         cosines[slice(*np.searchsorted(examples.numbers, [examples.numbers[at], examples.numbers[at] + 1]))] = 0
-        found.append(plan_features(dialogue, votes(cosines, labels, plans), said[at], pieces[at]))
-    return np.stack(found)
+        rows.append(plan_features(dialogue, votes(cosines, labels, plans), said[at], pieces[at]))
+    return np.stack(rows)

@@ -39,7 +39,7 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
         InputError: no response stands on a document, or none on a persona sentence.
     """
     compared = compare(examples, step)
-    asked = np.array([len(one.sources) for one in examples.dialogues])
+    asked = np.array([len(dialogue.sources) for dialogue in examples.dialogues])
     parts = _parts(compared, asked)
     for name, (_, labels, _) in parts.items():
         if not labels.any() or labels.all():
@@ -109,13 +109,13 @@ def _measured(
     asked: Numbers,
 ) -> dict[str, dict[str, float]]:
     """Recall@1 of held-out folds: of the documents under the gold sentence, those under another count as not found."""
-    found = {name: _first_found(scores[name], labels, of) for name, (_, labels, of) in parts.items()}
+    hits = {name: _first_found(scores[name], labels, of) for name, (_, labels, of) in parts.items()}
     rows = {
-        "persona": {at: hit for at, hit in found["sentences"].items() if asked[at] == 1},
-        "both: persona": {at: hit for at, hit in found["sentences"].items() if asked[at] == 2},
-        "documents": {at: hit and found["sentences"][at] for at, hit in found["documents"].items()},
-        "documents, the gold sentence given": found["documents"],
-        "all documents, the gold sentence given": found["all-documents"],
+        "persona": {at: hit for at, hit in hits["sentences"].items() if asked[at] == 1},
+        "both: persona": {at: hit for at, hit in hits["sentences"].items() if asked[at] == 2},
+        "documents": {at: hit and hits["sentences"][at] for at, hit in hits["documents"].items()},
+        "documents, the gold sentence given": hits["documents"],
+        "all documents, the gold sentence given": hits["all-documents"],
     }
     return {
         name: spread({at: float(hit) for at, hit in row.items()}, examples.folds) for name, row in rows.items() if row
@@ -125,6 +125,6 @@ def _measured(
 def spread(values: dict[int, float], folds: Numbers) -> dict[str, float]:
     """Return the mean over folds in percent, and the least and the greatest fold."""
     of = folds[list(values)]
-    found = np.array(list(values.values()))
-    each = [100 * float(found[of == fold].mean()) for fold in range(FOLDS) if (of == fold).any()]
-    return {"mean": round(float(np.mean(each)), 2), "low": round(min(each), 2), "high": round(max(each), 2)}
+    numbers = np.array(list(values.values()))
+    means = [100 * float(numbers[of == fold].mean()) for fold in range(FOLDS) if (of == fold).any()]
+    return {"mean": round(float(np.mean(means)), 2), "low": round(min(means), 2), "high": round(max(means), 2)}

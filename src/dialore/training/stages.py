@@ -63,15 +63,19 @@ def fixed_lines(inputs: Sequence[str]) -> list[str]:
 def query_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
     """Return the queries that people typed, each after the turns' texts, as `search-query` shows them."""
     return [
-        Target.after("\n".join(turn.text for turn in one.turns), str(query), one.id)
-        for one in dialogues
-        if (query := one.extra.get("query"))
+        Target.after("\n".join(turn.text for turn in dialogue.turns), str(query), dialogue.id)
+        for dialogue in dialogues
+        if (query := dialogue.extra.get("query"))
     ]
 
 
 def question_targets(dialogues: Iterable[Dialogue]) -> list[Target]:
     """COQ's questions, each list after its context (EDIT, Section 3.2.2), as `edit` shows it with `trained`."""
-    return [Target.after(render_history(one), one.reference, one.id) for one in dialogues if one.reference]
+    return [
+        Target.after(render_history(dialogue), dialogue.reference, dialogue.id)
+        for dialogue in dialogues
+        if dialogue.reference
+    ]
 
 
 def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Target], list[Target], dict[str, Any]]:
@@ -88,8 +92,12 @@ def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Targ
             needed = "wizard-of-internet" if what == "query" else "coq, or what `dialore distill --coq` writes"
             raise InputError(f"{path} has no {what} to learn", hint=f"give {needed}")
     train, held = lists
-    known = {one.parts for one in train}
-    return train, [one for one in held if one.parts not in known], _described({"dataset": name}, len(train), files[0])
+    known = {target.parts for target in train}
+    return (
+        train,
+        [target for target in held if target.parts not in known],
+        _described({"dataset": name}, len(train), files[0]),
+    )
 
 
 def lacking(base: str, targets: Sequence[Target]) -> list[str]:
@@ -98,19 +106,19 @@ def lacking(base: str, targets: Sequence[Target]) -> list[str]:
         return []
     transformers = import_optional("transformers", "training", "finetune")
     tokenizer = transformers.AutoTokenizer.from_pretrained(**pretrained(base))
-    used = {mark for one in targets for text, _ in one.parts for mark in _MARKS if mark in text}
+    used = {mark for target in targets for text, _ in target.parts for mark in _MARKS if mark in text}
     return [mark for mark in _MARKS if mark in used and _written(tokenizer, f"a{mark}a") != f"a{mark}a"]
 
 
 def _written(tokenizer: Any, text: str) -> str:  # noqa: ANN401 - transformers ships no types
-    said: str = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
-    return said.replace(" ", "")
+    decoded: str = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
+    return decoded.replace(" ", "")
 
 
 def _parted(targets: Targets, path: Path) -> Targets:
     """Return the targets without held-out ones that are trained on word for word (short, common turns)."""
-    known = {one.parts for one in targets[0]}
-    held = [one for one in targets[1] if one.parts not in known]
+    known = {target.parts for target in targets[0]}
+    held = [target for target in targets[1] if target.parts not in known]
     if not held:
         raise InputError(f"{path}: no dialogue is held out", hint="one in ten is: gather some dozens of dialogues")
     return targets[0], held

@@ -134,8 +134,8 @@ def checkpoint(work: Path, signature: str) -> str | None:
 
     marked = work / "signature"
     if marked.is_file() and marked.read_text() == signature:
-        found: str | None = transformers.trainer_utils.get_last_checkpoint(str(work))
-        return found
+        path: str | None = transformers.trainer_utils.get_last_checkpoint(str(work))
+        return path
     shutil.rmtree(work, ignore_errors=True)
     try:
         work.mkdir(parents=True)
@@ -148,10 +148,10 @@ def checkpoint(work: Path, signature: str) -> str | None:
 def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Write `loss.csv`, and where matplotlib is there `loss.svg`."""
     rows: dict[float, dict[str, float]] = {}
-    for each in history:
+    for entry in history:
         for key, name in (("loss", "train"), ("eval_loss", "dev")):
-            if key in each:
-                rows.setdefault(each["epoch"], {})[name] = each[key]
+            if key in entry:
+                rows.setdefault(entry["epoch"], {})[name] = entry[key]
     with (folder / "loss.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(["epoch", "train", "dev"])

@@ -139,7 +139,9 @@ _ABOUT = {
 def _readme(card: Mapping[str, Any]) -> str:
     """Return the model card."""
     data, (use, about, limits) = card["data"], _ABOUT[card["kind"]]
-    rows = [f"| {name} | {{mean}} | {{low}} to {{high}} |".format(**one) for name, one in card["measured"].items()]
+    rows = [
+        f"| {name} | {{mean}} | {{low}} to {{high}} |".format(**figures) for name, figures in card["measured"].items()
+    ]
     settings = [f"- {name}: `{value}`" for name, value in sorted(card["settings"].items())]
     return "\n".join(
         [

@@ -110,30 +110,30 @@ class SearchResult:
 
 def analyse(annotations: Sequence[Annotation]) -> SearchResult:
     """Agreement, win rates and significance, question by question."""
-    found = SearchResult(annotations[0].form if annotations else "")
-    for criterion in dict.fromkeys(each.criterion for each in annotations):
-        some = [each for each in annotations if each.criterion == criterion]
+    findings = SearchResult(annotations[0].form if annotations else "")
+    for criterion in dict.fromkeys(entry.criterion for entry in annotations):
+        some = [entry for entry in annotations if entry.criterion == criterion]
         # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
-            found.agreement.append(_agreement(criterion, [each for each in some if each.asked], found.form))
-        if found.form != "pairwise":
-            found.standings += _standings(criterion, some)
-        found.contests += _contests(criterion, some)
+            findings.agreement.append(_agreement(criterion, [entry for entry in some if entry.asked], findings.form))
+        if findings.form != "pairwise":
+            findings.standings += _standings(criterion, some)
+        findings.contests += _contests(criterion, some)
     for test in ("p", "sign", "mcnemar", "t"):
-        made = [each for each in found.contests if getattr(each, test) is not None]
-        for each, corrected in zip(made, holm([getattr(each, test) for each in made]), strict=True):
-            setattr(each, test, corrected)
-    return found
+        made = [entry for entry in findings.contests if getattr(entry, test) is not None]
+        for entry, corrected in zip(made, holm([getattr(entry, test) for entry in made]), strict=True):
+            setattr(entry, test, corrected)
+    return findings
 
 
 def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreement:
     """Return every judgement with its unit: an item, or of rankings a system of an item."""
     units: dict[tuple[str, str], dict[str, str]] = {}
-    for each in some:
-        said = {system: f"{value:g}" for system, value in each.values.items()}
-        for system, label in said.items() if form != "pairwise" else [("", each.winner or "tie")]:
-            units.setdefault((each.item, system), {})[each.annotator] = label
-    annotators = list(dict.fromkeys(each.annotator for each in some))
+    for note in some:
+        given_labels = {system: f"{value:g}" for system, value in note.values.items()}
+        for system, label in given_labels.items() if form != "pairwise" else [("", note.winner or "tie")]:
+            units.setdefault((note.item, system), {})[note.annotator] = label
+    annotators = list(dict.fromkeys(note.annotator for note in some))
     shared = {unit: labels for unit, labels in units.items() if len(labels) > 1}
     judged = list(shared.values())
     pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
@@ -162,12 +162,12 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
 def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
     """Return every two systems that the same annotator judged: of a pair, or on one dialogue."""
     scores: dict[tuple[str, str], dict[str, float]] = {}
-    for each in some:
-        unit = each.item if each.form == "pairwise" else each.dialogue
-        scores.setdefault((unit, each.annotator), {}).update(_higher_is_better(each))
+    for note in some:
+        unit = note.item if note.form == "pairwise" else note.dialogue
+        scores.setdefault((unit, note.annotator), {}).update(_higher_is_better(note))
     is_likert = some[0].form == "likert"
-    is_binary = is_likert and all(set(each.values.values()) <= {0.0, 1.0} for each in some)
-    found = []
+    is_binary = is_likert and all(set(note.values.values()) <= {0.0, 1.0} for note in some)
+    contests = []
     for first, second in itertools.combinations(sorted({system for values in scores.values() for system in values}), 2):
         by_item: dict[str, list[tuple[float, float]]] = {}
         for (unit, _), values in scores.items():
@@ -192,8 +192,8 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             made.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
         elif is_likert:
             made.t = paired_t(means)
-        found.append(made)
-    return found
+        contests.append(made)
+    return contests
 
 
 def _outcome(value: float) -> Outcome:
@@ -208,15 +208,15 @@ def _majority(outcomes: list[Outcome]) -> Outcome:
 
 def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
     scores: dict[str, dict[str, list[float]]] = {}
-    for each in some:
-        for system, value in _higher_is_better(each).items():
-            scores.setdefault(system, {}).setdefault(each.dialogue, []).append(value)
-    found = []
+    for note in some:
+        for system, value in _higher_is_better(note).items():
+            scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
+    standings = []
     for system in sorted(scores):
         means = np.array([[np.mean(values)] for values in scores[system].values()])
         figure = bootstrap(Mean(), means)
-        found.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
-    return found
+        standings.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
+    return standings
 
 
 def judged_responses(
@@ -228,9 +228,9 @@ def judged_responses(
     a win, a half for a tie. Where there are several criteria `average` is their mean (SCG-QP, Section 3.3).
     """
     ratings: dict[tuple[str, str], dict[str, list[float]]] = {}
-    for each in annotations:
-        for system, value in _higher_is_better(each).items():
-            ratings.setdefault((each.dialogue, system), {}).setdefault(each.criterion, []).append(value)
+    for annotation in annotations:
+        for system, value in _higher_is_better(annotation).items():
+            ratings.setdefault((annotation.dialogue, system), {}).setdefault(annotation.criterion, []).append(value)
     lines = []
     for (name, system), given in ratings.items():
         if name not in found or system not in found[name][1]:

@@ -99,13 +99,13 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
         MissingExtraError: it is XLSX, and openpyxl is not installed.
     """
     chosen = criteria_set(key.criteria)
-    letters = max((len(each.systems) for each in key.items.values()), default=2)
+    letters = max((len(note.systems) for note in key.items.values()), default=2)
 
     def said(item: str, keyed: Keyed, criterion: str, **answer: Any) -> Annotation:  # noqa: ANN401 - its own fields
         answer |= {"annotator": annotator, "criteria": key.criteria, "form": key.form, "systems": keyed.systems}
         return Annotation(item=item, dialogue=keyed.dialogue, criterion=criterion, **answer)
 
-    found: list[Annotation] = []
+    notes: list[Annotation] = []
     seen: set[str] = set()
     wrong: list[str] = []
     empty = 0
@@ -126,13 +126,13 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
                 amiss = answer_problems(given, key.form, chosen.criteria[criterion])
                 problems |= amiss
                 if not amiss and all(given.values()):
-                    found.append(said(item, keyed, criterion, **_answer(list(given.values()), key.form, keyed.systems)))
+                    notes.append(said(item, keyed, criterion, **_answer(list(given.values()), key.form, keyed.systems)))
         wrong += [f"{path.name}, row {number}, column {column}: {what}" for column, what in problems.items()]
     if wrong:
         more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
         raise InputError("; ".join(wrong[:_SHOWN]) + more, hint="mend these fields and import again")
-    failed = {key.items[each.item].batch for each in found if each.is_wrong}
-    kept = [each for each in found if key.items[each.item].batch not in failed and CONTROL not in each.systems]
+    failed = {key.items[note.item].batch for note in notes if note.is_wrong}
+    kept = [note for note in notes if key.items[note.item].batch not in failed and CONTROL not in note.systems]
     if key.form == "likert":
         kept += _joined(kept, chosen.minimum, min) + _joined(kept, chosen.mean, statistics.fmean)
     if kept or not key.items:
@@ -166,13 +166,14 @@ def read_answers(place: Path) -> Answers:
             path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"} and path.stem[0] not in ".~"
         ]
         return read_filled(sorted(paths), read_key(key_of(place)), place)
-    found = [
-        one for _, one in read_entries(place, Annotation, "name a folder of sheets, or what `annotate import` wrote")
+    notes = [
+        entry
+        for _, entry in read_entries(place, Annotation, "name a folder of sheets, or what `annotate import` wrote")
     ]
-    exports = {(each.criteria, each.form) for each in found}
+    exports = {(note.criteria, note.form) for note in notes}
     if len(exports) != 1:
         raise InputError(f"{place} holds annotations of {len(exports)} exports", hint="analyse each on its own")
-    return Answers(place, *exports.pop(), found)
+    return Answers(place, *exports.pop(), notes)
 
 
 def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
@@ -187,7 +188,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
             if path.stem in read:
                 raise InputError(f"two sheets are called {path.stem}", hint="give one of each annotator, named by them")
             read[path.stem] = sheet
-    annotations = [one for sheet in read.values() for one in sheet.annotations]
+    annotations = [annotation for sheet in read.values() for annotation in sheet.annotations]
     empty, dropped = (sum(getattr(sheet, name) for sheet in read.values()) for name in ("empty", "dropped"))
     return Answers(place, key.criteria, key.form, annotations, empty, dropped)
 
@@ -239,11 +240,14 @@ def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[st
 def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[float]], float]) -> list[Annotation]:
     """Return a score of each item that is joined of all its others; none where it has no name."""
     by_item: dict[str, list[Annotation]] = {}
-    for each in annotations if name else ():
-        by_item.setdefault(each.item, []).append(each)
+    for note in annotations if name else ():
+        by_item.setdefault(note.item, []).append(note)
     return [
         some[0].model_copy(
-            update={"criterion": name, "values": {s: join([each.values[s] for each in some]) for s in some[0].values}}
+            update={
+                "criterion": name,
+                "values": {s: join([note.values[s] for note in some]) for s in some[0].values},
+            }
         )
         for some in by_item.values()
     ]
@@ -281,7 +285,7 @@ def read_xlsx(path: Path) -> list[list[str]]:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     except Exception as error:  # a damaged file fails wherever openpyxl or zipfile stumbles over it
         raise InputError(f"{path.name} is no XLSX", hint="save it as XLSX or CSV UTF-8") from error
-    found = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
-    if len(found) > 1:
-        raise InputError(f"{path.name}: {len(found)} sheets have a column item", hint="keep the one that counts")
-    return next(iter([*found, *sheets]), [])
+    with_items = [rows for rows in sheets if any("item" in map(str.strip, row) for row in rows)]
+    if len(with_items) > 1:
+        raise InputError(f"{path.name}: {len(with_items)} sheets have a column item", hint="keep the one that counts")
+    return next(iter([*with_items, *sheets]), [])

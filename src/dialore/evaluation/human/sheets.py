@@ -187,15 +187,17 @@ def gather(
     Where queries are judged, a system that never makes one (SCG-QP's "No Query") is left out.
     """
     traced = chosen.judges == "query" or "stages" in chosen.shows  # a trace is many times what is judged
-    found: dict[str, tuple[Dialogue, dict[str, Response]]] = {}
+    dialogues: dict[str, tuple[Dialogue, dict[str, Response]]] = {}
     for system, answers in responses.items():
         for scored in answers:
             is_wanted = scored.repetition == 0 and (scored.dialogue.knowledge or not chosen.grounded)
             if is_wanted and _text_of(scored.response, chosen.judges):
                 kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
-                found.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
-    judged = {system for _, answers in found.values() for system in answers} if chosen.judges == "query" else responses
-    return {name: entry for name, entry in found.items() if len(entry[1]) == len(judged)}
+                dialogues.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
+    judged = (
+        {system for _, answers in dialogues.values() for system in answers} if chosen.judges == "query" else responses
+    )
+    return {name: entry for name, entry in dialogues.items() if len(entry[1]) == len(judged)}
 
 
 def _text_of(response: Response, judged: Judged) -> str:
@@ -239,7 +241,7 @@ def make_items(
     same: list[Keyed] = []
     for group in groups:
         # Each order of a pair as often as the other, so that no system gains by its side.
-        turns = [place % len(group) for place in range(len(wanted))]
+        turns = [number % len(group) for number in range(len(wanted))]
         draw.shuffle(turns)
         for dialogue_name, turn in zip(wanted, turns, strict=True):
             order = list(group[turn:] + group[:turn])
@@ -280,20 +282,20 @@ def _groups(systems: Sequence[str], form: Form, against: str | None) -> list[tup
 
 def _with_controls(made: Sequence[tuple[Item, Keyed]], draw: random.Random) -> list[tuple[Item, Keyed]]:
     """Items in batches, in each a control case: an item of it with a text whose words are shuffled in place of one."""
-    found: list[tuple[Item, Keyed]] = []
+    controlled: list[tuple[Item, Keyed]] = []
     for batch, start in enumerate(range(0, len(made), BATCH - 1)):
         some = made[start : start + BATCH - 1]
         item, keyed = draw.choice(some)
-        place = draw.randrange(len(item.texts))
+        position = draw.randrange(len(item.texts))
         texts, systems = list(item.texts), list(keyed.systems)
-        words = texts[place].split() if " " in texts[place] else list(texts[place])
+        words = texts[position].split() if " " in texts[position] else list(texts[position])
         draw.shuffle(words)
-        texts[place], systems[place] = " ".join(words), CONTROL
+        texts[position], systems[position] = " ".join(words), CONTROL
         control = item.model_copy(update={"id": _new_id(draw), "texts": texts})
         some = [*some, (control, keyed.model_copy(update={"systems": tuple(systems)}))]
         draw.shuffle(some)
-        found += [tuple(each.model_copy(update={"batch": batch}) for each in pair) for pair in some]  # type: ignore[misc]
-    return found
+        controlled += [tuple(part.model_copy(update={"batch": batch}) for part in pair) for pair in some]  # type: ignore[misc]
+    return controlled
 
 
 def _new_id(draw: random.Random) -> str:
@@ -310,7 +312,8 @@ def _item(
     draw: random.Random,
 ) -> Item:
     gold = [
-        (isinstance(each, dict) and each.get("source"), gold_text(each) or str(each)) for each in dialogue.knowledge
+        (isinstance(entry, dict) and entry.get("source"), gold_text(entry) or str(entry))
+        for entry in dialogue.knowledge
     ]
     knowledge = [text for source, text in gold if source != "persona"]
     if not gold and len(answers) == 1:
@@ -325,14 +328,14 @@ def _item(
         id=_new_id(draw),
         turns=_turns(dialogue, language),
         texts=texts,
-        skips=tuple(name for name, each in chosen.criteria.items() if each.of and not there[each.of]),
+        skips=tuple(name for name, entry in chosen.criteria.items() if entry.of and not there[entry.of]),
         shown={name: lines for name, lines in there.items() if name in chosen.shows},
     )
 
 
 def _stages(response: Response) -> list[str]:
     """Return what each stage gave that can be read, a line each, then the knowledge that the response was given."""
-    lines = [f"{stage.stage}: {said}" for stage in response.trace if (said := _said(stage.output))]
+    lines = [f"{stage.stage}: {words}" for stage in response.trace if (words := _said(stage.output))]
     return [*lines, f"knowledge: {_said([piece.triple for piece in response.knowledge]) or '-'}"]
 
 

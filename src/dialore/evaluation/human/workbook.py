@@ -66,24 +66,24 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     for number, row in enumerate(rows_of(items, chosen, form), start=2):
         _put(sheet, number, row, widths, language)
     fill = PatternFill("solid", fgColor=_TO_FILL)
-    for place, name in enumerate(columns, start=1):
+    for column, name in enumerate(columns, start=1):
         criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
         if criterion is not None and items:
             rule = _choice(criterion, form, letters, language)
             sheet.add_data_validation(rule)
-            first, last = sheet.cell(2, place), sheet.cell(len(items) + 1, place)
+            first, last = sheet.cell(2, column), sheet.cell(len(items) + 1, column)
             rule.add(f"{first.coordinate}:{last.coordinate}")
             for number, item in enumerate(items, start=2):
                 if name not in item.skips:
-                    sheet.cell(number, place).fill = fill
+                    sheet.cell(number, column).fill = fill
 
 
 def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
     """Columns of these widths, printed across the page."""
     from openpyxl.utils import get_column_letter
 
-    for place, width in enumerate(widths, start=1):
-        sheet.column_dimensions[get_column_letter(place)].width = width
+    for column, width in enumerate(widths, start=1):
+        sheet.column_dimensions[get_column_letter(column)].width = width
     sheet.print_options.gridLines = True
     sheet.page_setup.orientation = "landscape"
     sheet.page_setup.fitToHeight = 0
@@ -145,8 +145,8 @@ def _put(
     from openpyxl.styles import Alignment, Font, PatternFill
 
     rest = sheet_words(language)["rest"]
-    for place, text in enumerate(row, start=1):
-        cell = sheet.cell(number, place)
+    for column, text in enumerate(row, start=1):
+        cell = sheet.cell(number, column)
         if text:
             kept = ILLEGAL_CHARACTERS_RE.sub("\ufffd", text.replace("\r\n", "\n"))
             cell.value = kept if len(kept) <= _LONGEST else kept[: _LONGEST - len(rest)] + rest

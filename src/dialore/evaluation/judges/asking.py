@@ -32,8 +32,8 @@ def _picked(said: object) -> object:
     if not isinstance(said, str):
         return said
     word = said.strip(" .\"'*").lower()
-    found = _OF_ONE.fullmatch(word)
-    return found[1].upper() if found else "same" if word in _SAME else word if word == "same" else said
+    match = _OF_ONE.fullmatch(word)
+    return match[1].upper() if match else "same" if word in _SAME else word if word == "same" else said
 
 
 Pick = Annotated[Literal["A", "B", "same"], BeforeValidator(_picked)]
@@ -121,14 +121,14 @@ def asker_of(context: Context) -> JudgeClient | None:
 
 
 def _checked(answer: Structured[T]) -> T:
-    said = answer.completions[-1].text
+    completion = answer.completions[-1].text
     # A number that comes with a refusal is not the judge's judgement.
-    for text in (said, *([answer.completions[0].text] if answer.value is None else [])):
+    for text in (completion, *([answer.completions[0].text] if answer.value is None else [])):
         if is_refusal(text):
             raise _refused(text)
     if answer.value is None:
         reason = f"the judge's answer could not be parsed: {answer.error}"
-        raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(said)))
+        raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(completion)))
     return answer.value
 
 
@@ -157,12 +157,12 @@ def queries_of(response: Response) -> list[str]:
     """Return what a response looked up: its demands' queries, else the queries or questions in its trace."""
     if response.demands is not None and response.demands.queries:
         return response.demands.queries
-    found: list[str] = []
+    queries: list[str] = []
     for stage in response.trace:
         for key in ("query", "queries", "questions"):
-            said = stage.output.get(key)
-            found += [text for text in (said if isinstance(said, list) else [said]) if isinstance(text, str)]
-    return [query for query in dict.fromkeys(found) if query.strip()]
+            value = stage.output.get(key)
+            queries += [text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str)]
+    return [query for query in dict.fromkeys(queries) if query.strip()]
 
 
 @lru_cache(maxsize=256)

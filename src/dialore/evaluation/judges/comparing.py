@@ -73,14 +73,20 @@ class Preference:
 
 def rate_of(preferences: Iterable[Preference]) -> Rate:
     """Return wins, losses and ties of the first system, with the sign test over conversations."""
-    known = [one for one in preferences if one.problem is None]
-    return win_rate([one.outcome for one in known], [one.conversation or number for number, one in enumerate(known)])
+    known = [choice for choice in preferences if choice.problem is None]
+    return win_rate(
+        [choice.outcome for choice in known],
+        [choice.conversation or number for number, choice in enumerate(known)],
+    )
 
 
 def position_bias(preferences: Iterable[Preference]) -> float:
     """Return the share of preferences that went by the first place, less those that went by the second; NaN of none."""
-    known = [one for one in preferences if one.problem is None]
-    leans = [(one.picks == (one.first, one.second)) - (one.picks == (one.second, one.first)) for one in known]
+    known = [choice for choice in preferences if choice.problem is None]
+    leans = [
+        (choice.picks == (choice.first, choice.second)) - (choice.picks == (choice.second, choice.first))
+        for choice in known
+    ]
     return sum(leans) / len(leans) if leans else math.nan
 
 
@@ -106,8 +112,8 @@ async def compare(
         raise InputError("a comparison wants at least two systems", hint="name another")
     check_criteria(criteria, judged)
     pairs = combinations(responses, 2)
-    found = await gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
-    return [preference for some in found for preference in some]
+    by_pair = await gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
+    return [preference for some in by_pair for preference in some]
 
 
 def check_criteria(criteria: Sequence[str], judged: Judged, known: Mapping[Judged, tuple[str, ...]] = CRITERIA) -> None:
@@ -153,11 +159,17 @@ async def _pair(
             judge.ask(name, shape, dialogue, label=f"{name}/{second}/{first}", a=b, b=a, criteria=criteria),
         )
     except UnjudgedError as error:
-        said = error.measure
-        return [Preference(one, first, second, problem=said.problem, reason=said.reason) for one in criteria]
+        failure = error.measure
+        return [
+            Preference(criterion, first, second, problem=failure.problem, reason=failure.reason)
+            for criterion in criteria
+        ]
     picked, other = forward.model_dump(), backward.model_dump()
     ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
-    return [Preference(one, first, second, (ahead[picked[one]], behind[other[one]])) for one in criteria]
+    return [
+        Preference(criterion, first, second, (ahead[picked[criterion]], behind[other[criterion]]))
+        for criterion in criteria
+    ]
 
 
 @dataclass(frozen=True)
@@ -212,12 +224,12 @@ class JointJudge(Mean):
         shape, name = list_shape("JointScores", "scores", TOP, len(order)), f"together-{self.judged}"
         candidates = [texts[system] for system in order]
         try:
-            said = await self.asker.ask(name, shape, dialogue, candidates=candidates, criterion=self.criterion)
+            verdict = await self.asker.ask(name, shape, dialogue, candidates=candidates, criterion=self.criterion)
         except UnjudgedError as error:
             return measures | dict.fromkeys(texts, error.measure)
         return measures | {
-            system: SampleScore((float(score),), detail=f"{place} of {len(order)} shown")
-            for place, (system, score) in enumerate(zip(order, said.model_dump()["scores"], strict=True), start=1)
+            system: SampleScore((float(score),), detail=f"{rank} of {len(order)} shown")
+            for rank, (system, score) in enumerate(zip(order, verdict.model_dump()["scores"], strict=True), start=1)
         }
 
 

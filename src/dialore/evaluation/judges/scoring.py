@@ -117,14 +117,14 @@ class Questions(BaseModel):
 
 
 async def _meep(judge: JudgeClient, sample: Sample) -> SampleScore:
-    said = await judge.ask("meep", Engagingness, sample.dialogue, response=spoken(sample.response))
-    return SampleScore((said.score,))
+    verdict = await judge.ask("meep", Engagingness, sample.dialogue, response=spoken(sample.response))
+    return SampleScore((verdict.score,))
 
 
 async def _quality(name: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     """One of two scores that one prompt asks for; a cache of completions answers whichever comes second."""
-    said = await judge.ask("quality", Quality, sample.dialogue, label=name, response=spoken(sample.response))
-    return SampleScore((float(said.overall if name == "overall" else said.informativeness),))
+    verdict = await judge.ask("quality", Quality, sample.dialogue, label=name, response=spoken(sample.response))
+    return SampleScore((float(verdict.overall if name == "overall" else verdict.informativeness),))
 
 
 async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> SampleScore:
@@ -134,20 +134,20 @@ async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> S
         return unavailable("the method asked no query")
     shape = list_shape("QueryScores", "scores", top, len(queries))
     scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
-    each = "; ".join(f"{query}: {score:g}" for query, score in zip(queries, scores, strict=True))
-    return SampleScore((sum(scores) / len(scores),), detail=each)
+    detail = "; ".join(f"{query}: {score:g}" for query, score in zip(queries, scores, strict=True))
+    return SampleScore((sum(scores) / len(scores),), detail=detail)
 
 
 async def _useful_knowledge(judge: JudgeClient, sample: Sample) -> SampleScore:
-    said = await judge.ask("useful-knowledge", UsefulKnowledge, sample.dialogue, response=spoken(sample.response))
-    return SampleScore((float(said.score),))
+    verdict = await judge.ask("useful-knowledge", UsefulKnowledge, sample.dialogue, response=spoken(sample.response))
+    return SampleScore((float(verdict.score),))
 
 
 async def _useful_pieces(judge: JudgeClient, sample: Sample) -> SampleScore:
     pieces = pieces_of(sample)
     shape = list_shape("UsefulPieces", "useful", len(pieces))
-    said = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
-    useful = sorted(set(said.model_dump()["useful"]))
+    verdict = await judge.ask("useful-pieces", shape, sample.dialogue, knowledge=pieces)
+    useful = sorted(set(verdict.model_dump()["useful"]))
     numbers = f": {', '.join(map(str, useful))}" if useful else ""
     return SampleScore((float(len(useful)),), detail=f"{len(useful)} of {len(pieces)} useful{numbers}")
 
@@ -156,8 +156,8 @@ async def _context_relevance(judge: JudgeClient, sample: Sample) -> SampleScore:
     shown = zip(sample.response.knowledge, pieces_of(sample), strict=True)
     sentences = [sentence for piece, text in shown for sentence in sentences_of(piece, text)]
     shape = list_shape("NeededSentences", "needed", len(sentences))
-    said = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
-    needed = set(said.model_dump()["needed"])
+    verdict = await judge.ask("ragas-context-relevance", shape, sample.dialogue, knowledge=sentences)
+    needed = set(verdict.model_dump()["needed"])
     return SampleScore((len(needed) / len(sentences),), detail=f"{len(needed)} of {len(sentences)} sentences")
 
 
@@ -174,10 +174,10 @@ async def faithfulness(judge: JudgeClient, sample: Sample, known: Sequence[str] 
     if not statements:
         return unavailable("the response states nothing that could be verified")
     shape = list_shape("Verdicts", "verdicts", count=len(statements))
-    said = await judge.ask(
+    verdict = await judge.ask(
         "ragas-faithfulness-verdicts", shape, sample.dialogue, knowledge=pieces, statements=statements
     )
-    verdicts = said.model_dump()["verdicts"]
+    verdicts = verdict.model_dump()["verdicts"]
     missing = [text for text, follows in zip(statements, verdicts, strict=True) if not follows]
     detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
     return SampleScore(
@@ -187,7 +187,7 @@ async def faithfulness(judge: JudgeClient, sample: Sample, known: Sequence[str] 
 
 async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     known = pieces_of(sample) if sample.response.knowledge else []
-    said = await judge.ask(
+    verdict = await judge.ask(
         "ragas-answer-relevance",
         Questions,
         sample.dialogue,
@@ -195,10 +195,10 @@ async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -
         knowledge=known,
         count=QUESTIONS,
     )
-    questions = [question for question in said.questions if question.strip()][:QUESTIONS]
+    questions = [question for question in verdict.questions if question.strip()][:QUESTIONS]
     if not questions:
         return SampleScore(problem="unparsed", reason="the judge's questions are blank")
-    if said.noncommittal:
+    if verdict.noncommittal:
         return SampleScore((0.0,), detail="noncommittal")
     history = "\n".join(sample.dialogue.texts)
     vectors = await asyncio.to_thread(lambda: _embedder(embedder).encode((history, *questions)))

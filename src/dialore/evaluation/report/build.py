@@ -73,9 +73,9 @@ class Report:
     def files(self) -> Iterator[tuple[str, Figure]]:
         """Yield every figure with a name for its file, without an ending: metric, group if there are several, kind."""
         for metric, groups in self.figures.items():
-            for place, (_, figures) in enumerate(groups, start=1):
+            for number, (_, figures) in enumerate(groups, start=1):
                 for figure in figures:
-                    yield "-".join([metric, *([str(place)] if len(groups) > 1 else []), figure.name]), figure
+                    yield "-".join([metric, *([str(number)] if len(groups) > 1 else []), figure.name]), figure
 
 
 def make_report(
@@ -133,25 +133,25 @@ def _names(results: Results) -> list[str]:
     if len(datasets) == 1:
         return labels(systems)
     # A data set tells systems apart before a run does.
-    found: dict[int, str] = {}
+    titles: dict[int, str] = {}
     for dataset in datasets:
         some = [system for system in systems if system.dataset == dataset]
-        found |= {id(system): f"{name} · {dataset}" for name, system in zip(labels(some), some, strict=True)}
-    return [found[id(system)] for system in systems]
+        titles |= {id(system): f"{name} · {dataset}" for name, system in zip(labels(some), some, strict=True)}
+    return [titles[id(system)] for system in systems]
 
 
 def _figures(
     results: Results, about: MetricInfo, group: Group, surveys: Mapping[int, Survey], sizes: Mapping[str, float]
 ) -> list[Figure]:
     rows, title = group.rows, group.title
-    found = [bars(about, rows, title)]
+    figures = [bars(about, rows, title)]
     if about.level == "response":
         metric = combiner(about.name)
         values = [values_of(metric, results.measures(row.system, about.name)) for row in rows]
         given = [surveys[id(row.system)].given for row in rows]
-        found += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
-    found.append(sizes_against(about, rows, sizes, title))
-    return [figure for figure in found if figure is not None]
+        figures += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
+    figures.append(sizes_against(about, rows, sizes, title))
+    return [figure for figure in figures if figure is not None]
 
 
 _STAGE = {"stage", "model", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
@@ -228,13 +228,13 @@ class Browser:
 
     def _values(self, scored: ScoredResponse) -> dict[str, float]:
         """Values of metrics that single responses have, for sorting and for disagreement."""
-        found = {}
+        rounded = {}
         for name, measure in scored.measures.items():
             if measure.problem is None and name in self._metrics:
                 value = self._metrics[name].combine(np.array([measure.values]))
                 if not math.isnan(value):
-                    found[name] = round(value, 6)
-        return found
+                    rounded[name] = round(value, 6)
+        return rounded
 
     def _measures(self, scored: ScoredResponse, values: dict[str, float]) -> list[list[Any]]:
         """Name, value or None, problem with reason, and detail, of every metric of the report."""

@@ -81,10 +81,10 @@ _SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])",
 
 def size_of(model: str) -> float | None:
     """Return a model's size in billions of parameters where its name says it: `7B`, `0.5b`, `8x7B`, `770M`."""
-    found = _SIZE.search(model.replace("_", "-"))
-    if found is None:
+    match = _SIZE.search(model.replace("_", "-"))
+    if match is None:
         return None
-    times, number, unit = found.groups()
+    times, number, unit = match.groups()
     return int(times or 1) * float(number) / (1 if unit in "bB" else 1000)
 
 

@@ -109,10 +109,10 @@ def longest_chain(stages: Sequence[StageTrace]) -> int:
     questions), none waits for one of another number.
     """
     ended: list[tuple[float, int, str]] = []
-    for stage in sorted(stages, key=lambda each: (each.started, each.started + each.seconds)):
+    for stage in sorted(stages, key=lambda item: (item.started, item.started + item.seconds)):
         number = _NUMBER.search(stage.stage)
         own = number[0] if number else ""
-        before = [each for each in ended if each[0] <= stage.started and (not own or each[2] in {"", own})]
+        before = [item for item in ended if item[0] <= stage.started and (not own or item[2] in {"", own})]
         depth = max(before)[1] if before else 0
         ended.append((stage.started + stage.seconds, depth + bool(stage.usage.calls), own))
     return max((depth for _, depth, _ in ended), default=0)
@@ -127,19 +127,19 @@ def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
         if isinstance(links := output.get("links"), list):
             figures["linked"] += len(links)
         if stage.stage == "fact-retrieval":
-            found = {"facts found": output.get("found")}
-            found |= {kind: (output.get(kind) or {}).get("found") for kind in ("foreseen", "unforeseen")}
-            figures.update({kind: count for kind, count in found.items() if count is not None})
+            counts = {"facts found": output.get("found")}
+            counts |= {kind: (output.get(kind) or {}).get("found") for kind in ("foreseen", "unforeseen")}
+            figures.update({kind: count for kind, count in counts.items() if count is not None})
     return figures
 
 
 def in_words(figures: Counter[str]) -> list[str]:
     """Figures in words, those that are there."""
-    said = [
+    phrases = [
         f"{figures[name]} {name}" for name in ("linked", "facts found", "foreseen", "unforeseen") if name in figures
     ]
-    said.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
-    return said + ([f"{figures['repaired']} repaired"] if figures["repaired"] else [])
+    phrases.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
+    return phrases + ([f"{figures['repaired']} repaired"] if figures["repaired"] else [])
 
 
 def cost(usage: Usage, seconds: float) -> str:
@@ -194,7 +194,7 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         milliseconds=_milliseconds,
         notes_of=notes_of,
         pretty=_pretty,
-        conversations=[_conversation(each, number) for number, each in enumerate(conversations, start=1)],
+        conversations=[_conversation(talk, number) for number, talk in enumerate(conversations, start=1)],
     )
 
 
@@ -212,8 +212,8 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
         ],
         "persona": _persona(dialogue),
         "responses": [
-            _response(response, dialogue, f"d{number}r{place}")
-            for place, response in enumerate(conversation.responses, start=1)
+            _response(response, dialogue, f"d{number}r{column}")
+            for column, response in enumerate(conversation.responses, start=1)
         ],
     }
 
@@ -270,11 +270,11 @@ def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
     known = dialogue.history.lower()
     new = (re.escape(end) for end in ends if end.strip() and end.lower() not in known)
-    found = sorted(new, key=len, reverse=True)
-    if not found:
+    terms = sorted(new, key=len, reverse=True)
+    if not terms:
         return escape(text)
     # A word boundary where the phrase begins or ends with a letter; Chinese has none.
-    pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(found)})(?![a-zA-Z])", re.IGNORECASE)
+    pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(terms)})(?![a-zA-Z])", re.IGNORECASE)
     marked, end = Markup(""), 0
     for match in pattern.finditer(text):
         marked += escape(text[end : match.start()]) + Markup("<mark>{}</mark>").format(match[0])

@@ -57,7 +57,9 @@ def _templates() -> jinja2.Environment:
     """Return the package's templates with what those of reports call."""
     made = pages.environment()
     made.filters["breakable"] = breakable
-    made.globals |= {each.__name__: each for each in (arrow, how_to_read, p_value, signed, significant, three, unit)}
+    made.globals |= {
+        function.__name__: function for function in (arrow, how_to_read, p_value, signed, significant, three, unit)
+    }
     return made
 
 
@@ -132,7 +134,7 @@ def render_latex(report: Report) -> str:
     notes = [escape_latex(text) for text in how_to_read(table)]
     notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
     parts = [_part(table, part) for part in table.parts(WIDEST)]
-    shown = f"{report.title}{notes}{parts}{[each.findings for each in report.people]}"
+    shown = f"{report.title}{notes}{parts}{[item.findings for item in report.people]}"
     # Marks that LaTeX has not; texts are escaped here.
     templates = pages.environment().overlay(
         variable_start_string="(((",
@@ -155,14 +157,14 @@ def render_latex(report: Report) -> str:
         reading_people=PEOPLE,
         escape=escape_latex,
         chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
-        foreign=any(ord(each) > 0x17F and unicodedata.category(each)[0] == "L" for each in shown),
+        foreign=any(ord(item) > 0x17F and unicodedata.category(item)[0] == "L" for item in shown),
     )
 
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is; a question mark stands for symbols that its fonts have not, such as emoji."""
     plain = "".join(map(_known, " ".join(text.split())))
-    return _PATTERN.sub(lambda found: _SPECIAL[found[0]], plain)
+    return _PATTERN.sub(lambda match: _SPECIAL[match[0]], plain)
 
 
 def _known(character: str) -> str:
@@ -175,7 +177,7 @@ def _known(character: str) -> str:
 
 def _part(table: MainTable, part: Part) -> dict[str, Any]:
     """Return what the template shows of one tabular: some of the columns, and all rows."""
-    places = [place for _, some in part for place in some]
+    places = [column for _, some in part for column in some]
     has_families = len(table.families) > 1
     ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 2 for number in range(len(part))]
     rules = (f"\\cmidrule(lr){{{begin + 1}-{end}}}" for begin, end in zip([2, *ends], ends, strict=False))
@@ -183,12 +185,12 @@ def _part(table: MainTable, part: Part) -> dict[str, Any]:
         "width": len(places),
         "families": [_spanning(len(some), escape_latex(title)) for title, some in part] if has_families else [],
         "rules": "".join(rules),
-        "heads": [_spanning(1, _head(table.metrics[place])) for place in places],
+        "heads": [_spanning(1, _head(table.metrics[column])) for column in places],
         "groups": [
             (
                 escape_latex(group.title) if table.has_groups else "",
                 [
-                    [escape_latex(row.label), f"{row.n:,}", *(_cell(row.cells[place]) for place in places)]
+                    [escape_latex(row.label), f"{row.n:,}", *(_cell(row.cells[column]) for column in places)]
                     for row in group.rows
                 ],
             )
@@ -232,11 +234,11 @@ _COLUMNS = (
 
 def render_markdown(report: Report) -> str:
     """Return the report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
-    facts = [each["about"] for each in report.facts.values() if isinstance(each, dict) and each.get("about")]
+    facts = [entry["about"] for entry in report.facts.values() if isinstance(entry, dict) and entry.get("about")]
     compared = [("Significance", "", report.table.comparisons)]
     compared += [
-        (f"Ablation of {each.full.name}", "Differences from the full method.", each.comparisons)
-        for each in report.ablations
+        (f"Ablation of {entry.full.name}", "Differences from the full method.", entry.comparisons)
+        for entry in report.ablations
     ]
     templates = _templates().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
     text = templates.get_template("report/report.md.j2").render(
@@ -266,11 +268,11 @@ def render_csv(report: Report) -> str:
     writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
     writer.writeheader()
     for group in report.table.groups:
-        for each in group.rows:
-            system = each.system
+        for row in group.rows:
+            system = row.system
             known = {name: getattr(system, name) for name in ("run", "dataset", "model", "method")}
             known |= {"system": system.name, "options": json.dumps(system.options, ensure_ascii=False, sort_keys=True)}
-            for about, cell in zip(report.table.metrics, each.cells, strict=True):
+            for about, cell in zip(report.table.metrics, row.cells, strict=True):
                 writer.writerow(known | _measured(about, cell))
             for about, reason in report.table.absent:
                 writer.writerow(known | {"metric": about.name, "n": 0, "reason": reason})
@@ -280,12 +282,12 @@ def render_csv(report: Report) -> str:
 def render_people(people: Sequence[People]) -> str:
     """Return a line for each finding of annotators in full precision, and for each question without an answer."""
     lines = []
-    for each in people:
-        known = {"criteria": each.name, "form": each.findings.form}
-        found = dataclasses.asdict(each.findings)
-        every = [*found["standings"], *found["contests"], *found["agreement"]]
+    for annotated in people:
+        known = {"criteria": annotated.name, "form": annotated.findings.form}
+        findings = dataclasses.asdict(annotated.findings)
+        every = [*findings["standings"], *findings["contests"], *findings["agreement"]]
         lines += [known | figures.pop("rate", {}) | figures for figures in every]
-        lines += [known | {"criterion": name, "reason": each.counted} for name in each.unanswered]
+        lines += [known | {"criterion": name, "reason": annotated.counted} for name in annotated.unanswered]
     text = io.StringIO()
     writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
     writer.writeheader()

@@ -50,30 +50,34 @@ class People:
     @property
     def unanswered(self) -> list[str]:
         """The questions without an answer."""
-        answered = {each.criterion for each in self.findings.agreement}
+        answered = {row.criterion for row in self.findings.agreement}
         return [name for name in self.chosen.criteria if name not in answered]
 
     @property
     def tables(self) -> list[Table]:
         """Scores, contests and agreement, as the form has them."""
-        found, tables = self.findings, []
-        if found.form != "pairwise":
-            columns = ["system", "mean rank, reversed" if found.form == "ranking" else "mean", "95%", "items"]
-            tables.append(self._table("Scores", 2, columns, found.standings, self._standing))
-        if found.form == "pairwise" or found.contests:
-            tests = [test for test in _TESTS if any(getattr(each, test) is not None for each in found.contests)]
+        findings, tables = self.findings, []
+        if findings.form != "pairwise":
+            columns = ["system", "mean rank, reversed" if findings.form == "ranking" else "mean", "95%", "items"]
+            tables.append(self._table("Scores", 2, columns, findings.standings, self._standing))
+        if findings.form == "pairwise" or findings.contests:
+            tests = [
+                test for test in _TESTS if any(getattr(contest, test) is not None for contest in findings.contests)
+            ]
             columns = ["systems", "wins", "ties", "losses", "items", *(_TESTS[test] for test in tests)]
-            tables.append(self._table("Contests", 2, columns, found.contests, lambda each: _contest(each, tests)))
+            tables.append(
+                self._table("Contests", 2, columns, findings.contests, lambda contest: _contest(contest, tests))
+            )
         columns = ["annotators", "items", "same", "Cohen", "Fleiss", "alpha"]
-        return [*tables, self._table("Agreement", 1, columns, found.agreement, _agreement)]
+        return [*tables, self._table("Agreement", 1, columns, findings.agreement, _agreement)]
 
     def _table(
         self, name: str, words: int, columns: list[str], found: Sequence[Any], row: Callable[[Any], list[str]]
     ) -> Table:
         """Return a row for each finding, after its criterion, and one of dashes for each unanswered question."""
-        named = [(each.criterion, row(each)) for each in found]
+        named = [(entry.criterion, row(entry)) for entry in found]
         named += [(criterion, ["–"] * len(columns)) for criterion in self.unanswered]
-        modules = {criterion: f"{each.module}: " for criterion, each in self.chosen.criteria.items() if each.module}
+        modules = {criterion: f"{entry.module}: " for criterion, entry in self.chosen.criteria.items() if entry.module}
         rows = [[modules.get(criterion, "") + criterion, *cells] for criterion, cells in named]
         return Table(name, words, ["criterion", *columns], rows)
 
@@ -81,15 +85,18 @@ class People:
         """Of yes or no the share of yes."""
         criteria = self.chosen.criteria
         asked = [criteria[found.criterion]] if found.criterion in criteria else criteria.values()
-        is_share = self.findings.form == "likert" and all(each.scale == (0, 1) for each in asked)
+        is_share = self.findings.form == "likert" and all(annotation.scale == (0, 1) for annotation in asked)
         mean, low, high = (share(x, 1) if is_share else three(x) for x in (found.mean, found.low, found.high))
         return [found.system, mean, low if low == "–" else f"{low} to {high}", str(found.items)]
 
 
 def people_of(answers: Answers) -> People:
     """Return what annotators say; raise MissingExtraError without the `evaluation` extra."""
-    asked = [each for each in answers.annotations if each.asked]
-    counts = {"annotators": len({each.annotator for each in asked}), "items": len({each.item for each in asked})}
+    asked = [annotation for annotation in answers.annotations if annotation.asked]
+    counts = {
+        "annotators": len({annotation.annotator for annotation in asked}),
+        "items": len({annotation.item for annotation in asked}),
+    }
     counts |= {"fields left empty": answers.empty}
     counts |= {"batches left out, as their control case was judged wrongly": answers.dropped}
     counted = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)

@@ -136,17 +136,17 @@ def _literal(text: str) -> str:
 def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
     """Return a bar a system with its 95% interval."""
     known = [
-        (place, row.label, score)
-        for place, row in enumerate(rows)
+        (position, row.label, score)
+        for position, row in enumerate(rows)
         if (score := row.system.scores.get(about.name)) and score.value is not None
     ]
     if not known:
         return None
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for y, (place, label, score) in enumerate(known):
+        for y, (position, label, score) in enumerate(known):
             end = value = score.value or 0.0
-            axes.barh(y, value, 0.4, color=_colour(place))
+            axes.barh(y, value, 0.4, color=_colour(position))
             if score.low is not None and score.high is not None and score.low <= value <= score.high:
                 axes.plot([score.low, score.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
                 end = max(score.high, value)
@@ -157,38 +157,38 @@ def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
 
     head = ["system", about.name, "95% interval", "n"]
     lines = [[label, three(s.value or 0.0), _interval(s.low, s.high), str(s.n)] for _, label, s in known]
-    said = f"{about.name}, {title}: a bar a system with its 95% interval"
-    return Figure("bars", "Score with its 95% interval", said, head, lines, 0.5 + 0.55 * len(known), draw)
+    caption = f"{about.name}, {title}: a bar a system with its 95% interval"
+    return Figure("bars", "Score with its 95% interval", caption, head, lines, 0.5 + 0.55 * len(known), draw)
 
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
     """Return a histogram a system over one axis, with the mean."""
     known = [
-        (place, row.label, np.array(list(found.values())))
-        for place, (row, found) in enumerate(zip(rows, values, strict=True))
-        if found
+        (position, row.label, np.array(list(scores.values())))
+        for position, (row, scores) in enumerate(zip(rows, values, strict=True))
+        if scores
     ]
     if not known:
         return None
-    edges = np.histogram_bin_edges(np.concatenate([each for *_, each in known]), _BINS)
+    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), _BINS)
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for y, (place, label, found) in enumerate(known):
-            counts = np.histogram(found, edges)[0]
+        for y, (position, label, scores) in enumerate(known):
+            counts = np.histogram(scores, edges)[0]
             heights = -0.56 * counts / counts.max()
-            axes.bar(edges[:-1], heights, 0.94 * np.diff(edges), y, align="edge", color=_colour(place))
-            axes.plot([found.mean()] * 2, [y, y - 0.6], color=INK, linewidth=1.6)
+            axes.bar(edges[:-1], heights, 0.94 * np.diff(edges), y, align="edge", color=_colour(position))
+            axes.plot([scores.mean()] * 2, [y, y - 0.6], color=INK, linewidth=1.6)
             axes.axhline(y, color=SOFT, linewidth=0.8)
             _name(axes, label, y - 0.62)
         axes.set_ylim(len(known) - 1, -0.95)
 
     head = ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"]
     lines = [
-        [label, str(len(each)), *map(three, (each.mean(), *np.quantile(each, [0, 0.25, 0.5, 0.75, 1])))]
-        for _, label, each in known
+        [label, str(len(numbers)), *map(three, (numbers.mean(), *np.quantile(numbers, [0, 0.25, 0.5, 0.75, 1])))]
+        for _, label, numbers in known
     ]
-    said = f"{about.name}: values of single responses, {title}; a histogram a system, the line is the mean"
-    return Figure("distribution", "Distribution over responses", said, head, lines, 0.4 + 0.8 * len(known), draw)
+    caption = f"{about.name}: values of single responses, {title}; a histogram a system, the line is the mean"
+    return Figure("distribution", "Distribution over responses", caption, head, lines, 0.4 + 0.8 * len(known), draw)
 
 
 def knowledge_against(
@@ -202,14 +202,14 @@ def knowledge_against(
     lines: list[_Line] = []
     counts: list[list[int]] = []
     # An interval by the normal curve may pass what a score can be.
-    scores = [score for found in values for score in found.values()]
+    scores = [score for by_dialogue in values for score in by_dialogue.values()]
     low, high = min(0.0, *scores, 0.0), max(scores, default=0.0)
-    for place, (row, found, amounts) in enumerate(zip(rows, values, given, strict=True)):
-        keys = [key for key in found if key in amounts]
+    for position, (row, by_dialogue, amounts) in enumerate(zip(rows, values, given, strict=True)):
+        keys = [key for key in by_dialogue if key in amounts]
         if any(amounts[key] for key in keys):
-            steps = _steps(np.array([amounts[key] for key in keys]), np.array([found[key] for key in keys]))
+            steps = _steps(np.array([amounts[key] for key in keys]), np.array([by_dialogue[key] for key in keys]))
             points = [(x, y, max(low, y - half), min(high, y + half)) for x, y, half, _ in steps]
-            lines.append((row.label, _colour(place), points))
+            lines.append((row.label, _colour(position), points))
             counts.append([count for *_, count in steps])
     if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
         return None
@@ -219,12 +219,12 @@ def knowledge_against(
         for (label, _, points), some in zip(lines, counts, strict=True)
         for (x, y, least, most), count in zip(points, some, strict=True)
     ]
-    said = (
+    caption = (
         f"{about.name} against knowledge given, {title}: a line a system, the mean score of responses that were given "
         "about so many pieces, with 95% intervals"
     )
     height, draw = _drawn(lines, "pieces of knowledge given")
-    return Figure("knowledge", "Knowledge given against score", said, head, table, height, draw)
+    return Figure("knowledge", "Knowledge given against score", caption, head, table, height, draw)
 
 
 def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
@@ -244,10 +244,10 @@ def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, fl
         for name, points in series.items()
         for size, value, low, high in sorted(points)
     ]
-    said = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
-    lines = [(name, _colour(place), sorted(points)) for place, (name, points) in enumerate(series.items())]
+    caption = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
+    lines = [(name, _colour(position), sorted(points)) for position, (name, points) in enumerate(series.items())]
     height, draw = _drawn(lines, "billion parameters (log scale)", is_log=True)
-    return Figure("sizes", "Model size against score", said, head, table, height, draw)
+    return Figure("sizes", "Model size against score", caption, head, table, height, draw)
 
 
 def _drawn(lines: Sequence[_Line], across: str, *, is_log: bool = False) -> tuple[float, Callable[[Any], None]]:
@@ -276,12 +276,12 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, 
     amounts = np.unique(x)
     edges = amounts if len(amounts) <= _STEPS else np.unique(np.quantile(x, np.linspace(0, 1, _STEPS + 1)))[:-1]
     places = np.searchsorted(edges, x, side="right")
-    found = []
-    for place in np.unique(places):
-        some = y[places == place]
+    points = []
+    for step in np.unique(places):
+        some = y[places == step]
         half = 1.96 * float(some.std(ddof=1)) / math.sqrt(len(some)) if len(some) > 1 else 0.0
-        found.append((float(x[places == place].mean()), float(some.mean()), half, len(some)))
-    return found
+        points.append((float(x[places == step].mean()), float(some.mean()), half, len(some)))
+    return points
 
 
 def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's

@@ -91,7 +91,7 @@ def compare(
     results: Results, systems: Sequence[SystemScores], baseline: SystemScores, abouts: Sequence[MetricInfo]
 ) -> list[Comparison]:
     """Return every other system against the baseline, metric by metric; those without common dialogues are left out."""
-    found: list[Comparison] = []
+    compared: list[Comparison] = []
     others = [system for system in systems if system is not baseline]
     for about in abouts:
         base = results.measures(baseline, about.name)
@@ -99,16 +99,16 @@ def compare(
             continue
         metric = combiner(about.name)
         made = [
-            each
+            pair
             for system in others
-            if (each := _compare(metric, system, baseline, results.measures(system, about.name), base, len(others)))
+            if (pair := _compare(metric, system, baseline, results.measures(system, about.name), base, len(others)))
         ]
         for test in ("bootstrap", "wilcoxon"):
-            tested = [each for each in made if getattr(each, test) is not None]
-            for each, p in zip(tested, holm([getattr(each, test) for each in tested]), strict=True):
-                setattr(each, test, p)
-        found += made
-    return found
+            tested = [pair for pair in made if getattr(pair, test) is not None]
+            for pair, p in zip(tested, holm([getattr(pair, test) for pair in tested]), strict=True):
+                setattr(pair, test, p)
+        compared += made
+    return compared
 
 
 def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
@@ -117,20 +117,20 @@ def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
     for system in results.systems():
         key = (system.dataset, system.model, system.method, str(system.options.get("prompt_variant", "")))
         families.setdefault(key, []).append(system)
-    found = []
+    groups = []
     for family in families.values():
         places = range(len(family))
-        bases = [[of for of in places if _is_variant(family, place, of)] for place in places]
+        bases = [[of for of in places if _is_variant(family, member, of)] for member in places]
         # A variant is its nearest full system's: the one that sets the most of what it sets.
         fulls = [
             max((of for of in some if not bases[of]), key=lambda of: len(family[of].options), default=None)
             for some in bases
         ]
         for of in places:
-            if variants := [family[place] for place in places if fulls[place] == of]:
+            if variants := [family[member] for member in places if fulls[member] == of]:
                 made = compare(results, [family[of], *variants], family[of], abouts)
-                found.append(Ablation(family[of], variants, made))
-    return found
+                groups.append(Ablation(family[of], variants, made))
+    return groups
 
 
 def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
@@ -140,8 +140,8 @@ def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
     lack stages, but those that it has have the full one's models.
     """
     (own, stages), (base, base_stages) = (
-        ({name: value for name, value in each.options.items() if name != "stages"}, each.options.get("stages", {}))
-        for each in (family[place], family[of])
+        ({name: value for name, value in system.options.items() if name != "stages"}, system.options.get("stages", {}))
+        for system in (family[place], family[of])
     )
     changed = [name for name, value in own.items() if name not in base or base[name] != value]
     if not changed or not base.keys() <= own.keys() or not stages.items() <= base_stages.items():
@@ -163,7 +163,7 @@ def _compare(
     common = [dialogue for dialogue in mine if dialogue in theirs]
     if len(common) < 2:
         return None
-    first, second = as_table([mine[each] for each in common]), as_table([theirs[each] for each in common])
+    first, second = as_table([mine[key] for key in common]), as_table([theirs[key] for key in common])
     # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
     resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
     talks = [conversation_of(dialogue) for dialogue in common]
@@ -192,30 +192,27 @@ def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ..
 
     Measures that combine by addition are averaged over repetitions; of any other metric the first one counts.
     """
-    found: dict[str, list[tuple[float, ...]]] = {}
+    grouped_rows: dict[str, list[tuple[float, ...]]] = {}
     for (dialogue, _), row in sorted(measures.items(), key=lambda item: item[0][1]):
-        found.setdefault(dialogue, []).append(row)
+        grouped_rows.setdefault(dialogue, []).append(row)
     if not isinstance(metric, Additive):
-        return {dialogue: rows[0] for dialogue, rows in found.items()}
-    return {
-        dialogue: rows[0] if len(rows) == 1 else tuple(float(value) for value in np.mean(rows, axis=0))
-        for dialogue, rows in found.items()
-    }
+        return {dialogue: rows[0] for dialogue, rows in grouped_rows.items()}
+    return {dialogue: tuple(np.mean(rows, axis=0).tolist()) for dialogue, rows in grouped_rows.items()}
 
 
 def values(metric: Metric, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return each row's own value, of a metric whose single responses have one."""
     if rows.shape[1] == 1:
         return rows[:, 0]
-    return np.array([metric.combine(rows[place : place + 1]) for place in range(len(rows))])
+    return np.array([metric.combine(rows[row : row + 1]) for row in range(len(rows))])
 
 
 def values_of(metric: Metric, measures: Mapping[tuple[str, int], tuple[float, ...]]) -> dict[tuple[str, int], float]:
     """Return each response's own value by its key, those that have one."""
     if not measures:
         return {}
-    found = values(metric, as_table(list(measures.values())))
-    return {key: float(value) for key, value in zip(measures, found, strict=True) if not math.isnan(value)}
+    scores = values(metric, as_table(list(measures.values())))
+    return {key: float(value) for key, value in zip(measures, scores, strict=True) if not math.isnan(value)}
 
 
 READING = (
@@ -294,18 +291,18 @@ class Contest:
 def contests(found: Sequence[Judged]) -> list[Contest]:
     """Contests of what was judged, criteria in the order in which they come."""
     groups: dict[tuple[str, ...], list[Judged]] = {}
-    for one in found:
-        key = (one.run, one.dataset, one.judge, one.judged, one.first, one.second)
-        groups.setdefault(key, []).append(one)
+    for pair in found:
+        key = (pair.run, pair.dataset, pair.judge, pair.judged, pair.first, pair.second)
+        groups.setdefault(key, []).append(pair)
     made = []
     for (_, dataset, judge, judged, first, second), some in groups.items():
-        rates = [rate_of(one.preferences) for one in some]
+        rates = [rate_of(pair.preferences) for pair in some]
         corrected = holm([rate.p if rate.n else math.nan for rate in rates])
         verdicts = []
-        for one, rate, p in zip(some, rates, corrected, strict=True):
-            problems = Counter(each.problem for each in one.preferences if each.problem is not None)
+        for pair, rate, p in zip(some, rates, corrected, strict=True):
+            problems = Counter(vote.problem for vote in pair.preferences if vote.problem is not None)
             lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
-            verdicts.append(Verdict(one.criterion, rate, p, position_bias(one.preferences), lacking))
+            verdicts.append(Verdict(pair.criterion, rate, p, position_bias(pair.preferences), lacking))
         model, _, prompts = judge.partition(", ")
         made.append(Contest(first, second, model, prompts, judged, dataset, verdicts))
     return made
@@ -418,7 +415,7 @@ class MainTable:
     @property
     def comparisons(self) -> list[Comparison]:
         """All of them, group by group."""
-        return [each for group in self.groups for each in group.comparisons]
+        return [comparison for group in self.groups for comparison in group.comparisons]
 
 
 def family(about: MetricInfo) -> str:
@@ -450,17 +447,17 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
     """Return which runs went on after their prompts or files of methods had changed, or at another server."""
-    found = []
+    notes = []
     for name, kept in ((kept.get("name") or run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
         if changed := kept.get("changed_prompts"):
-            kind = "methods" if all(each.endswith(".py") for each in changed) else "prompts"
-            said = "; ".join(" and ".join(references) for references in changed.values())
-            found.append(f"The responses of the run {name} were made with several versions of its {kind}: {said}.")
-        found += [f"The run {name} was made by batches: its seconds are no latency."] * bool(kept.get("batches"))
+            kind = "methods" if all(file.endswith(".py") for file in changed) else "prompts"
+            versions = "; ".join(" and ".join(references) for references in changed.values())
+            notes.append(f"The responses of the run {name} were made with several versions of its {kind}: {versions}.")
+        notes += [f"The run {name} was made by batches: its seconds are no latency."] * bool(kept.get("batches"))
         for model, places in (kept.get("addresses") or {}).items():
             if len(places) > 1:
-                found.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")
-    return found
+                notes.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")
+    return notes
 
 
 def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:
@@ -468,14 +465,14 @@ def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScore
     by_dataset: dict[str, dict[str, list[SystemScores]]] = {}
     for system in systems:
         by_dataset.setdefault(system.dataset, {}).setdefault(system.model, []).append(system)
-    found: list[tuple[str, list[SystemScores]]] = []
+    groups: list[tuple[str, list[SystemScores]]] = []
     for dataset, by_model in by_dataset.items():
         if len(by_model) > 1 and all(len(some) > 1 for some in by_model.values()):
             title = f"{dataset} · " if len(by_dataset) > 1 else ""
-            found += [(title + model, some) for model, some in by_model.items()]
+            groups += [(title + model, some) for model, some in by_model.items()]
         else:
-            found.append((dataset, [system for system in systems if system.dataset == dataset]))
-    return found
+            groups.append((dataset, [system for system in systems if system.dataset == dataset]))
+    return groups
 
 
 def labels(systems: Sequence[SystemScores]) -> list[str]:
@@ -497,11 +494,12 @@ def _group(
     notes: list[str],
 ) -> Group:
     name = wanted or _DEFAULT_BASELINE
-    called = [system for system in systems if system.name == name] or [each for each in systems if each.method == name]
+    called = [system for system in systems if system.name == name]
+    called = called or [system for system in systems if system.method == name]
     called = called or ([] if wanted else list(systems))
     baseline = called[0] if called and len(systems) > 1 else None
     made = compare(results, systems, baseline, abouts) if baseline is not None else []
-    by_place = {(id(each.system), each.metric): each for each in made}
+    by_place = {(id(pair.system), pair.metric): pair for pair in made}
     places = {about.name: _places(systems, about) for about in abouts}
     rows = []
     for number, (system, label) in enumerate(zip(systems, labels(systems), strict=True)):
@@ -557,44 +555,44 @@ def _reasons(systems: Sequence[SystemScores], about: MetricInfo) -> str:
 
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
-    said = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
+    lines = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
-        said.append(f"The best figure {where} is bold, the second underlined.")
+        lines.append(f"The best figure {where} is bold, the second underlined.")
     columns = (cells for group in table.groups for cells in zip(*(row.cells for row in group.rows), strict=True))
     if any(_differ(cell.score for cell in cells) for cells in columns):
-        said.append("Figures of different numbers of responses are not to be compared: among them none is bold.")
+        lines.append("Figures of different numbers of responses are not to be compared: among them none is bold.")
     if made := table.comparisons:
-        pairs = sorted({each.pairs for each in made})
+        pairs = sorted({pair.pairs for pair in made})
         counted = f"{pairs[0]}" if len(pairs) == 1 else f"{pairs[0]} to {pairs[-1]}"
-        baselines = dict.fromkeys(each.baseline.name for each in made)
-        said.append(
+        baselines = dict.fromkeys(pair.baseline.name for pair in made)
+        lines.append(
             f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
             "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
             "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
             "systems compared on a metric. That is stricter than the mark of most papers, which is p < 0.05 by "
             "Wilcoxon's test alone, uncorrected: its p has a column of its own under Significance."
         )
-        if any(math.isnan(each.p) for each in made):
-            said.append("Where a test says nothing, there is no mark.")
-    return [*table.remarks, *said]
+        if any(math.isnan(pair.p) for pair in made):
+            lines.append("Where a test says nothing, there is no mark.")
+    return [*table.remarks, *lines]
 
 
 def significant(made: Sequence[Comparison]) -> list[str]:
     """Of each system, the metrics on which it is better or worse than the baseline, significantly."""
     by_system: dict[int, list[Comparison]] = {}
-    for each in made:
-        by_system.setdefault(id(each.system), []).append(each)
-    said = []
+    for pair in made:
+        by_system.setdefault(id(pair.system), []).append(pair)
+    sentences = []
     for some in by_system.values():
         system, baseline = some[0].system.name, some[0].baseline.name
         parts = [
-            f"{word} on {', '.join(f'{each.metric}{each.mark}' for each in found)}"
+            f"{word} on {', '.join(f'{pair.metric}{pair.mark}' for pair in marked)}"
             for word, is_better in (("better", True), ("worse", False))
-            if (found := [each for each in some if each.mark and each.is_better == is_better])
+            if (marked := [pair for pair in some if pair.mark and pair.is_better == is_better])
         ]
         if parts:
-            said.append(f"{system} is {' and '.join(parts)} than {baseline}.")
+            sentences.append(f"{system} is {' and '.join(parts)} than {baseline}.")
         else:
-            said.append(f"{system}: no difference from {baseline} is significant.")
-    return said
+            sentences.append(f"{system}: no difference from {baseline} is significant.")
+    return sentences

@@ -91,22 +91,22 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         InputError: it is no such expression.
     """
     conditions = []
-    place = 0
+    position = 0
     while True:
-        match = _CONDITION.match(text, place)
+        match = _CONDITION.match(text, position)
         if match is None:
-            raise InputError(f"not a condition on metadata: {text[place:].strip() or text!r}", hint=_HINT)
+            raise InputError(f"not a condition on metadata: {text[position:].strip() or text!r}", hint=_HINT)
         listed = match["values"]
         values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
         operator = "in" if listed else match["operator"].replace("==", "=")
         conditions.append(Condition(match["field"], operator, values))
-        place = match.end()
-        if place == len(text):
+        position = match.end()
+        if position == len(text):
             return tuple(conditions)
-        joined = re.compile(r"and\b", re.IGNORECASE).match(text, place)
+        joined = re.compile(r"and\b", re.IGNORECASE).match(text, position)
         if joined is None:
-            raise InputError(f"not a condition on metadata: {text[place:].strip()!r}", hint=_HINT)
-        place = joined.end()
+            raise InputError(f"not a condition on metadata: {text[position:].strip()!r}", hint=_HINT)
+        position = joined.end()
 
 
 def _value(text: str) -> Value:

@@ -103,7 +103,8 @@ class _Change:
                 continue
             number = self._add(document)
             self._put(
-                number, (piece for each in read.sections(file) for piece in self._chunking.split(each, document.name))
+                number,
+                (piece for section in read.sections(file) for piece in self._chunking.split(section, document.name)),
             )
             if known is not None:
                 self.drop(known)
@@ -190,8 +191,8 @@ class _Change:
 
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
-        said = f": {self.report.rejects[0]}" if self.report.rejects else ""
-        return InputError(f"nothing to make passages of{said}", hint="name files with text, or --format")
+        reason = f": {self.report.rejects[0]}" if self.report.rejects else ""
+        return InputError(f"nothing to make passages of{reason}", hint="name files with text, or --format")
 
 
 @contextmanager
@@ -383,8 +384,8 @@ def delete_documents(
     """
     with _changing(path, None, None, None) as change:
         missing = change.report.missing
-        missing += [each for each in ids if not change.remove("id", [id_number(each)])]
-        missing += [each for each in urls if not change.remove("url", [each])]
+        missing += [identifier for identifier in ids if not change.remove("id", [id_number(identifier)])]
+        missing += [identifier for identifier in urls if not change.remove("url", [identifier])]
         for file in files:
             named = shown_path(Path(file)), shown_path(Path(file).resolve())
             if not change.drop_files(named, [Path(named[1])]):

@@ -89,8 +89,8 @@ class PostgresStore:
         """Bytes of the tables with their indexes."""
         with self.read() as transaction:
             tables = "SELECT COALESCE(SUM(pg_total_relation_size(c.oid)), 0) FROM pg_class c WHERE c.relkind = 'r' AND "
-            found = transaction.ask(f"{tables} c.relnamespace = current_schema()::regnamespace")
-            return int(found.fetchone()[0])
+            rows = transaction.ask(f"{tables} c.relnamespace = current_schema()::regnamespace")
+            return int(rows.fetchone()[0])
 
     def close(self) -> None:
         """See `SqliteStore`."""
@@ -134,11 +134,11 @@ class PostgresStore:
         except errors.UndefinedFile as error:
             raise InputError("the server has no pgvector", hint="install it beside PostgreSQL") from error
         except psycopg.Error as error:
-            said = " ".join(str(error).split())
+            reason = " ".join(str(error).split())
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
                 hint = "does the server run, and are host, port, database, user and password right?"
-                raise InputError(f"cannot reach {self.shown}: {said}", hint=hint) from error
-            raise InputError(f"{self.shown}: {said}", hint=f"check the server, or {AGAIN}") from error
+                raise InputError(f"cannot reach {self.shown}: {reason}", hint=hint) from error
+            raise InputError(f"{self.shown}: {reason}", hint=f"check the server, or {AGAIN}") from error
 
 
 class PostgresTransaction(Transaction):
@@ -186,8 +186,8 @@ class PostgresTransaction(Transaction):
         sql += " ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
         rows = self.ask(sql, vector, *self._seen_values, vector, top)
-        found = ((number, round(float(score), DECIMALS)) for number, score in rows)
-        return sorted((pair for pair in found if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
+        scored = ((number, round(float(score), DECIMALS)) for number, score in rows)
+        return sorted((pair for pair in scored if pair[1] > 0), key=lambda pair: (-pair[1], pair[0]))
 
     def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
         """See `Transaction`: the server keeps its own, made when the index was built."""
@@ -199,11 +199,11 @@ class PostgresTransaction(Transaction):
         columns += "" if vectors is None else ", vector"
         having: Counter[str] = Counter()
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
-            for place, (number, each) in enumerate(zip(numbers, passages, strict=True)):
-                row: list[Any] = list(each.row(number))
-                row.append(" ".join(f"{_quoted(term)}:{at}" for at, term in enumerate(each.terms, start=1)))
-                copy.write_row(row if vectors is None else [*row, _vector(vectors[place])])
-                having.update(set(each.terms))
+            for position, (number, passage) in enumerate(zip(numbers, passages, strict=True)):
+                row: list[Any] = list(passage.row(number))
+                row.append(" ".join(f"{_quoted(term)}:{at}" for at, term in enumerate(passage.terms, start=1)))
+                copy.write_row(row if vectors is None else [*row, _vector(vectors[position])])
+                having.update(set(passage.terms))
         self.ask(
             "INSERT INTO frequencies SELECT * FROM unnest(?::text[], ?::bigint[]) "
             "ON CONFLICT (term) DO UPDATE SET passages = frequencies.passages + excluded.passages",

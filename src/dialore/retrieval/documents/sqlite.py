@@ -82,8 +82,8 @@ class SqliteStore:
         self._approximate: ApproximateIndex | None = None
         if path.is_dir():
             old = (path / "index.json").is_file()
-            said = "is a document index of an older version" if old else "is not a document index but a folder"
-            raise InputError(f"{path} {said}", hint=f"{AGAIN} under another name" if old else "name a file")
+            problem = "is a document index of an older version" if old else "is not a document index but a folder"
+            raise InputError(f"{path} {problem}", hint=f"{AGAIN} under another name" if old else "name a file")
 
     def size(self) -> int:
         """Bytes of the file."""
@@ -215,18 +215,18 @@ class SqliteStore:
             raise self._error(error) from error
 
     def _error(self, error: sqlite3.Error) -> InputError:
-        said = str(error)
-        if "not a database" in said:
+        message = str(error)
+        if "not a database" in message:
             return InputError(f"{self.path} is not a document index", hint=BUILD)
-        if "locked" in said:
+        if "locked" in message:
             return InputError(f"{self.path} is being changed by another process", hint="wait until it is done")
-        if "fts5" in said:
+        if "fts5" in message:
             return InputError("this Python's SQLite has no FTS5", hint="take a Python from python.org or your system")
-        if "no such table: state" in said:
+        if "no such table: state" in message:
             return InputError(f"{self.path} was never finished", hint=AGAIN)
-        if "readonly" in said or "unable to open" in said or "full" in said:
-            return InputError(f"cannot open or write {self.path}: {said}", hint="check its permissions and the disk")
-        return InputError(f"{self.path} is damaged: {said}", hint=f"delete it and {AGAIN}")
+        if "readonly" in message or "unable to open" in message or "full" in message:
+            return InputError(f"cannot open or write {self.path}: {message}", hint="check its permissions and the disk")
+        return InputError(f"{self.path} is damaged: {message}", hint=f"delete it and {AGAIN}")
 
     def approximate(self, settings: Settings) -> ApproximateIndex | None:
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""

@@ -333,13 +333,13 @@ class Transaction(ABC):
     def remove(self, column: str, values: Collection[Any]) -> int:
         """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
         condition, value = self.among(column, values)
-        found = f"FROM passages WHERE {condition}"
-        count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {found}", value).fetchone()
+        selection = f"FROM passages WHERE {condition}"
+        count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {selection}", value).fetchone()
         if count:
             # A document that lost passages is no longer what its file says: it is read again when it is added again.
-            self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {found})", value)
-            self._remove(found, value)
-            self.ask(f"DELETE {found}", value)
+            self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {selection})", value)
+            self._remove(selection, value)
+            self.ask(f"DELETE {selection}", value)
             self.ask("UPDATE state SET passages = passages - ?, length = length - ?, removals = removals + 1",
                      count, int(length))  # fmt: skip
         return int(count)

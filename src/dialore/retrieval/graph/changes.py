@@ -193,17 +193,17 @@ class _Change:
     def want(self, verb: str, fact: Fact) -> None:
         """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
         key = self._key(fact, new=verb == "add")
-        found = self._value(key) if key is not None else None
-        if key is None or (found is None and verb != "add"):
+        present = self._value(key) if key is not None else None
+        if key is None or (present is None and verb != "add"):
             self.counts["missing"] += 1
             return
         wanted = None if verb == "delete" else self._wanted(fact)
         if wanted is None:
             done = "deleted"
-        elif found == wanted or (found is not None and verb == "add" and found[0] >= wanted[0]):
-            done, wanted = "unchanged", found
+        elif present == wanted or (present is not None and verb == "add" and present[0] >= wanted[0]):
+            done, wanted = "unchanged", present
         else:
-            done = "updated" if found else "added"
+            done = "updated" if present else "added"
         self.counts[done] += 1
         self._now[key] = wanted
 
@@ -222,15 +222,15 @@ class _Change:
 
     def _concept(self, name: str) -> int:
         form = form_of(name)
-        found = self._number(form)
-        if found is None:
-            found = self._new[form] = self._state.meta.concepts + len(self._names)
+        number = self._number(form)
+        if number is None:
+            number = self._new[form] = self._state.meta.concepts + len(self._names)
             self._names.append(name)
-        return found
+        return number
 
     def _number(self, form: str) -> int | None:
-        found = self._new.get(form)
-        return found if found is not None else self._state.find(form)
+        number = self._new.get(form)
+        return number if number is not None else self._state.find(form)
 
     def _value(self, key: _Key) -> _Value | None:
         """Return a fact's weight and provenance as they are by now; None where it is not there."""
@@ -287,7 +287,7 @@ class _Change:
         both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
         self._put(META, b"relations", both.astype("<f4").tobytes())
         state.reload()  # what was written is read again, as readers will
-        head, relation, tail = (np.array([key[place] for key in kept]) for place in range(3))
+        head, relation, tail = (np.array([key[column] for key in kept]) for column in range(3))
         return fact_norms(head, relation, tail, state.sums, state.relations)
 
     def _write_keys(self, name: str, number: int, *, there: bool) -> None:
@@ -315,14 +315,14 @@ class _Change:
         kept = ((pair, value, norm) for pair, (value, norm) in changes.items() if value is not None)
         new_parts = []
         for row, ((other, relation), (weight, provenance), norm) in zip(new, kept, strict=True):
-            found = self._state.concept(other)
-            new_parts.append(found[1] if found else np.empty(0, np.uint32))
+            concept = self._state.concept(other)
+            new_parts.append(concept[1] if concept else np.empty(0, np.uint32))
             row["other"], row["relation"], row["weight"], row["provenance"] = other, relation, weight, provenance
             row["norm"], row["parts"] = norm or 1, len(new_parts[-1])
         both = np.concatenate([records[same], new])
-        all_parts = [*(own_parts[place] for place in np.flatnonzero(same)), *new_parts]
+        all_parts = [*(own_parts[position] for position in np.flatnonzero(same)), *new_parts]
         order = np.lexsort((both["other"], both["relation"], -both["weight"]))
-        joined = [all_parts[place] for place in order.tolist()]
+        joined = [all_parts[position] for position in order.tolist()]
         flat = np.concatenate(joined) if joined else np.empty(0, np.uint32)
         self._put(table, id_key(number), packed_side(both[order], flat) if len(both) else b"")
 

@@ -101,7 +101,7 @@ class Ranking:
         try:
             return TypeAdapter(cls).validate_python(values)
         except ValidationError as error:
-            wrong = "; ".join(f"{one['loc'][0]}: {one['msg']}" for one in error.errors())
+            wrong = "; ".join(f"{issue['loc'][0]}: {issue['msg']}" for issue in error.errors())
             raise InputError(f"ranking {spec}: {wrong}", hint="write it like paper,history=5") from error
 
 
@@ -151,13 +151,13 @@ class Question:
         """Its unit vector, or zero, and those of its phrases, none where the ranking does not ask for them."""
         asked = self.phrases if ranking.demands else ()
         near = self.phrases if ranking.nearest else ()
-        found = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
-        whole = found[0]
+        rows = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
+        whole = rows[0]
         if asked:
-            whole = found[0] + np.float32(ranking.demands) * found[1]
+            whole = rows[0] + np.float32(ranking.demands) * rows[1]
             length = float(np.linalg.norm(whole))
             whole = whole / np.float32(length) if length > 0 else whole
-        return whole, found[len(found) - len(near) :]
+        return whole, rows[len(rows) - len(near) :]
 
 
 # --- the ranker
@@ -249,10 +249,10 @@ class Ranker:
             pair = (head, tail) if head < tail else (tail, head)
             if ranking.fold and pair in pairs:
                 return False
-            one, other = concept(head), concept(tail)
-            if ranking.safe and not (is_safe(one) and is_safe(other)):
+            source, target = concept(head), concept(tail)
+            if ranking.safe and not (is_safe(source) and is_safe(target)):
                 return False
-            if ranking.well_formed and not is_well_formed(one, relations[relation], other):
+            if ranking.well_formed and not is_well_formed(source, relations[relation], target):
                 return False
             pairs.add(pair)
             return True
@@ -333,8 +333,8 @@ def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
     owner = np.maximum(head, tail)
     both = np.flatnonzero((head >= 0) & (tail >= 0))
-    one, other = head[both], tail[both]
-    owner[both] = np.where(counts[one] <= counts[other], one, other)
+    heads, tails = head[both], tail[both]
+    owner[both] = np.where(counts[heads] <= counts[tails], heads, tails)
     return owner, counts
 
 
@@ -358,8 +358,8 @@ def pool(
     rank = np.arange(len(rows)) - np.repeat(first, np.diff(np.append(first, len(rows))))
     adjusted = np.round(scores[rows] - np.float32(decay) * np.log2(1 + rank).astype(np.float32), _DIGITS)
     if size < len(rows):
-        place = len(rows) - size
-        near = adjusted >= np.partition(adjusted, place)[place]
+        bound = len(rows) - size
+        near = adjusted >= np.partition(adjusted, bound)[bound]
         rows, adjusted = rows[near], adjusted[near]
     return rows[np.lexsort((*_names(edges, rows), -adjusted))[:size]]
 

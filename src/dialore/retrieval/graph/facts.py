@@ -303,27 +303,27 @@ def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, i
     if width < 3:
         number, cells = next((number, cells) for number, cells in rows if len(cells) < 3)
         raise GraphError(f"{path}, line {number}: {len(cells)} columns, expected 3", hint=_TSV_SHAPE)
-    hits = [sum(canonical(cells[place]) in RELATIONS for cells in usual) for place in range(width)]
+    hits = [sum(canonical(cells[relation]) in RELATIONS for cells in usual) for relation in range(width)]
     if max(hits) * 2 >= len(usual):
-        place = hits.index(max(hits))
+        relation = hits.index(max(hits))
     else:
-        one, two = (len({cells[column] for cells in usual}) for column in (0, 1))
-        place = 0 if len(usual) >= 20 and one * 4 < two else 1
-    if place == width - 1:
+        firsts, seconds = (len({cells[column] for cells in usual}) for column in (0, 1))
+        relation = 0 if len(usual) >= 20 and firsts * 4 < seconds else 1
+    if relation == width - 1:
         raise GraphError(f"{path}: the relation is in the last column", hint=_TSV_SHAPE)
     # The relation first is ConceptNet 4's habit; anywhere else, the head stands before it and the tail after it.
-    found = (1, 0, 2) if place == 0 else (place - 1, place, place + 1)
-    columns = _Columns(*found, *((3,) if max(found) == 2 and width == 4 else ()))
-    return columns, int(len(first) > place and first[place] in _HEADERS)
+    order = (1, 0, 2) if relation == 0 else (relation - 1, relation, relation + 1)
+    columns = _Columns(*order, *((3,) if max(order) == 2 and width == 4 else ()))
+    return columns, int(len(first) > relation and first[relation] in _HEADERS)
 
 
 def _uri_columns(cells: Sequence[str]) -> _Columns | None:
     """Return the columns of a row with ConceptNet's URIs, of its dump or cut out of it; None where it has none."""
-    ends = [place for place, cell in enumerate(cells) if cell.startswith("/c/")]
-    relations = [place for place, cell in enumerate(cells) if cell.startswith("/r/")]
+    ends = [column for column, cell in enumerate(cells) if cell.startswith("/c/")]
+    relations = [column for column, cell in enumerate(cells) if cell.startswith("/r/")]
     if len(ends) != 2 or len(relations) != 1:
         return None
-    rest = [place for place in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[place])]
+    rest = [column for column in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[column])]
     return _Columns(ends[0], relations[0], ends[1], *rest[:1])
 
 

@@ -64,17 +64,17 @@ class HardMatcher:
         wanted = np.unique(np.minimum(first, second) * self._size + np.maximum(first, second))
         begin = np.searchsorted(self._pairs, wanted, side="left")
         count = np.searchsorted(self._pairs, wanted, side="right") - begin
-        found = np.repeat(wanted, count)
-        return np.stack([found // self._size, found % self._size], axis=1)
+        pairs = np.repeat(wanted, count)
+        return np.stack([pairs // self._size, pairs % self._size], axis=1)
 
     def facts(self, pairs: Collection[tuple[int, int]]) -> dict[tuple[int, int], list[Fact]]:
         """Return the facts between pairs of concepts, as `match` gives them; all facts are read once."""
-        found: dict[tuple[int, int], list[Fact]] = {pair: [] for pair in pairs}
+        between_pairs: dict[tuple[int, int], list[Fact]] = {pair: [] for pair in pairs}
         for fact in (fact for store in self._stores for fact in store.facts()):
             pair = self._pair(fact)
-            if pair is not None and (between := (min(pair), max(pair))) in found:
-                found[between].append(fact)
-        return found
+            if pair is not None and (between := (min(pair), max(pair))) in between_pairs:
+                between_pairs[between].append(fact)
+        return between_pairs
 
     def said(self, texts: Iterable[str], language: Language) -> set[int]:
         """Return the numbers of all concepts that texts say."""
@@ -84,15 +84,15 @@ class HardMatcher:
         words = content_words(simplified(text), "zh") if language == "zh" else content_lemmas(text, "en")
         glue = "" if language == "zh" else " "
         known = self._keys
-        found = set()
+        concepts = set()
         for begin in range(len(words)):
             key = ""
             for word in words[begin : begin + _LONGEST]:
                 key = f"{key}{glue}{word}" if key else word
                 number = known.get(key)
                 if number is not None:
-                    found.add(number)
-        return frozenset(found)
+                    concepts.add(number)
+        return frozenset(concepts)
 
 
 @lru_cache(maxsize=65536)

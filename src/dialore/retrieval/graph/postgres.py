@@ -178,8 +178,8 @@ class PostgresStore(FactStore):
 
     def find(self, name: str) -> int | None:
         """Return the id of the concept with that normal form, or None."""
-        found = self._found("form", _key_text(normalise(name)))
-        return found[0] if found else None
+        numbers = self._found("form", _key_text(normalise(name)))
+        return numbers[0] if numbers else None
 
     def with_stems(self, key: str) -> list[int]:
         """Ids of the concepts whose content words have these stems (see `stem_key`)."""
@@ -272,15 +272,15 @@ class _Target:
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise GraphError(f"{self.place} was loaded anew or removed", hint="open it again") from error
         except psycopg.Error as error:
-            said, hint = " ".join(str(error).split()), ""
+            message, hint = " ".join(str(error).split()), ""
             if isinstance(error, errors.InsufficientPrivilege):
-                said, hint = f"{self.place}: {said}", "grant the user the right, or name another"
+                message, hint = f"{self.place}: {message}", "grant the user the right, or name another"
             elif isinstance(error, psycopg.OperationalError):  # PoolTimeout is one too
-                said = f"cannot reach {self.place}: {said}"
+                message = f"cannot reach {self.place}: {message}"
                 hint = "does the server run, and are host, port, database, user and password right?"
             else:
-                said = f"{self.place}: {said}"
-            raise GraphError(said, hint=hint) from error
+                message = f"{self.place}: {message}"
+            raise GraphError(message, hint=hint) from error
 
 
 def _read_only(connection: _Connection) -> None:

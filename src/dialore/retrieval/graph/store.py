@@ -125,16 +125,16 @@ class Edges:
         """Return which facts lead from some of the asked concepts to some others, or the reverse."""
         # The last entry is what the place -1 of an end that was not asked for finds.
         asked = self.asked.tolist()
-        one, other = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
+        in_some, in_others = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
         head, tail = self.head_place, self.tail_place
-        found: NDArray[np.bool_] = one.take(head, mode="wrap") & other.take(tail, mode="wrap")
-        found |= other.take(head, mode="wrap") & one.take(tail, mode="wrap")
-        return found
+        joined: NDArray[np.bool_] = in_some.take(head, mode="wrap") & in_others.take(tail, mode="wrap")
+        joined |= in_others.take(head, mode="wrap") & in_some.take(tail, mode="wrap")
+        return joined
 
 
 def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
     """Return each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
-    found = np.full(len(ends), -1)
+    matches = np.full(len(ends), -1)
     if len(asked):
         # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
         low = np.zeros(_LOW_BITS + 1, np.bool_)
@@ -142,8 +142,8 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
         rows = np.flatnonzero(low[ends & _LOW_BITS])
         places = np.minimum(np.searchsorted(asked, ends[rows]), len(asked) - 1)
         right = asked[places] == ends[rows]
-        found[rows[right]] = places[right]
-    return found
+        matches[rows[right]] = places[right]
+    return matches
 
 
 # --- keys
@@ -336,16 +336,16 @@ class GraphState:
         wanted[parts] = True
         every = 2 * int(np.count_nonzero(wanted)) > len(wanted)  # a hub's: to read them in a row is quicker
         used = np.arange(len(wanted)) if every else np.flatnonzero(wanted)
-        found = np.empty(len(used), np.float32)
+        used_products = np.empty(len(used), np.float32)
         floats = np.empty((_CHUNK, len(query)), np.float32)
         for start in range(0, len(used), _CHUNK):
             places = used[start : start + _CHUNK]
             rows = self.rows[places[0] : places[-1] + 1] if every else self.rows.take(places, axis=0)
             some = floats[: len(rows)]
             np.copyto(some, rows)
-            np.dot(some, query, out=found[start : start + len(rows)])
+            np.dot(some, query, out=used_products[start : start + len(rows)])
         products = np.zeros(len(self.rows), np.float32)
-        products[used] = found * self.scales.take(used)
+        products[used] = used_products * self.scales.take(used)
         return products
 
 
@@ -357,9 +357,9 @@ def summed_parts(
     vectors *= scales.take(parts)[:, None]
     starts = np.cumsum(counts) - counts
     total: NDArray[np.float32] = vectors[starts]
-    for place in range(1, int(counts.max())):  # the second part of those that have one, then the third
-        more = np.flatnonzero(counts > place)
-        total[more] += vectors[starts[more] + place]
+    for position in range(1, int(counts.max())):  # the second part of those that have one, then the third
+        more = np.flatnonzero(counts > position)
+        total[more] += vectors[starts[more] + position]
     return total
 
 
@@ -508,23 +508,23 @@ class GraphStore(FactStore):
         """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
         state = self._live()
         raw = state.get(KEYS, text_key(key)) if key else None
-        found: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
+        numbers: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
         own = state.find(key)
         if own is not None and concept_key(self.concept(own)) == key:
-            found.append(own)
-        return sorted(found)
+            numbers.append(own)
+        return sorted(numbers)
 
     def concept(self, number: int) -> str:
         """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
         state = self._live()
         name = self._names.get(number)
         if name is None:
-            found = state.concept(number)
-            if found is None:
+            entry = state.concept(number)
+            if entry is None:
                 raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
             if len(self._names) >= _REMEMBERED:
                 self._names.clear()
-            name = self._names[number] = found[0]
+            name = self._names[number] = entry[0]
         return name
 
     def degree(self, number: int) -> int:
@@ -543,15 +543,15 @@ class GraphStore(FactStore):
         facts, counts, parts, degrees = state.sides(numbers, most)
         owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
         outgoing = int(counts[: len(numbers)].sum())
-        place = places_among(asked, facts["other"])
+        position = places_among(asked, facts["other"])
         # Facts between two of the concepts stand on both sides: they are taken as the head's.
-        taken = place < 0
+        taken = position < 0
         taken[:outgoing] = True
         cosines = None
         if query is not None and state.meta.dimension:
             cosines = state.cosines(facts, parts, owner, asked, query) if len(facts) else np.empty(0, np.float32)
         rows = np.flatnonzero(taken)
-        facts, owner, place = facts[rows], owner[rows], place[rows]
+        facts, owner, position = facts[rows], owner[rows], position[rows]
         first = rows < outgoing
         other, own = facts["other"], asked[owner]
         return Edges(
@@ -560,8 +560,8 @@ class GraphStore(FactStore):
             tail=np.where(first, other, own),
             weight=facts["weight"].copy(),
             provenance=facts["provenance"].copy(),
-            head_place=np.where(first, owner, place),
-            tail_place=np.where(first, place, owner),
+            head_place=np.where(first, owner, position),
+            tail_place=np.where(first, position, owner),
             asked=asked,
             degrees=degrees,
             cosines=None if cosines is None else cosines[rows],

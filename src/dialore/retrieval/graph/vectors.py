@@ -34,25 +34,25 @@ class PartNumbers:
     def __init__(self, embedder: StaticEmbedder, known: Sequence[int] = ()) -> None:
         self._embedder = embedder
         self._first = max(1, len(known))
-        self._place = {number: place for place, number in enumerate(known) if place}
+        self._place = {part: row for row, part in enumerate(known) if row}
         self._words: dict[str, bytes] = {}
 
     def __call__(self, names: Sequence[str]) -> list[bytes]:
         """Return the graph's numbers of each name's parts, four bytes each; that of nothing where there are none."""
         # Chinese is split by what stands around it; of other names each word is split once.
         split = [[name] if is_chinese(name) else name.split() for name in names]
-        known, place = self._words, self._place
+        known, numbered = self._words, self._place
         if len(known) > _REMEMBERED:
             known.clear()
         new = list({word: None for words in split for word in words if word not in known})
         for word, parts in zip(new, self._embedder.parts(new), strict=True):
-            numbers = [place.setdefault(part, len(place) + 1) for part in parts.tolist()]
+            numbers = [numbered.setdefault(part, len(numbered) + 1) for part in parts.tolist()]
             known[word] = np.array(numbers, "<u4").tobytes()
         return [b"".join([known[word] for word in words]) or _NO_PART for words in split]
 
     def block(self) -> tuple[int, bytes]:
         """Return the first number of the parts that are new, and their value of the table `parts`; empty for none."""
-        new = np.array([number for number, place in self._place.items() if place >= self._first], np.int64)
+        new = np.array([number for number, row in self._place.items() if row >= self._first], np.int64)
         rows, scales = quantised(self._embedder.part_sums(new))
         if self._first == 1:  # a graph's first block begins with nothing
             rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])

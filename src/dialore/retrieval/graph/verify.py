@@ -32,8 +32,8 @@ def problems_of(path: Path) -> list[str]:
             state = GraphState(file, transaction, str(path))
             problems: list[str] = []
             try:
-                for found in _problems(state):
-                    problems.extend(found)
+                for problems_found in _problems(state):
+                    problems.extend(problems_found)
             except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
                 problems.append(f"{path} cannot be read to its end: {error}")
             return problems
@@ -49,7 +49,7 @@ def _problems(state: GraphState) -> Iterator[list[str]]:
     yield problems
     yield list(_of_facts(state, outgoing, incoming))
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
-        names = [found[0] if (found := state.concept(number)) else "" for number in range(state.meta.concepts)]
+        names = [concept[0] if (concept := state.concept(number)) else "" for number in range(state.meta.concepts)]
         used = np.union1d(outgoing["head"], outgoing["tail"])
         yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
 
@@ -114,9 +114,9 @@ def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) ->
     if int(facts["relation"].max()) >= len(meta.relations):
         return
     if (
-        found := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+        fingerprint := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
     ) != meta.fingerprint:
-        yield f"its facts have the fingerprint {found}, not {meta.fingerprint} as it says"
+        yield f"its facts have the fingerprint {fingerprint}, not {meta.fingerprint} as it says"
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
         return

@@ -123,7 +123,7 @@ def build_graph(
             path=str(target),
             facts=build.meta.facts,
             concepts=build.meta.concepts,
-            relations={relations[place]: int(counts[place]) for place in np.argsort(-counts, kind="stable")},
+            relations={relations[row]: int(counts[row]) for row in np.argsort(-counts, kind="stable")},
             merged=collector.rows - build.meta.facts,
             seconds=time.monotonic() - begun,
             bytes=(folder / "graph").stat().st_size,
@@ -332,8 +332,8 @@ class _Build:
 
     def _keys(self) -> Iterator[tuple[bytes, bytes]]:
         with self._collector.env.begin() as transaction, transaction.cursor(self._keyed) as cursor:
-            for key, found in itertools.groupby(cursor, lambda item: item[0]):
-                yield key, np.array([int.from_bytes(number, "big") for _, number in found], "<u4").tobytes()
+            for key, entries in itertools.groupby(cursor, lambda item: item[0]):
+                yield key, np.array([int.from_bytes(number, "big") for _, number in entries], "<u4").tobytes()
 
     # --- facts
 
@@ -380,9 +380,12 @@ class _Build:
         owners, starts = np.unique(facts[own], return_index=True)
         bounds = np.append(starts, len(facts))
         part_bounds = np.append(0, stops)[bounds].tolist()
-        for place, number in enumerate(owners.tolist()):
-            begin, end = bounds[place], bounds[place + 1]
-            yield id_key(number), packed_side(records[begin:end], parts[part_bounds[place] : part_bounds[place + 1]])
+        for position, number in enumerate(owners.tolist()):
+            begin, end = bounds[position], bounds[position + 1]
+            yield (
+                id_key(number),
+                packed_side(records[begin:end], parts[part_bounds[position] : part_bounds[position + 1]]),
+            )
 
     def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """Return what gives vectors of concepts, to about a half percent: one byte a component, in a file."""
@@ -401,9 +404,9 @@ class _Build:
             rows[part] = sums
 
         def sums_of(concepts: NDArray[Any]) -> NDArray[np.float32]:
-            found: NDArray[np.float32] = rows[concepts].astype(np.float32)
-            found *= scales[concepts][:, None]
-            return found
+            matrix: NDArray[np.float32] = rows[concepts].astype(np.float32)
+            matrix *= scales[concepts][:, None]
+            return matrix
 
         return sums_of
 

@@ -159,8 +159,10 @@ class ChineseReader:
                 phrase = text.characters[start:end]
                 concept = self._find(phrase)
                 if concept is not None:
-                    left = [place for place in range(len(free)) if not start <= place < end]
-                    whole = text.stops.issuperset(left) and _NOT.isdisjoint(text.characters[place] for place in left)
+                    left = [position for position in range(len(free)) if not start <= position < end]
+                    whole = text.stops.issuperset(left) and _NOT.isdisjoint(
+                        text.characters[position] for position in left
+                    )
                     matches.append(Match(start, end, concept, "lemma" if whole and left else "exact", phrase, whole))
                     free[start:end] = [False] * (end - start)
         return Reading(tuple(sorted(matches)), len(free) - len(text.stops) or len(free))
@@ -176,7 +178,7 @@ def _spans(text: _Text) -> tuple[tuple[int, int], ...]:
             end = start + size
             if stops.issuperset(range(start, end)) or not is_chinese(characters[start:end]):
                 continue
-            uncut = [place for place in (start, end) if place not in cuts]
+            uncut = [edge for edge in (start, end) if edge not in cuts]
             if len(uncut) < 2 and stops.isdisjoint(uncut):
                 spans[len(uncut)].append((start, end))
     return (*spans[0], *spans[1])

@@ -162,8 +162,8 @@ def segments(found: Sequence[Word]) -> Segments:
 @functools.lru_cache(maxsize=65536)
 def shape(text: str) -> Shape:
     """Return the shape of a concept's name."""
-    found = read(text)
-    return Shape(tuple(word.lemma for word in found if word.content), segments(found))
+    tokens = read(text)
+    return Shape(tuple(word.lemma for word in tokens if word.content), segments(tokens))
 
 
 @functools.lru_cache(maxsize=1 << 17)
@@ -175,14 +175,14 @@ def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
     """
     matched = extra = missing = 0
     last = len(phrase) - 1
-    for place, (own, said) in enumerate(zip(concept, phrase, strict=True)):
-        both, more, left = _compare(own, said)
-        costs = [_cost(word, place, last) for word in more]
-        if None in costs or (0 < place < last and not _BARRIERS.isdisjoint(left)):
+    for position, (own, spoken) in enumerate(zip(concept, phrase, strict=True)):
+        both, more, left = _compare(own, spoken)
+        costs = [_cost(word, position, last) for word in more]
+        if None in costs or (0 < position < last and not _BARRIERS.isdisjoint(left)):
             return None
-        matched += sum(_weighty(word, place) for word in both)
+        matched += sum(_weighty(word, position) for word in both)
         extra += sum(cost or 0 for cost in costs)
-        missing += sum(_weighty(word, place) for word in left)
+        missing += sum(_weighty(word, position) for word in left)
     return matched, extra, missing
 
 
@@ -229,7 +229,7 @@ def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
 
     A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
     """
-    found: set[str] = set()
+    words: set[str] = set()
     for run in _NAME.finditer(text):
         parts = read(normalise(run[0]))
         if run.start() == 0:
@@ -237,8 +237,8 @@ def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
             parts = parts[1:] if verb or not parts[0].content else parts
         own = [word.form for word in parts if word.content]
         if len(parts) > 1:
-            found.update(own[:-1] if own and own[-1] in _GENERIC else own)
-    return frozenset(found)
+            words.update(own[:-1] if own and own[-1] in _GENERIC else own)
+    return frozenset(words)
 
 
 # --- the reader
@@ -274,11 +274,11 @@ class EnglishReader:
         same = [concept for name in forms if name and (concept := self._store.find(name)) is not None]
         if same:
             return (same[0] if len(same) == 1 else max(same, key=self._store.degree)), "exact"
-        found = read(form)
-        if any(word.content for word in found):
+        tokens = read(form)
+        if any(word.content for word in tokens):
             return None
         # "of course" is no course.
-        lemmas = " ".join(word.lemma for word in found if word.form not in LIGHT or word.form in ("of", "to"))
+        lemmas = " ".join(word.lemma for word in tokens if word.form not in LIGHT or word.form in ("of", "to"))
         concept = self._store.find(lemmas) if lemmas else None
         return None if concept is None else (concept, "lemma")
 
@@ -289,18 +289,18 @@ class EnglishReader:
             form: the text.
             named: words of names, which alone say nothing: "forest" of "Forest Hills".
         """
-        found = read(form)
-        places = [place for place, word in enumerate(found) if word.content]
+        tokens = read(form)
+        places = [position for position, word in enumerate(tokens) if word.content]
         taken = [False] * len(places)
         matches: list[Match] = []
         for size in range(min(LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
                 if any(taken[start:end]) or (
-                    size == 1 and self._says_nothing(found[places[start] : places[start] + 2], named)
+                    size == 1 and self._says_nothing(tokens[places[start] : places[start] + 2], named)
                 ):
                     continue
-                match = self._match(found, places, start, end)
+                match = self._match(tokens, places, start, end)
                 if match is not None:
                     matches.append(match)
                     taken[start:end] = [True] * size
@@ -329,13 +329,13 @@ class EnglishReader:
 
     def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
         """Return the concept whose content words are those from start to end, judged by the function words, too."""
-        content = tuple(found[place].form for place in places[start:end])
-        said = segments(_window(found, places, start, end))
+        content = tuple(found[position].form for position in places[start:end])
+        spoken = segments(_window(found, places, start, end))
         alone = end - start == len(places)
         noun = places[start] > 0 and found[places[start] - 1].form in LIGHT
         chosen = None
         for spelt in _spellings(content):
-            chosen = self._fitting(spelt, said, alone, noun)
+            chosen = self._fitting(spelt, spoken, alone, noun)
             if chosen is not None:
                 break
         if len(content) <= 2:
@@ -436,9 +436,9 @@ def _spellings(content: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
     """Yield the words as they are, then with every word spelt the other way that can be, then one at a time."""
     yield content
     others = [respelt(word) or respelt(read(word)[0].lemma) for word in content]
-    changed = [place for place, other in enumerate(others) if other]
+    changed = [position for position, other in enumerate(others) if other]
     if changed:
         yield tuple(other or word for word, other in zip(content, others, strict=True))
     if len(changed) > 1:
-        for place in changed:
-            yield (*content[:place], others[place] or "", *content[place + 1 :])
+        for position in changed:
+            yield (*content[:position], others[position] or "", *content[position + 1 :])

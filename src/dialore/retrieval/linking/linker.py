@@ -95,12 +95,12 @@ class Linker:
 
     def mentions(self, texts: Iterable[str]) -> list[Link]:
         """Return every concept that the texts mention, longest first at each place, in order of mention, each once."""
-        found: dict[int, Link] = {}
+        links: dict[int, Link] = {}
         for sentence in (segment for text in texts for segment in segments(text)):
             for match in self._read(normalise(sentence), sentence).matches:
                 link = self._made(match.phrase, match.concept, match.how, _SCORE[match.how])
-                found.setdefault(match.concept, link)
-        return list(found.values())
+                links.setdefault(match.concept, link)
+        return list(links.values())
 
     def _link(self, phrase: str) -> list[Link]:
         form = normalise(phrase).strip(_EDGES)
@@ -212,5 +212,5 @@ class NearestConcepts:
 def unit(sums: NDArray[np.float32]) -> NDArray[np.float32]:
     """Rows of length one; a zero row stays."""
     lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-    found: NDArray[np.float32] = sums / np.maximum(lengths, 1e-6)[:, None]
-    return found
+    scaled: NDArray[np.float32] = sums / np.maximum(lengths, 1e-6)[:, None]
+    return scaled

@@ -48,11 +48,11 @@ class _Workbook:
         self._parts = package.related(package.main, "worksheet") | package.related(package.main, "chartsheet")
         self._strings = [_string(item) for item in self._of("sharedStrings") if local(item) == "si"]
         self._since_1904 = any(
-            each.get("date1904") in {"1", "true"} for each in package.document.iterfind("{*}workbookPr")
+            element.get("date1904") in {"1", "true"} for element in package.document.iterfind("{*}workbookPr")
         )
         styles = {local(group): group for group in self._of("styles")}
-        codes = {each.get("numFmtId"): each.get("formatCode") or "" for each in styles.get("numFmts", ())}
-        self._formats = [code_of(each.get("numFmtId") or "", codes) for each in styles.get("cellXfs", ())]
+        codes = {element.get("numFmtId"): element.get("formatCode") or "" for element in styles.get("numFmts", ())}
+        self._formats = [code_of(element.get("numFmtId") or "", codes) for element in styles.get("cellXfs", ())]
 
     def _of(self, kind: str) -> Iterator[Element]:
         for _, root in self._package.roots(self._package.main, kind):

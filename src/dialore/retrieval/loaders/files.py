@@ -58,7 +58,7 @@ def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat
     Raises:
         InputError: there is nothing of that name.
     """
-    found = Found()
+    listing = Found()
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
     for path in paths:
         if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
@@ -66,16 +66,16 @@ def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat
     for path in paths:
         is_folder = path.is_dir()
         if is_folder:
-            found.folders.append(Path(shown_path(path.resolve())))
-        for each in _below(path.resolve(), found) if is_folder else [path.resolve()]:
-            known = format_of(each) or (None if is_folder else "text")
+            listing.folders.append(Path(shown_path(path.resolve())))
+        for file in _below(path.resolve(), listing) if is_folder else [path.resolve()]:
+            known = format_of(file) or (None if is_folder else "text")
             if known is None:
-                found.skipped.append(shown_path(each))
-            elif why := _unfit(each):
-                (found.notices if is_folder else found.rejects).append(f"{shown_path(each)}: {why}")
+                listing.skipped.append(shown_path(file))
+            elif why := _unfit(file):
+                (listing.notices if is_folder else listing.rejects).append(f"{shown_path(file)}: {why}")
             else:
-                found.files.setdefault(each, file_format or known)
-    return found
+                listing.files.setdefault(file, file_format or known)
+    return listing
 
 
 def _below(folder: Path, found: Found) -> Iterator[Path]:

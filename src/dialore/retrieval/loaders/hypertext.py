@@ -48,8 +48,8 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
         return
     own = " ".join(tree.xpath("string(//title[not(ancestor::svg)])").split())
     title = " > ".join(dict.fromkeys(name for name in (title, own) if name))
-    said = tree.xpath("//link[@rel='canonical']/@href | //meta[@property='og:url']/@content")
-    url = next((address for address in said if address.startswith(("http://", "https://"))), "")
+    addresses = tree.xpath("//link[@rel='canonical']/@href | //meta[@property='og:url']/@content")
+    url = next((address for address in addresses if address.startswith(("http://", "https://"))), "")
     main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
         yield from by_headings(_named_once(blocks, title), title, url)
@@ -174,9 +174,9 @@ class _Page:
             line_end.tail = f"\n{line_end.tail or ''}"
         text = element.xpath("string()").expandtabs()
         above = [element, *element.iterancestors("div")][:3] + list(element.iter("code"))
-        said = _LANGUAGE.search(" ".join(each.get("class") or "" for each in above))
+        language = _LANGUAGE.search(" ".join(ancestor.get("class") or "" for ancestor in above))
         if text.strip():
-            self._blocks.append((0, fenced(text, said[1] if said else "")))
+            self._blocks.append((0, fenced(text, language[1] if language else "")))
         return True
 
     def end(self, element: Any) -> None:  # noqa: ANN401

@@ -88,10 +88,10 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
     """Yield the sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
     lines = iter(lines)
     sample = list(itertools.islice(lines, _SAMPLE))
-    said = _SEPARATOR.fullmatch(sample[0].strip()) if sample else None
-    if said:
+    separator = _SEPARATOR.fullmatch(sample[0].strip()) if sample else None
+    if separator:
         del sample[0]
-    delimiter = said[1] if said else _delimiter(sample)
+    delimiter = separator[1] if separator else _delimiter(sample)
     rows = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, **_quoting("".join(sample), delimiter))
     names: list[str] | None = None
     held: list[str] | None = None  # a first row is a passage of its own where no other follows
@@ -109,8 +109,8 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
         named_cells = list(itertools.zip_longest(names[: len(cells)], cells, fillvalue=""))
         extra: dict[str, Any] = {name: cell for name, cell in named_cells if name and 0 < len(cell) <= _LONGEST_CELL}
         if GROUPS in names:
-            place = names.index(GROUPS)
-            of = cells[place] if place < len(cells) else ""
+            column = names.index(GROUPS)
+            of = cells[column] if column < len(cells) else ""
             extra[GROUPS] = [name.strip() for name in re.split("[,;|]", of) if name.strip()]
         told = (f"{name}: {cell}" if name and cell else cell for name, cell in named_cells if name != GROUPS)
         yield Section([Paragraph(row(told))], extra=extra)
@@ -153,8 +153,8 @@ def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") 
     front = _FRONT_MATTER.match(text)
     extra: dict[str, Any] = {}
     if front:
-        said = _TITLE.search(front[1])
-        title = title or (said[1].strip().strip("\"'") if said else "")
+        titled = _TITLE.search(front[1])
+        title = title or (titled[1].strip().strip("\"'") if titled else "")
         text = text[front.end() :]
         extra = _metadata(front[1])
     for section in by_headings(_blocks(_TARGET.sub("", text), notice), title, url):
@@ -168,14 +168,14 @@ def _metadata(front: str) -> dict[str, Any]:
         Unreadable: it is no YAML, and speaks of groups: who may read the file is not known.
     """
     try:
-        said = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
+        fields = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
     except (InputError, ValueError) as error:
         if re.search(rf"^\s*{GROUPS}\b", front, re.MULTILINE | re.IGNORECASE):
             raise Unreadable(f"its front matter names {GROUPS}, but is not valid YAML") from error
         return {}
-    if not isinstance(said, dict):
+    if not isinstance(fields, dict):
         return {}
-    return {GROUPS if name.lower() == GROUPS else name: value for name, value in said.items() if name != "title"}
+    return {GROUPS if name.lower() == GROUPS else name: value for name, value in fields.items() if name != "title"}
 
 
 @functools.cache
@@ -200,13 +200,13 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
         notice("", "lists, quotations or directives are nested too deep: they are read as plain text")
         yield from ((0, paragraph) for paragraph in paragraphs(text))
         return
-    for place, token in enumerate(tokens):
+    for position, token in enumerate(tokens):
         if token.type == "colon_fence" or (token.type == "fence" and _DIRECTIVE.match(token.info)):
-            said = _COLON_NAME.sub("", token.info, count=1)
-            yield from _blocks(f"{said}\n\n{_OPTIONS.sub('', token.content)}", notice, scope + 1)
+            info = _COLON_NAME.sub("", token.info, count=1)
+            yield from _blocks(f"{info}\n\n{_OPTIONS.sub('', token.content)}", notice, scope + 1)
         elif token.type == "html_block":
             yield from _html_blocks(token.content)
-        elif paragraph := _paragraph(tokens, place):
+        elif paragraph := _paragraph(tokens, position):
             yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
 
 
@@ -220,7 +220,7 @@ def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
         text = _plain(token)
     elif token.type == "tr_open":
         end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
-        text = row(_plain(each) for each in tokens[place:end] if each.type == "inline")
+        text = row(_plain(inline) for inline in tokens[place:end] if inline.type == "inline")
     elif token.type in {"fence", "code_block"} and token.content.strip():
         return fenced(token.content, token.info.strip())
     return Paragraph(text) if text.strip() else None

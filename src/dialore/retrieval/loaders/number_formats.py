@@ -68,18 +68,18 @@ def _number(number: float, section: str) -> str | None:
     """Return a number that is not negative in a section of a format; None where it has what is not known here."""
     literals = iter([match[1] or match[2] or "" for match in _LITERAL.finditer(section)])
     kept = _LITERAL.sub("\0", section)
-    place = _NUMBER.search(kept)
-    if place is None or "/" in kept or "E" in kept.upper() or _NUMBER.search(kept, place.end()):
+    digits = _NUMBER.search(kept)
+    if digits is None or "/" in kept or "E" in kept.upper() or _NUMBER.search(kept, digits.end()):
         return None
-    whole, _, decimals = place[0].rstrip(",").partition(".")
-    number *= 100.0 ** kept.count("%") / 1000.0 ** len(place[1])
+    whole, _, decimals = digits[0].rstrip(",").partition(".")
+    number *= 100.0 ** kept.count("%") / 1000.0 ** len(digits[1])
     text = f"{number:{',' if ',' in whole else ''}.{len(decimals)}f}"
     optional = len(decimals) - len(decimals.rstrip("#?"))
     for _ in range(optional):
         text = text.removesuffix("0")
     before, point, after = text.partition(".")
     text = before.zfill(whole.count("0")) + (point + after if after else "")
-    return re.sub("\0", lambda _: next(literals), kept[: place.start()] + text + kept[place.end() :]).strip()
+    return re.sub("\0", lambda _: next(literals), kept[: digits.start()] + text + kept[digits.end() :]).strip()
 
 
 def _date(number: float, section: str, *, since_1904: bool) -> str:

@@ -185,8 +185,8 @@ def _chart(root: Element) -> list[str]:
 
 def _points(series: Element, *kinds: str) -> dict[str, str]:
     """Return what a series has of a kind, by index; categories of several levels as one text."""
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for point in (point for kind in kinds for point in series.iterfind(f"{{*}}{kind}//{{*}}pt")):
         at = point.get("idx") or ""
-        found[at] = " ".join(filter(None, (point.findtext("{*}v"), found.get(at))))
-    return found
+        texts[at] = " ".join(filter(None, (point.findtext("{*}v"), texts.get(at))))
+    return texts

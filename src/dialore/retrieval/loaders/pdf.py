@@ -90,7 +90,7 @@ def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
         page = document[number]  # with what is filled in among the rest
     text = page.get_textpage().get_text_range(errors="replace").replace("\r\n", "\n")
     text = _HYPHEN.sub("", text).replace("\ufffe", "-\n")
-    text = unicodedata.normalize("NFC", _ACCENT.sub(lambda found: found[0].translate(_ACCENTS), text))
+    text = unicodedata.normalize("NFC", _ACCENT.sub(lambda match: match[0].translate(_ACCENTS), text))
     return _Page("\n\n".join([text, *notes]).strip(), _is_picture(page, text))
 
 
@@ -113,8 +113,8 @@ def _annotations(page: Any) -> tuple[set[int], list[str]]:  # noqa: ANN401
     import pypdfium2.raw as pdfium
 
     kinds, notes = set(), []
-    for place in range(pdfium.FPDFPage_GetAnnotCount(page)):
-        annotation = pdfium.FPDFPage_GetAnnot(page, place)
+    for number in range(pdfium.FPDFPage_GetAnnotCount(page)):
+        annotation = pdfium.FPDFPage_GetAnnot(page, number)
         kind = pdfium.FPDFAnnot_GetSubtype(annotation)
         kinds.add(kind)
         if kind in _NOTES:
@@ -149,14 +149,14 @@ def _engine() -> Any:  # noqa: ANN401 - as it is
 
 def _recognised(page: Any) -> str:  # noqa: ANN401
     """Return the text of a page's picture; raise MissingExtraError without the extra `ocr`."""
-    found = _engine()(page.render(scale=_SHARPNESS).to_numpy())
-    return "\n".join(found.txts or ())
+    recognised = _engine()(page.render(scale=_SHARPNESS).to_numpy())
+    return "\n".join(recognised.txts or ())
 
 
 def _listed(numbers: Iterable[int]) -> str:
     """Pages, counted from 0, as one writes them: `page 3`, `pages 1-4, 9`; empty where there are none."""
     runs: list[list[int]] = []
-    for number in (each + 1 for each in numbers):
+    for number in (index + 1 for index in numbers):
         if runs and runs[-1][-1] == number - 1:
             runs[-1][1:] = [number]
         else:

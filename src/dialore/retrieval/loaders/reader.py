@@ -145,7 +145,7 @@ class Reader:
 def section_of(text: str) -> Section:
     """Return a section from the text of its message."""
     paragraphs, title, url, extra = json.loads(text)
-    return Section([Paragraph(*each) for each in paragraphs], title, url, extra)
+    return Section([Paragraph(*paragraph) for paragraph in paragraphs], title, url, extra)
 
 
 def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:

@@ -46,11 +46,11 @@ class _Word:
         if self._initial:
             yield 0, Paragraph(self._initial)
         yield from (block for kind, key in list(self._notes) for block in self._note(kind, key))
-        ends = [each for kind in ("header", "footer") for each in self._parts(kind)]
-        found = dict.fromkeys(paragraph.text for each in ends for _, paragraph in self._block(each))
-        if found:
+        ends = [part for kind in ("header", "footer") for part in self._parts(kind)]
+        texts = dict.fromkeys(paragraph.text for part in ends for _, paragraph in self._block(part))
+        if texts:
             yield 1, Paragraph("")
-            yield from ((0, Paragraph(text)) for text in found)
+            yield from ((0, Paragraph(text)) for text in texts)
 
     def _parts(self, kind: str) -> Iterator[Element]:
         for part, root in self._package.roots(self._package.main, kind):
@@ -163,7 +163,7 @@ def _chosen(element: Element) -> str:
     """Return the entry that a drop-down list of a form shows: the chosen one, else its default, else the first."""
     entries = [attribute(entry, "val") for entry in element.iterfind("{*}listEntry")]
     chosen = next(
-        (found for name in ("result", "default") if (found := element.find(f"{{*}}{name}")) is not None), None
+        (option for name in ("result", "default") if (option := element.find(f"{{*}}{name}")) is not None), None
     )
     number = attribute(chosen, "val") if chosen is not None else "0"
     return entries[int(number)] if number.isdigit() and int(number) < len(entries) else ""
@@ -180,9 +180,9 @@ def _cells(element: Element) -> Iterator[Element]:
 
 def _level_of_style(style: Element) -> int | None:
     name = style.find("{*}name")
-    said = attribute(name, "val") if name is not None else ""
-    heading = _HEADING.fullmatch(said)
-    if said.lower() == "title" or heading:
+    style_name = attribute(name, "val") if name is not None else ""
+    heading = _HEADING.fullmatch(style_name)
+    if style_name.lower() == "title" or heading:
         return int(heading[1]) + 1 if heading else 1
     outline = style.find("{*}pPr/{*}outlineLvl")
     return _outline(outline) if outline is not None else None

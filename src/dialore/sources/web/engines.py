@@ -185,7 +185,9 @@ class DdgsEngine:
         engines = self._library.DDGS(timeout=_SECONDS)
         try:
             async with asyncio.timeout(_SECONDS):
-                found = await asyncio.to_thread(engines.text, query, region=region, safesearch="on", max_results=count)
+                entries = await asyncio.to_thread(
+                    engines.text, query, region=region, safesearch="on", max_results=count
+                )
         except self._library.exceptions.DDGSException as error:
             if "No results found" in str(error):
                 return []
@@ -193,7 +195,7 @@ class DdgsEngine:
             raise SourceError(f"no engine behind ddgs answered: {reason}", hint="try later, or use searxng:") from error
         except TimeoutError as error:
             raise SourceError(f"no answer by ddgs in {_SECONDS:g} s", hint="try later, or use searxng:") from error
-        made = [_result({**entry, "url": entry.get("href")}, "body") for entry in found]
+        made = [_result({**entry, "url": entry.get("href")}, "body") for entry in entries]
         return [result for result in made if result is not None][:count]
 
     def close(self) -> None:
@@ -212,12 +214,12 @@ class CorpusEngine:
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`."""
-        found: dict[tuple[str, ...], list[Knowledge]] = {}
+        pages: dict[tuple[str, ...], list[Knowledge]] = {}
         for piece in await self._documents.search(query, dialogue, _PASSAGES):
-            found.setdefault(piece.page_key, []).append(piece)
+            pages.setdefault(piece.page_key, []).append(piece)
         whole = getattr(self._documents, "page", None)
         results = []
-        for pieces in list(found.values())[:count]:
+        for pieces in list(pages.values())[:count]:
             page = await asyncio.to_thread(whole, pieces[0]) if whole else pieces
             at = pieces[0].passage
             results.append(WebResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))

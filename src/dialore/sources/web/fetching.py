@@ -177,13 +177,13 @@ class _Checked(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
         flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        found = [
+        addresses = [
             (address, socket.AF_INET6 if ":" in address else socket.AF_INET)
             for address in await self._rules.addresses(host, port)
         ]
         return [
             ResolveResult(hostname=host, host=address, port=port, family=own, proto=0, flags=flags)
-            for address, own in found
+            for address, own in addresses
             if family in {socket.AF_UNSPEC, own}
         ]
 
@@ -224,10 +224,10 @@ def _is_public_v4(address: IPv4Address) -> bool:
 
 def _inside(address: IPv6Address) -> list[IPv4Address]:
     """Return the IPv4 addresses that an IPv6 address carries."""
-    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
     if address in _NAT64:
-        found.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [inner for inner in found if inner is not None]
+        embedded.append(IPv4Address(int(address) & 0xFFFFFFFF))
+    return [inner for inner in embedded if inner is not None]
 
 
 def literal(host: str) -> str | None:
@@ -297,14 +297,14 @@ class AddressRules:
             RefusedAddressError: one of them is not public.
             OSError: no host has that name.
         """
-        found = await (self.resolve or _resolve)(host, port)
+        resolved = await (self.resolve or _resolve)(host, port)
         if not self.is_exempt(host, port):
-            for address in found:
+            for address in resolved:
                 if not is_public(address):
                     raise RefusedAddressError(f"{host} is at {address}, which is not a public address")
-        return found
+        return resolved
 
 
 async def _resolve(host: str, port: int) -> list[str]:
-    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))

@@ -28,10 +28,10 @@ def read_page(fetched: Fetched) -> Passage:
     if fetched.kind != "text/plain":
         trafilatura = import_optional("trafilatura", "reading web pages", "documents")
         # Its default drops lists that stand in no <main> and no <article>.
-        found: Any = trafilatura.bare_extraction(
+        document: Any = trafilatura.bare_extraction(
             text, url=fetched.url, include_comments=False, with_metadata=True, favor_recall=True
         )
-        title, text = (str(found.title or ""), str(found.text or "")) if found is not None else ("", "")
+        title, text = (str(document.title or ""), str(document.text or "")) if document is not None else ("", "")
     text = without_controls(text).strip()
     if not text:
         raise PageError("no readable text")

@@ -46,7 +46,7 @@ _DIALLED = re.compile(r"\D*(?:\d\D*){7,15}")
 def _is_card(text: str) -> bool:
     """Return whether digits are a card's by their scheme and the Luhn check (ISO/IEC 7812-1, annex B)."""
     number = re.sub(r"\D", "", text)
-    doubled = "".join(str(int(digit) * (1 + place % 2)) for place, digit in enumerate(reversed(number)))
+    doubled = "".join(str(int(digit) * (1 + position % 2)) for position, digit in enumerate(reversed(number)))
     return _CARD.fullmatch(number) is not None and sum(map(int, doubled)) % 10 == 0
 
 
@@ -139,10 +139,10 @@ _TITLES = frozenset({"先生", "小姐", "老师", "老板", "师傅", "女士"}
 def _without_names(query: str, dialogue: Dialogue) -> str:
     """Return a query without the user's own name and the phrases that gave it; the longest phrase goes first."""
     texts = [turn.text for turn in dialogue.turns if turn.speaker != dialogue.responder]
-    found = {phrase: name for text in (*texts, query) for name, phrase in _introduced(text)}
-    for phrase in sorted(found, key=len, reverse=True):
+    named = {phrase: name for text in (*texts, query) for name, phrase in _introduced(text)}
+    for phrase in sorted(named, key=len, reverse=True):
         query = query.replace(phrase, " ")
-    for name in dict.fromkeys(found.values()):
+    for name in dict.fromkeys(named.values()):
         query = query.replace(name, "") if re.match(rf"[{HAN}]", name) else _without(query, name.split())
     return query
 

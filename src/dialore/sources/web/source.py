@@ -154,8 +154,10 @@ class WebSource:
         notes += [f"sentences that command the model left out: {commands}"] if commands else []
         ranked = self._reranker.rerank(query, [passage.text for passage, _ in kept], top)
         shared = {"engine": self.engine.name}
-        found = ((*kept[at], score) for at, score in ranked)
-        return [Knowledge.of_passage(each, "web", score, **detail | shared) for each, detail, score in found], notes
+        scored = ((*kept[at], score) for at, score in ranked)
+        return [
+            Knowledge.of_passage(paragraph, "web", score, **detail | shared) for paragraph, detail, score in scored
+        ], notes
 
 
 _ENGINES = {
