@@ -94,7 +94,7 @@ def test_where_nothing_is_needed_the_draft_streams_without_a_rewrite(serving):
 
 
 def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(serving, monkeypatch):
-    monkeypatch.setattr("dialore.server.completions._SILENCE", 0.02)
+    monkeypatch.setattr("dialore.server.common._SILENCE", 0.02)
     running = serving(Scripted("Welcome there. [1]", needs=[need("dogs on the terrace")], pause=0.1))
     running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", b"Dogs are welcome on the terrace.")})
     asked = {"messages": [{"role": "user", "content": "Good morning."}], "stream": True}

@@ -185,6 +185,8 @@ def test_a_worker_that_is_asked_to_end_finishes_its_stream_and_the_other_goes_on
 
 def test_what_is_shown_of_a_backup_works(workers, postgres_server, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    added = workers.http.post("/v1/knowledge/documents", json={"text": "Dogs are welcome.", "title": "Dogs"})
+    assert added.status_code in {200, 201}, added.text
     assert workers.http.put("/v1/memory/consent", json={"user": "bob", "consents": True}).status_code == 200
     monkeypatch.setenv("PATH", f"{binaries()}{os.pathsep}{os.environ['PATH']}")
     (shown,) = [block for block in BLOCKS["sh"] if "pg_dump" in block]

@@ -25,7 +25,7 @@ from dialore.evaluation.human.reading import answer_problems, read_answers, read
 from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
 from dialore.evaluation.report.people import READING, people_of
 from dialore.retrieval.graph.lmdb_file import folder_lock
-from dialore.server.completions import Body
+from dialore.server.common import Body
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 from dialore.server.service import explained

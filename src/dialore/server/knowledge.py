@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
-from dialore.server.completions import Body, ChatMessage, Name, asked_of, service_of, usage_of
+from dialore.server.common import Body, ChatMessage, Name, asked_of, service_of, usage_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
 from dialore.server.service import explained, grounding_of, told

@@ -23,7 +23,7 @@ from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import bound, log_lines, run_app
-from dialore.server.completions import ChatMessage, asked_of, last
+from dialore.server.common import ChatMessage, asked_of, last
 from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address

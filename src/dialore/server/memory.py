@@ -10,7 +10,7 @@ from fastapi import Response as Reply
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from dialore.methods.memory_extraction import LONGEST
-from dialore.server.completions import Body, Name, service_of
+from dialore.server.common import Body, Name, service_of
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import check_harmless, explained

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, field_validator
 
-from dialore.server.completions import (
+from dialore.server.common import (
     ChatMessage,
     Part,
     SamplingOverride,
