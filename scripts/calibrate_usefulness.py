@@ -1,4 +1,4 @@
-"""Fit the probability that a piece of knowledge is of use, and measure it (docs/weave.md says what came out).
+"""Fit the probability that a piece of knowledge is of use, and measure it (docs/weave-figures.md says what came out).
 
     python scripts/calibrate_usefulness.py --data FOLDER [--turns N] [--seed S] [--also NAME ...]
         [--output JSON] [--diagram SVG]

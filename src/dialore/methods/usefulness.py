@@ -4,7 +4,7 @@ Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may b
 or a share calls the best of six useless passages a 1. Here a small logistic model for each kind of source looks at
 the texts themselves: how much of the query, the last turn and the history a piece shares, by words and by static
 embeddings, and how it stands among the pieces of the same search. `scripts/calibrate_usefulness.py` fits the models and
-writes `data/usefulness.json`; docs/weave.md says on what, and how well they are calibrated.
+writes `data/usefulness.json`; docs/weave-figures.md says on what, and how well they are calibrated.
 """
 
 from __future__ import annotations

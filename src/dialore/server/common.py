@@ -1,4 +1,4 @@
-"""What the routes share: bodies of requests, messages as what is asked, answers as streams of events."""
+"""Parts that the routes share: bodies of requests, messages as a request, answers as streams of events."""
 
 from __future__ import annotations
 
