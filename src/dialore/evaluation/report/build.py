@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.people import People
+    from dialore.response import Response
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""
@@ -42,16 +43,9 @@ DIALOGUES = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of a report.
+    """The contents of a report: `facts` by run, `people` by export, and `surveys` of systems in the order of `names`.
 
-    Attributes:
-        facts: what the runs keep of themselves, by run.
-        contests: what judges prefer of two systems.
-        people: what annotators say, by export.
-        surveys: counts of every system, in the order of `names`.
-        names: every system's name, unlike any other's.
-        figures: by metric, a list a group: the group's title and its figures.
-        browser: the dialogues; None where none are wanted.
+    `figures` are, by metric, a list a group: the group's title and its figures.
     """
 
     title: str
@@ -91,11 +85,8 @@ def make_report(
     """Make a report; `sizes` are models' in billions of parameters, where their names do not say them.
 
     The browser shows so many `dialogues` of each data set, none for 0; `keep_absent` gives metrics that no system has a
-    column, too. The title is the runs' names where none is given.
-
-    Raises:
-        UnknownNameError: no system is called as the baseline is.
-        MissingExtraError: the `evaluation` extra, with the tests of significance, is not installed.
+    column, too. The title is the runs' names where none is given. Raises UnknownNameError where no system is called as
+    the baseline is.
     """
     systems = results.systems()
     names = _names(results)
@@ -181,7 +172,18 @@ class Browser:
             return
         response = scored.response
         outcomes = {stage.outcome for stage in response.trace}
-        values = self._values(scored)
+        values = {}  # those that single responses have, for sorting and for disagreement
+        for name, measure in scored.measures.items():
+            if measure.problem is None and name in self._metrics:
+                value = self._metrics[name].combine(np.array([measure.values]))
+                if not math.isnan(value):
+                    values[name] = round(value, 6)
+        # Name, value or None, problem with reason, and detail.
+        measures = [
+            [name, values.get(name), f"{it.problem}: {it.reason}" if it.problem else "", it.detail]
+            for name, about in self._abouts.items()
+            if (it := scored.measures.get(name)) is not None and (about.level == "response" or it.problem)
+        ]
         brief = {
             "text": response.text,
             "status": response.status,
@@ -192,7 +194,7 @@ class Browser:
             "place": len(self._details),
         }
         entry["answers"].setdefault(str(number), []).append(brief)
-        self._details.append(_detail(scored) | {"measures": self._measures(scored, values)})
+        self._details.append(_detail(response) | {"measures": measures})
 
     def packed(self) -> dict[str, str]:
         """Return the index (systems, metrics, dialogues with their answers) and the details, by the page's ids."""
@@ -226,24 +228,6 @@ class Browser:
             }
         return self._entries[key]
 
-    def _values(self, scored: ScoredResponse) -> dict[str, float]:
-        """Values of metrics that single responses have, for sorting and for disagreement."""
-        rounded = {}
-        for name, measure in scored.measures.items():
-            if measure.problem is None and name in self._metrics:
-                value = self._metrics[name].combine(np.array([measure.values]))
-                if not math.isnan(value):
-                    rounded[name] = round(value, 6)
-        return rounded
-
-    def _measures(self, scored: ScoredResponse, values: dict[str, float]) -> list[list[Any]]:
-        """Name, value or None, problem with reason, and detail, of every metric of the report."""
-        return [
-            [name, values.get(name), f"{it.problem}: {it.reason}" if it.problem else "", it.detail]
-            for name, about in self._abouts.items()
-            if (it := scored.measures.get(name)) is not None and (about.level == "response" or it.problem)
-        ]
-
 
 def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
     """Mark how far a dialogue's systems lie apart, as a share of a metric's range, averaged over metrics."""
@@ -267,8 +251,7 @@ def pack(data: object) -> str:
     return base64.b64encode(gzip.compress(to_json(data, inf_nan_mode="null", fallback=str), 9, mtime=0)).decode()
 
 
-def _detail(scored: ScoredResponse) -> dict[str, Any]:
-    response = scored.response
+def _detail(response: Response) -> dict[str, Any]:
     numbers = response.numbers
     return response.model_dump(include={"model", "error", "seconds", "usage", "demands"}) | {
         "parts": response.parts,

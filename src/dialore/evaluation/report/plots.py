@@ -39,7 +39,6 @@ _TOKENS = {INK: "ink", SOFT: "soft", LINE: "line"} | {colour: f"c{place}" for pl
 _CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei")
 _WIDTH = 5.0  # inches
 _LABEL = 58  # characters of a label's line
-_BINS = 20
 _STEPS = 6
 _STYLE = {
     "axes.axisbelow": True,
@@ -65,13 +64,9 @@ Form = Literal["svg", "pdf", "png"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: what it is called, its numbers as a table, and how it is drawn.
+    """A figure: its kind (for files: `bars`, `distribution`, `knowledge`, `sizes`), its numbers, how it is drawn.
 
-    Attributes:
-        name: its kind, for files: `bars`, `distribution`, `knowledge`, `sizes`.
-        caption: its kind in words.
-        title: what it shows, for those who do not see it.
-        draw: draws it on matplotlib axes.
+    The caption is its kind in words, the title what it shows, for those who do not see it.
     """
 
     name: str
@@ -83,11 +78,7 @@ class Figure:
     draw: Callable[[Any], None]
 
     def render(self, form: Form) -> bytes:
-        """Return the figure as a file.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return the figure as a file."""
         if not can_draw():
             raise MissingExtraError("plots", "report")
         import matplotlib as mpl
@@ -119,18 +110,13 @@ class Figure:
         drawn = drawn.replace("fill: #ffffff", "fill: none")
         for colour, token in _TOKENS.items():
             drawn = drawn.replace(colour, f"var(--{token})")
-        head = '<svg class="plot" role="img"'
-        return re.sub(r"<svg([^<>]*)>", rf"{head}\1><title>{_literal(self.title)}</title>", drawn, count=1)
+        title = f"<title>{html.escape(self.title)}</title>"
+        return re.sub(r"<svg([^<>]*)>", lambda tag: f'<svg class="plot" role="img"{tag[1]}>{title}', drawn, count=1)
 
 
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
-
-
-def _literal(text: str) -> str:
-    """Text for the right side of `re.sub`."""
-    return html.escape(text).replace("\\", r"\\")
 
 
 def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
@@ -170,7 +156,7 @@ def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResp
     ]
     if not known:
         return None
-    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), _BINS)
+    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), 20)
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for y, (position, label, scores) in enumerate(known):
