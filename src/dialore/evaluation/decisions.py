@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from dialore.datasets.base import Gold
     from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
@@ -61,14 +60,11 @@ def no_plan(gold: frozenset[str] | None) -> SampleScore:
 
 def gold_texts(sample: Sample, kind: str = "") -> list[str]:
     """Return the gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
-
-    def is_of_kind(piece: Gold) -> bool:
-        return not isinstance(piece, str) and kind in _kinds_of([str(piece.get("source") or "")], sample)
-
-    return [gold_text(piece) for piece in sample.dialogue.knowledge if not kind or is_of_kind(piece)]
+    pieces = [(piece, "" if isinstance(piece, str) else piece.get("source")) for piece in sample.dialogue.knowledge]
+    return [gold_text(piece) for piece, of in pieces if not kind or kind in _kinds_of([str(of or "")], sample)]
 
 
-class PlanningF1:
+class PlanningF1(Summed):
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
 
     _kind = "planning-f1"
@@ -84,12 +80,8 @@ class PlanningF1:
         wanted = self._wanted
         return SampleScore((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the figure; NaN where the decision was neither made nor right anywhere."""
-        return float(self.of_sums(values.sum(axis=0)))
-
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """F1 from summed counts: twice the hits over decided and right together."""
+        """F1 from summed counts: twice the hits over decided and right together; NaN where these are none."""
         with np.errstate(invalid="ignore"):
             figure: NDArray[np.float64] = 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2])
         return figure
@@ -103,10 +95,6 @@ class Decisions(PlanningF1):
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how many."""
         return sums[..., 1]
-
-
-def _in_words(decision: frozenset[str]) -> str:
-    return " and ".join(sorted(decision, reverse=True)) + (" alone" if len(decision) == 1 else "") or "no source"
 
 
 class PlanningAccuracy(Mean):
@@ -136,7 +124,8 @@ class Ranking(Mean):
     async def measure(self, sample: Sample) -> SampleScore:
         """0 to 1."""
         if self._plan is not None and plan_of(sample)[1] != _DECISIONS[self._plan]:
-            return unavailable(f"the gold plan is not to use {_in_words(_DECISIONS[self._plan])}")
+            uses = "persona alone" if self._plan == "persona" else "persona and documents"
+            return unavailable(f"the gold plan is not to use {uses}")
         gold = {_key(text) for text in gold_texts(sample, self._source)} - {""}
         if not gold:
             return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
 from dialore.text import HAN, UNSPACED, Language, words
 
 if TYPE_CHECKING:
@@ -76,25 +76,14 @@ def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character
     if language == "en":
         return tuple(_ARTICLES.sub(" ", _PUNCTUATION.sub(" ", lowered)).split())
     if chinese == "character":
-        return tuple(token for token in _RUN.findall(lowered) if not _is_punctuation(token))
+        runs = _RUN.findall(lowered)
+        return tuple(run for run in runs if any(unicodedata.category(letter)[0] not in "PS" for letter in run))
     return tuple(words(lowered, "zh"))
-
-
-def _all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
-    """Return all tokens of a text in lower case: words and punctuation, Chinese by character or jieba's words."""
-    lowered = text.lower()
-    if language == "en":
-        return tuple(_ALL.findall(lowered))
-    return tuple(_RUN.findall(lowered)) if chinese == "character" else tuple(words(lowered, "zh"))
 
 
 def on_one_line(text: str) -> str:
     """Return a text as a line of a file, as nlg-eval reads it."""
     return " ".join(text.splitlines()).strip()
-
-
-def _is_punctuation(token: str) -> bool:
-    return all(unicodedata.category(character)[0] in "PS" for character in token)
 
 
 class Worded:
@@ -125,16 +114,13 @@ def is_foreign(dialogue: Dialogue) -> bool:
     It is where it says so, or where its reference is in another script. Where no space parts the words of a script
     (Thai, hiragana) letters are tokens.
     """
-    return bool(dialogue.spoken) or _is_of_another_script(dialogue.reference or dialogue.last.text)
+    text = dialogue.reference or dialogue.last.text
+    if dialogue.spoken or text.isascii():
+        return bool(dialogue.spoken)
+    return 3 * len(_OTHER_SCRIPT.findall(text)) >= sum(map(str.isalpha, text)) > 0
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_of_another_script(text: str) -> bool:
-    letters = [letter for letter in text if letter.isalpha()]
-    return not text.isascii() and 3 * len(_OTHER_SCRIPT.findall(text)) >= len(letters) > 0
-
-
-class Bleu(Worded):
+class Bleu(Summed, Worded):
     """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
 
     The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
@@ -157,10 +143,6 @@ class Bleu(Worded):
             tokens = "none"
             response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
         return SampleScore(_bleu_sums(response, reference, tokens))
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the figure of all responses together, 0 to 100."""
-        return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """BLEU from summed matches, totals and lengths."""
@@ -255,8 +237,12 @@ class Distinct(Worded):
         if not sample.response.text:
             return unavailable("the response is empty")
         text, language = sample.response.text, sample.dialogue.language
-        is_whole = self._words_alone or is_foreign(sample.dialogue)
-        tokens = self._split(text, sample.dialogue) if is_whole else _all_tokens(text, language, self._chinese)
+        if self._words_alone or is_foreign(sample.dialogue):
+            tokens = self._split(text, sample.dialogue)
+        else:  # punctuation too
+            pattern = _ALL if language == "en" else _RUN
+            by_word = language == "zh" and self._chinese == "word"
+            tokens = tuple(words(text.lower(), "zh") if by_word else pattern.findall(text.lower()))
         grams = zip(*(tokens[start:] for start in range(self.order)), strict=False)
         return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 

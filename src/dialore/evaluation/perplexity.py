@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Sample, SampleScore, Summed, about_of, unavailable
 from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
@@ -30,7 +30,7 @@ def make(name: str, context: Context) -> Perplexity:
     return Perplexity(_models.get(chosen), chosen)
 
 
-class Perplexity:
+class Perplexity(Summed):
     """Perplexity a token of all responses together, each given its history, a turn a line.
 
     The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
@@ -61,10 +61,6 @@ class Perplexity:
         if not likelihood.tokens:
             return unavailable("the model gives no token of the response a probability")
         return SampleScore((-likelihood.log_probability, float(likelihood.tokens)))
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the perplexity a token of all responses together."""
-        return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Perplexity from summed negative log-likelihoods and tokens; NaN where it is too large for a number."""
@@ -114,10 +110,8 @@ class _MicroBatches:
             return list(await self._model.score(pairs))
         except ModelError as error:
             # One text of a batch may be too long: the others are not to suffer for it.
-            return (
-                [error]
-                if len(pairs) == 1
-                else [likelihood for pair in pairs for likelihood in await self._score([pair])]
-            )
+            if len(pairs) == 1:
+                return [error]
+            return [likelihood for pair in pairs for likelihood in await self._score([pair])]
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             return [error] * len(pairs)

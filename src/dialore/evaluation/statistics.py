@@ -38,9 +38,7 @@ class Interval:
 class Rate:
     """Wins, losses and ties of one side against the other, with the sign test on what is decided.
 
-    Attributes:
-        p: two-sided binomial p-value of wins against losses, by dialogues; 1 where nothing is decided.
-        low: lower end of the 95% Wilson interval of the share of wins among all.
+    The interval is Wilson's, 95%, of the share of wins among all.
     """
 
     wins: int
@@ -74,7 +72,6 @@ def bootstrap(
     Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
     row of the values answers. The interval of a `Proportion` of single responses is Wilson's. Where a metric is
     `Jackknifed` it is normal, by the jackknife's standard error.
-    Raises InputError where there is nothing to resample.
     """
     if not len(values):
         raise InputError("no measures to make a figure of", hint="score the run first")
@@ -107,8 +104,8 @@ def paired_bootstrap(
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
     Where a metric is `Jackknifed` both come from leaving out each pair in turn. Rows of one of the `dialogues` are
-    sampled, or left out, together. Where one of the two has no figure,
-    neither the difference nor its p-value is a number. Raises InputError where rows are none, or no pairs.
+    sampled, or left out, together. Where one of the two has no figure, neither the difference nor its p-value is a
+    number.
     """
     _check_pairs(first, second)
     difference = metric.combine(first) - metric.combine(second)
@@ -166,8 +163,8 @@ def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weight
 def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Rows as an array, short ones filled with NaN."""
     table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for row_number, row in enumerate(rows):
-        table[row_number, : len(row)] = row
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
     return table
 
 
@@ -204,7 +201,7 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]], dialogues: Seque
     n = wins + losses + ties
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
-    leads: Counter[object] = Counter()
+    leads = Counter[object]()
     for dialogue, outcome in zip(dialogues or range(n), outcomes, strict=True):
         leads[dialogue] += (outcome == "win") - (outcome == "loss")
     won, lost = sum(lead > 0 for lead in leads.values()), sum(lead < 0 for lead in leads.values())
@@ -264,11 +261,10 @@ def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDA
     return a, b
 
 
-def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything that has a length
+def _check_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
     if len(first) != len(second) or not len(first):
-        raise InputError(
-            f"not pairs: {len(first)} and {len(second)} values", hint="compare the same items, at least one"
-        )
+        problem = f"not pairs: {len(first)} and {len(second)} values"
+        raise InputError(problem, hint="compare the same items, at least one")
 
 
 def library(name: str) -> Any:  # noqa: ANN401 - the libraries are untyped

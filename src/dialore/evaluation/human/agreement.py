@@ -39,10 +39,9 @@ Outcome = Literal["win", "loss", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far annotators agree on one question; NaN where a figure cannot be had.
+    """How far annotators agree on one question, over items that two of them answered; NaN where that cannot be had.
 
     Attributes:
-        items: items that at least two of them answered.
         same: share of pairs of answers that are the same.
         cohen: Cohen's kappa, the mean over pairs of annotators.
         fleiss: Fleiss' kappa, over the items that all annotators answered.
@@ -64,7 +63,6 @@ class Contest:
 
     Attributes:
         rate: wins, losses and ties of the first over all judgements.
-        items: over how many items the tests are.
         p: Wilcoxon's signed-rank over items, Holm-corrected over all contests; NaN where it cannot be had.
         sign: the sign test over items by majority, corrected alike.
         mcnemar: McNemar's exact test over items of scores that are 0 or 1, each by majority, corrected over such
@@ -184,7 +182,7 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             rate=win_rate([_outcome(value) for some in differences for value in some]),
             items=len(means),
             p=wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan,
-            sign=win_rate([_majority(list(map(_outcome, some))) for some in differences]).p,
+            sign=win_rate([_majority(differs) for differs in differences]).p,
         )
         if is_binary:
             # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
@@ -200,9 +198,9 @@ def _outcome(value: float) -> Outcome:
     return "win" if value > 0 else "loss" if value < 0 else "tie"
 
 
-def _majority(outcomes: list[Outcome]) -> Outcome:
+def _majority(differences: list[float]) -> Outcome:
     """Return the outcome of the most annotators; a tie where no outcome has the most."""
-    counts = Counter(outcomes).most_common(2)
+    counts = Counter(map(_outcome, differences)).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 

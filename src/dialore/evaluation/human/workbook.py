@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import (
-    CriteriaSet,
-    Criterion,
-    Form,
-    Item,
-    columns_of,
-    rows_of,
-    sheet_words,
-)
+from dialore.evaluation.human.sheets import CriteriaSet, Criterion, Form, Item, columns_of, rows_of, sheet_words
 
 if TYPE_CHECKING:
     from dialore.text import Language
@@ -33,12 +25,7 @@ def has_xlsx() -> bool:
 
 
 def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
-    """Write a sheet as XLSX: texts that are no formulas, lists of answers, the guide on a second sheet.
-
-    Raises:
-        MissingExtraError: openpyxl is not installed.
-        InputError: the file cannot be written.
-    """
+    """Write a sheet as XLSX: texts that are no formulas, lists of answers, the guide on a second sheet."""
     book = import_optional("openpyxl", f"writing {path.name}", "evaluation").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
