@@ -51,10 +51,8 @@ def make(name: str, context: Context) -> IdkConditioned | Clarifies:
         return Clarifies(name, judge)
     if name in {"idk-lexical", "idk-rouge-l"}:
         return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
-    judge = asker_of(context)
-    return IdkConditioned(
-        name, judge or "no judge was given", None if name == "idk" else scoring.make("ragas-faithfulness", context)
-    )
+    metric = None if name == "idk" else scoring.make("ragas-faithfulness", context)
+    return IdkConditioned(name, asker_of(context) or "no judge was given", metric)
 
 
 def says_unknown(text: str) -> bool:
@@ -142,20 +140,17 @@ class IdkConditioned(Mean):
         if label not in _LABELS:
             labelled = f"it is {label.lower()}" if label else "nobody labelled it"
             return unavailable(f"the dialogue is neither to be answered nor not: {labelled}")
-        try:
-            unknown = await self._says_unknown(sample)
-        except UnjudgedError as error:
-            return error.measure
-        if self._metric is None or unknown or _LABELS[label]:
-            return SampleScore(
-                (float(unknown == _LABELS[label]),), detail="says it does not know" if unknown else "answers"
-            )
-        return await self._metric.measure(sample)
-
-    async def _says_unknown(self, sample: Sample) -> bool:
-        if self._judge is None:
-            return says_unknown(sample.response.text)
         if isinstance(self._judge, str):
-            raise UnjudgedError(unavailable(self._judge))
-        verdict = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
-        return verdict.verdict == "does not know"
+            return unavailable(self._judge)
+        if self._judge is None:
+            unknown = says_unknown(sample.response.text)
+        else:
+            try:
+                said = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
+            except UnjudgedError as error:
+                return error.measure
+            unknown = said.verdict == "does not know"
+        if self._metric is None or unknown or _LABELS[label]:
+            detail = "says it does not know" if unknown else "answers"
+            return SampleScore((float(unknown == _LABELS[label]),), detail=detail)
+        return await self._metric.measure(sample)

@@ -143,8 +143,7 @@ def _without(name: str) -> Callable[[JudgeClient, Sample], Awaitable[SampleScore
         if len(sample.dialogue.turns) < 2:
             return unavailable(_FIRST)
         verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
-        return SampleScore(
-            (float(not (verdict.contradicts if name == "conversation-consistency" else verdict.forgets)),)
-        )
+        fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
+        return SampleScore((float(not fault),))
 
     return score

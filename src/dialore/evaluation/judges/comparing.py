@@ -47,9 +47,8 @@ JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "usefu
 class Preference:
     """A judge's preference between two systems' answers to one dialogue, by one criterion.
 
-    Attributes:
-        picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
-        conversation: the conversation that the dialogue was cut from; empty where it is not known.
+    `picks` are who was picked with the first system shown first, and with the second; empty for "same". The
+    `conversation` is the one that the dialogue was cut from, empty where it is not known.
     """
 
     criterion: str
@@ -74,10 +73,8 @@ class Preference:
 def rate_of(preferences: Iterable[Preference]) -> Rate:
     """Return wins, losses and ties of the first system, with the sign test over conversations."""
     known = [choice for choice in preferences if choice.problem is None]
-    return win_rate(
-        [choice.outcome for choice in known],
-        [choice.conversation or number for number, choice in enumerate(known)],
-    )
+    talks = [choice.conversation or number for number, choice in enumerate(known)]
+    return win_rate([choice.outcome for choice in known], talks)
 
 
 def position_bias(preferences: Iterable[Preference]) -> float:
@@ -102,11 +99,6 @@ async def compare(
 
     All criteria are asked about in one prompt. A system wins only where both orders agree on it. Equal answers are a
     tie, and an empty one loses, without a call.
-
-    Raises:
-        UnknownNameError: no such criterion.
-        InputError: fewer than two systems.
-        ModelError: a call failed.
     """
     if len(responses) < 2:
         raise InputError("a comparison wants at least two systems", hint="name another")
@@ -160,26 +152,18 @@ async def _pair(
         )
     except UnjudgedError as error:
         failure = error.measure
-        return [
-            Preference(criterion, first, second, problem=failure.problem, reason=failure.reason)
-            for criterion in criteria
-        ]
+        return [Preference(name, first, second, problem=failure.problem, reason=failure.reason) for name in criteria]
     picked, other = forward.model_dump(), backward.model_dump()
     ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
-    return [
-        Preference(criterion, first, second, (ahead[picked[criterion]], behind[other[criterion]]))
-        for criterion in criteria
-    ]
+    picks = ((name, (ahead[picked[name]], behind[other[name]])) for name in criteria)
+    return [Preference(criterion, first, second, both) for criterion, both in picks]
 
 
 @dataclass(frozen=True)
 class JointJudge(Mean):
-    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, in a shuffled order.
+    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, by one of `JOINT_CRITERIA`.
 
-    Attributes:
-        criterion: one of `JOINT_CRITERIA`.
-        judged: the responses' texts, or the queries that were asked for them.
-        seed: of the order, with the dialogue's id.
+    The order is shuffled by the seed and the dialogue's id.
     """
 
     asker: JudgeClient | None
