@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.datasets.handbook import LANGUAGES, Item, read_items, read_passages
+from dialore.datasets.handbook import LANGUAGES, read_items, read_passages
 from dialore.evaluation.base import Mean, Score
 from dialore.evaluation.handbook import METRICS
 from dialore.evaluation.registry import Context, load_metrics
@@ -74,7 +74,7 @@ async def run_handbook(
     """Answer and score each half by the methods of the settings, into its folder; what is there is kept.
 
     Where the settings name no method, by `METHODS`; `limit` is how many turns of each half. What changed since may be
-    accepted, and what is raised is, as by `run_experiment`.
+    accepted as by `run_experiment`.
     """
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
@@ -140,20 +140,15 @@ def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES)
         for queries in ("last turn", "all turns"):
             recalls: list[float] = []
             for language in languages:
-                own = [item for item in items if item.language == language and item.gold]
+                titles = {passage.id: passage.title for passage in read_passages(language)}
                 with DocumentIndex(_handbook_index(language), retriever=retriever) as index:
-                    recalls += [_recall(index, item, whole=queries == "all turns") for item in own]
+                    for item in (item for item in items if item.language == language and item.gold):
+                        query = "\n".join(item.turns) if queries == "all turns" else item.turns[-1]
+                        passages = {result.passage.title for result in index.find(query, TOP)}
+                        recalls.append(sum(titles[name] in passages for name in item.gold) / len(item.gold))
             row[f"recall_at_3_by_{queries.replace(' ', '_')}"] = _mean(recalls)
         table.append(row)
     return table
-
-
-def _recall(index: DocumentIndex, item: Item, *, whole: bool) -> float:
-    """Return the share of the needed passages that the last turn finds, or with `whole` all turns."""
-    titles = {passage.id: passage.title for passage in read_passages(item.language)}
-    query = "\n".join(item.turns) if whole else item.turns[-1]
-    titles_found = {result.passage.title for result in index.find(query, TOP)}
-    return sum(titles[name] in titles_found for name in item.gold) / len(item.gold)
 
 
 def _interval(score: Score) -> Figures | None:

@@ -36,7 +36,7 @@ _Key: TypeAlias = "tuple[Any, ...]"
 
 
 class _Answer(NamedTuple):
-    """A response of a file: where it stands, the key of its dialogue (see `_finder`), who made it, and what it is."""
+    """A response of a file: where it stands, the key of its dialogue, who made it, and what it is."""
 
     place: Place
     key: _Key
@@ -50,18 +50,13 @@ def import_responses(
     """Read files of responses into a run's folder, made if need be.
 
     A response without text is an answer that says nothing, and scored as such. One that the run has already of a system
-    of that name is replaced.
+    of that name is replaced. Gives by system the number of its `responses`, how many of them are `empty`, and the
+    `missing` dialogues' ids.
 
     Args:
         folder: where the run is kept. One that is there keeps what it has.
         files: the files, each with the name of its system; where that is empty, entries or the file name it.
         config: the dialogues that are answered; those of the run where None.
-
-    Returns:
-        By system the number of its `responses`, how many of them are `empty`, and the `missing` dialogues' ids.
-
-    Raises:
-        InputError: a file is of no known form, or a response answers no dialogue or one that has been answered.
     """
     if config is None and not (folder / FILE).is_file():
         raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")

@@ -35,13 +35,8 @@ class RayEngine:
 
     The cluster is the one of `RAY_ADDRESS`, or one on this machine that ends with the run. Its machines need this
     package and the run's sources at the same paths; the run's folder is the driver's alone. The configuration's
-    concurrency is divided among the workers, and `connect` must be picklable.
-
-    Args:
-        workers: how many; one for every CPU of the cluster where it is None.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
+    concurrency is divided among the `workers`, one for every CPU of the cluster where None, and `connect` must be
+    picklable.
     """
 
     def __init__(self, workers: int | None = None) -> None:

@@ -31,10 +31,8 @@ if TYPE_CHECKING:
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 """The needs that make a metric slow: such metrics are asked many responses at once."""
-
 _CHUNK = 256
 """Responses that are measured without a model before their measures are written."""
-
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Place: TypeAlias = tuple[int, int]
@@ -98,8 +96,11 @@ async def measure_run(
                 store.measure({name: {job: measured}})
 
             await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
+    configured = store.facts().get("config", {}).get("systems", []) if joint else ()
     for metric in joint:
-        systems = _scored_by(store, metric.about.name)
+        unscored = [system for system in configured if metric.about.name in system.get("unscored", ())]
+        left_out = {SystemConfig.model_validate(system).title for system in unscored}
+        systems = [system.number for system in store.systems() if system.title not in left_out]
         await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
 
 
@@ -161,7 +162,7 @@ async def measure_jointly(
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
     Where one of the responses has no measure yet all are measured anew; so they are where other systems are asked
-    about. Measures are kept as soon as they are there. The store must be held for writing; raises as `measure_run`.
+    about. The store must be held for writing; raises as `measure_run`.
     """
     name = metric.about.name
     names = _names_of(store, systems)
@@ -198,13 +199,6 @@ def system_names(store: RunStore) -> dict[int, str]:
     systems = store.systems()
     several = len({system.model for system in systems}) > 1
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
-
-
-def _scored_by(store: RunStore, metric: str) -> list[int]:
-    """Return the systems that a joint metric scores: all but those whose `unscored` names it."""
-    systems = store.facts().get("config", {}).get("systems", [])
-    left_out = {SystemConfig.model_validate(system).title for system in systems if metric in system.get("unscored", ())}
-    return [system.number for system in store.systems() if system.title not in left_out]
 
 
 def _answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
@@ -278,14 +272,8 @@ async def compare_systems(
 ) -> dict[str, list[Preference]]:
     """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
 
-    Wins and losses are the first one's of the pair. The store must be held for writing.
-
-    Returns:
-        Preferences by criterion, in the data set's order, those with a problem too.
-
-    Raises:
-        ModelError: the judge's endpoint refuses for every dialogue.
-        BudgetError: the budget is spent; what is judged is kept.
+    Gives preferences by criterion, in the data set's order, those with a problem too; wins are the first one's of the
+    pair. The store must be held for writing; raises as `measure_run`.
     """
     names = _names_of(store, pair)  # the same whichever way it is asked
     first, second = names.values()
@@ -315,7 +303,11 @@ async def compare_systems(
     results: dict[str, list[Preference]] = {}
     for name in criteria:
         preferences = _kept(store, hashes, known(name))
-        results[name] = preferences if pair[0] == min(pair) else [_turned(preference) for preference in preferences]
+        if pair[0] != min(pair):
+            preferences = [
+                dataclasses.replace(it, first=it.second, second=it.first, picks=it.picks[::-1]) for it in preferences
+            ]
+        results[name] = preferences
     return results
 
 
@@ -352,8 +344,3 @@ def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: in
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return hashes
-
-
-def _turned(one: Preference) -> Preference:
-    """Return the preference with the other system as its first."""
-    return dataclasses.replace(one, first=one.second, second=one.first, picks=(one.picks[1], one.picks[0]))

@@ -94,9 +94,8 @@ class RunStore:
                 raise InputError(f"{folder} is not empty and holds no run", hint="name another folder")
             database = _connect(folder / FILE)
             with database:
-                database.execute(
-                    "begin immediate"
-                )  # of two that begin at once the second finds the tables of the first
+                # Of two that begin at once the second finds the tables of the first.
+                database.execute("begin immediate")
                 _make_tables(database)
                 database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
@@ -180,7 +179,6 @@ class RunStore:
         facts: Mapping[str, object],
         systems: Sequence[System],
         dialogues: Iterable[Dialogue],
-        *,
         accept_changed_prompts: bool = False,
         accept_changed_server: bool = False,
     ) -> dict[int, int]:
@@ -189,10 +187,6 @@ class RunStore:
         Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold,
         its prompts and its models' servers may not change, the last two but where that is accepted: it is then kept in
         the facts. Gives the number that each system has in the run, by the number that it is given with.
-
-        Raises:
-            InputError: the folder holds a run of other dialogues, sources, prompts or servers, or a system changed its
-                meaning.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -392,14 +386,15 @@ class RunStore:
 
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
         """Return a system's responses and stages by outcome, and its calls, tokens and seconds in all."""
-        rows = self._database.execute("select status, count(*) from responses where system = ? group by 1", (system,))
-        counts: Counter[str] = Counter(dict(rows.fetchall()))
-        for (stages,) in self._database.execute("select stages from responses where system = ?", (system,)):
-            counts.update({f"stage {outcome}": number for outcome, number in json.loads(stages).items()})
+        sql = (
+            "select status, count(*) from responses where system = ?1 group by 1 union all "
+            "select 'stage ' || key, sum(value) from responses, json_each(stages) where system = ?1 group by 1"
+        )
+        counts = dict(self._database.execute(sql, (system,)).fetchall())
         names = ("calls", "prompt_tokens", "completion_tokens", "cached", "retries", "seconds")
         sums = ", ".join(f"total({name})" for name in names)
         row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
-        return dict(counts), dict(zip(names, row, strict=True))
+        return counts, dict(zip(names, row, strict=True))
 
     def costs(self, system: int, name: str) -> list[float]:
         """Return `seconds`, `calls`, `prompt_tokens` or `completion_tokens` of each response that did not fail."""

@@ -150,10 +150,7 @@ class Tracked:
 def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
     """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already.
 
-    Raises:
-        UnknownNameError: no tracker is called that.
-        MissingExtraError: its library is not installed.
-        InputError: it cannot be reached.
+    Raises InputError where the tracker is unknown, its library is not installed, or it cannot be reached.
     """
     if not name:
         yield Tracked()
@@ -184,10 +181,9 @@ def _parameters(store: RunStore, facts: Mapping[str, Any]) -> dict[str, str]:
     parameters = {f"data.{name}": dataset.get(name) for name in ("name", "split", "cut", "limit", "seed")}
     parameters |= {name: config.get(name) for name in ("repetitions", "cite")}
     for system in store.systems():
-        parameters[f"system.{system.number}"] = system.title
-        parameters |= {
-            f"system.{system.number}.{name}": getattr(system, name) for name in ("method", "options", "model")
-        }
+        key = f"system.{system.number}"
+        parameters |= {key: system.title}
+        parameters |= {f"{key}.{name}": getattr(system, name) for name in ("method", "options", "model")}
     parameters |= {f"temperature.{model.get('model')}": model.get("temperature") for model in models}
     parameters |= {f"prompt.{name}": reference for name, reference in facts.get(PROMPTS, {}).items()}
     parameters |= {f"source.{name}": mark for name, mark in facts.get("fingerprints", {}).items()}
