@@ -43,7 +43,6 @@ def make(name: str, context: Context) -> Metric:
     """Return a metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
     kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
-        "bleu": MeanBleu,
         "bleu-nlgeval": BleuNlgEval,
         "rouge-l": RougeL,
         "rouge-l-nlgeval": RougeLNlgEval,
@@ -53,8 +52,10 @@ def make(name: str, context: Context) -> Metric:
     }
     if name in kinds:
         return kinds[name](chinese)
-    kind, order, *form = name.split("-")
-    return Bleu(int(order), chinese) if kind == "bleu" else Distinct(int(order), chinese, words_alone=bool(form))
+    if name.startswith("bleu"):
+        return Bleu(name, chinese)
+    _, order, *form = name.split("-")
+    return Distinct(int(order), chinese, words_alone=bool(form))
 
 
 def check_chinese_tokens(name: str) -> ChineseTokens:
@@ -124,12 +125,13 @@ class Bleu(Summed, Worded):
     """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
 
     The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
-    figure of any set of responses is sacrebleu's own.
+    figure of any set of responses is sacrebleu's own. `bleu` is the mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4).
     """
 
-    def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
+    def __init__(self, name: str, chinese: ChineseTokens = "character") -> None:
         super().__init__(chinese)
-        self.order, self.about = order, about_of(f"bleu-{order}")
+        self.about = about_of(name)
+        self._orders = [int(name[-1])] if name[-1].isdigit() else range(1, _ORDERS + 1)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
@@ -145,8 +147,9 @@ class Bleu(Summed, Worded):
         return SampleScore(_bleu_sums(response, reference, tokens))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """BLEU from summed matches, totals and lengths."""
-        return _bleu_of(sums, self.order)
+        """BLEU, or the mean over several orders, from summed matches, totals and lengths."""
+        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in self._orders], axis=0)
+        return figure
 
 
 @functools.lru_cache(maxsize=4096)
@@ -170,30 +173,14 @@ def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     return scores
 
 
-class MeanBleu(Bleu):
-    """The mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4)."""
-
-    def __init__(self, chinese: ChineseTokens = "character") -> None:
-        super().__init__(_ORDERS, chinese)
-        self.about = about_of("bleu")
-
-    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean over the orders, from summed matches, totals and lengths."""
-        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
-        return figure
-
-
-class BleuNlgEval(Bleu):
+class BleuNlgEval(Summed, Worded):
     """The mean of BLEU-1 to BLEU-4 as nlg-eval and coco-caption compute them: tokens at white space, case kept.
 
     Nothing is smoothed but by the epsilons that keep a division by zero away.
     """
 
+    about = about_of("bleu-nlgeval")
     _SMALL, _TINY = 1e-9, 1e-15
-
-    def __init__(self, chinese: ChineseTokens = "character") -> None:
-        super().__init__(_ORDERS, chinese)
-        self.about = about_of("bleu-nlgeval")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
