@@ -111,9 +111,6 @@ async def replay(
     """Answer dialogues anew by the methods of the settings, into a run that has the former responses beside.
 
     The dialogues and the former responses are written beside the folder. What is answered already is kept.
-
-    Raises:
-        InputError: as `run_experiment` does.
     """
     dialogues, before = folder.with_name(f"{folder.name}.jsonl"), folder.with_name(f"{folder.name}.before.jsonl")
     write_lines(dialogues, as_dialogues(rows))

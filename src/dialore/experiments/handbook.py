@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets.handbook import LANGUAGES, read_items, read_passages
-from dialore.evaluation.base import Mean, Score
+from dialore.evaluation.base import Mean
 from dialore.evaluation.handbook import METRICS
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.display import longest_chain
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dialore.response import Response
     from dialore.settings import Settings
 
-Figures = tuple[float, float, float]
-"""A figure with both ends of its 95% interval."""
 METHODS = ("weave", "rag", "full-context", "safari", "edit")
 """Those that read documents and cite: they answer where none is named."""
 TOP = 3
@@ -115,20 +113,21 @@ def handbook_table(folders: Iterable[Path]) -> list[dict[str, Any]]:
                 own = measures.setdefault(system.title, {name: [] for name in METRICS})
                 for name in METRICS:
                     own[name] += [measure for _, measure in store.measures(name, system.number)]
-    return [{"method": title, **_figures(measures[title], responses[title])} for title in responses]
-
-
-def _figures(measures: Mapping[str, Sequence[SampleScore]], responses: Sequence[Response]) -> dict[str, Any]:
-    scores = [score_of(metric, measures[metric.about.name]) for metric in load_metrics(METRICS, Context())]
-    return {
-        "responses": len(responses),
-        "failed": sum(response.status == "failed" for response in responses),
-        **{score.metric.removeprefix("handbook-").replace("-", "_"): _interval(score) for score in scores},
-        "calls": _mean(response.usage.calls for response in responses),
-        "steps": _mean(longest_chain(response.trace) for response in responses),
-        "prompt_tokens": _mean(response.usage.prompt_tokens for response in responses),
-        "completion_tokens": _mean(response.usage.completion_tokens for response in responses),
-    }
+    table = []
+    for title, own_responses in responses.items():
+        failed = sum(response.status == "failed" for response in own_responses)
+        row: dict[str, Any] = {"method": title, "responses": len(own_responses), "failed": failed}
+        for metric in load_metrics(METRICS, Context()):
+            score = score_of(metric, measures[title][metric.about.name])
+            figures = (score.value, score.low, score.high)
+            row[score.metric.removeprefix("handbook-").replace("-", "_")] = None if None in figures else figures
+        usages = [response.usage for response in own_responses]
+        row["calls"] = _mean(usage.calls for usage in usages)
+        row["steps"] = _mean(longest_chain(response.trace) for response in own_responses)
+        row["prompt_tokens"] = _mean(usage.prompt_tokens for usage in usages)
+        row["completion_tokens"] = _mean(usage.completion_tokens for usage in usages)
+        table.append(row)
+    return table
 
 
 def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES) -> list[dict[str, Any]]:
@@ -151,12 +150,7 @@ def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES)
     return table
 
 
-def _interval(score: Score) -> Figures | None:
-    if score.value is None or score.low is None or score.high is None:
-        return None
-    return score.value, score.low, score.high
-
-
-def _mean(values: Iterable[float]) -> Figures:
+def _mean(values: Iterable[float]) -> tuple[float, float, float]:
+    """Return the mean with both ends of its 95% interval."""
     figure = bootstrap(Mean(), np.array([*values], dtype=np.float64).reshape(-1, 1))
     return figure.value, figure.low, figure.high

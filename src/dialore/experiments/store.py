@@ -201,10 +201,8 @@ class RunStore:
                     database.execute("insert into systems values (?, ?, ?, ?, ?)", added)
                     free += 1
                 elif (before.method, before.options) != (system.method, system.options):
-                    raise InputError(
-                        f"the run in {self.folder} has other options for {system.title!r}",
-                        hint="give the system another name, or the run another folder",
-                    )
+                    problem = f"the run in {self.folder} has other options for {system.title!r}"
+                    raise InputError(problem, hint="give the system another name, or the run another folder")
             languages = self._set_dialogues(dialogues)
             kept = self._checked(facts, languages, accept_changed_prompts)
             if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
@@ -222,10 +220,9 @@ class RunStore:
         """Write the dialogues, or check them; gives their languages."""
         database = self._database
         has_any = bool(self.size)
-        count = 0
         languages: set[str] = set()
+        position = -1
         for position, dialogue in enumerate(dialogues):
-            count += 1
             languages.add(dialogue.language)
             # What was not said stays unsaid: a plan of no source is another thing than no gold plan.
             content = dialogue.model_dump_json(exclude_unset=True)
@@ -239,8 +236,9 @@ class RunStore:
             if row is None or row[0] != content:
                 other = f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})"
                 raise InputError(other, hint=_SAME_DIALOGUES)
-        if has_any and count != self.size:
-            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", hint=_SAME_DIALOGUES)
+        if self.size != position + 1:
+            problem = f"the run in {self.folder} has {self.size} dialogues, not {position + 1}"
+            raise InputError(problem, hint=_SAME_DIALOGUES)
         return languages
 
     def _addresses(self, asked: Any, accept: bool) -> dict[str, list[str]]:  # noqa: ANN401 - of the facts
@@ -265,10 +263,8 @@ class RunStore:
         known, marks = before.get("fingerprints", {}), facts.get("fingerprints", {})
         others = [name for name, mark in marks.items() if known.get(name, mark) != mark]
         if others and answered:
-            raise InputError(
-                f"the run in {self.folder} was made with another {others[0]}",
-                hint="use the one that it was made with, or name another folder",
-            )
+            problem = f"the run in {self.folder} was made with another {others[0]}"
+            raise InputError(problem, hint="use the one that it was made with, or name another folder")
         if known:
             kept["fingerprints"] = {**known, **marks}
         prompts: dict[str, str] = facts.get(PROMPTS, {})
@@ -506,10 +502,9 @@ def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         raise InputError(f"the run in {path.parent} cannot be read: {error}", hint="name another folder") from error
     if version not in {0, _FORMAT}:
-        raise InputError(
-            f"the run in {path.parent} has format {version}; this version reads {_FORMAT}",
-            hint="score and report it with the version that made it, or run again into another folder",
-        )
+        problem = f"the run in {path.parent} has format {version}; this version reads {_FORMAT}"
+        hint = "score and report it with the version that made it, or run again into another folder"
+        raise InputError(problem, hint=hint)
     return database
 
 

@@ -29,7 +29,17 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
     book = import_optional("openpyxl", f"writing {path.name}", "evaluation").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
-    _fill_guide(book.create_sheet("guide"), chosen, form, language)
+    guide, words = book.create_sheet("guide"), sheet_words(language)
+    widths = (24, 24, 60, 60)[: 4 if form == "likert" else 3]
+    _lay_out(guide, widths)
+    lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
+    for number, text in enumerate(lines, start=1):
+        _put(guide, number, [text], [sum(widths)], language, is_head=number == 1)
+        guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
+    _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
+    for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
+        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
+        _put(guide, number, row, widths, language)
     try:
         book.save(path)
     except OSError as error:
@@ -103,19 +113,6 @@ def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
         return [criterion.compare.in_(language)]
     points = (f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
     return [criterion.rate.in_(language), "; ".join(points)]
-
-
-def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
-    words, widths = sheet_words(language), (24, 24, 60, 60)[: 4 if form == "likert" else 3]
-    _lay_out(guide, widths)
-    lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
-    for number, text in enumerate(lines, start=1):
-        _put(guide, number, [text], [sum(widths)], language, is_head=number == 1)
-        guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
-    _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
-    for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
-        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
-        _put(guide, number, row, widths, language)
 
 
 def _put(
