@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,11 +27,7 @@ def make(name: str, context: Context) -> Metric:
         return Decisions(*rest)
     if kind == "planning":
         return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
-    if kind in {"mrr", "ndcg"}:
-        return Ranking(name, _reciprocal_rank if kind == "mrr" else _ndcg)
-    top, source, case = [*rest, "", ""][:3]
-    plan = {"alone": "persona", "both": "both"}.get(case)
-    return Ranking(name, functools.partial(_recall, int(top)), source, plan)
+    return Ranking(name)
 
 
 def _kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
@@ -112,14 +107,14 @@ class Ranking(Mean):
     """How the knowledge that a response was given is ranked, best first.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
-    `figure` makes a value of which pieces are gold, best first, and how many gold pieces there are. `source` looks at
-    what is of that kind of source alone, `plan` at dialogues with that gold plan, by its name in Table 4.
+    Recall may look at what is of one kind of source alone, and at dialogues with one gold plan (Table 4).
     """
 
-    def __init__(
-        self, name: str, figure: Callable[[list[bool], int], float], source: str = "", plan: str | None = None
-    ) -> None:
-        self.about, self._figure, self._source, self._plan = about_of(name), figure, source, plan
+    def __init__(self, name: str) -> None:
+        self.about = about_of(name)
+        self._kind, top, self._source, case = [*name.split("-"), "", "", ""][:4]
+        self._top = int(top or 10)
+        self._plan = {"alone": "persona", "both": "both"}.get(case)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """0 to 1."""
@@ -135,21 +130,13 @@ class Ranking(Mean):
         for key in (_key(piece.text) for piece in pieces):
             hits.append(key in left)
             left.discard(key)
-        return SampleScore((self._figure(hits, len(gold)),))
+        if self._kind == "mrr":
+            return SampleScore((1 / (hits.index(True) + 1) if True in hits else 0.0,))
+        # Of nDCG a hit counts less the later it comes.
+        gains = [1 / math.log2(rank + 2) if self._kind == "ndcg" else 1.0 for rank in range(self._top)]
+        gained = sum(gain for gain, hit in zip(gains, hits, strict=False) if hit)
+        return SampleScore((gained / sum(gains[: len(gold)]),))
 
 
 def _key(text: str) -> str:
     return normalise(text).replace(" ", "")
-
-
-def _recall(top: int, hits: list[bool], gold: int) -> float:
-    return sum(hits[:top]) / min(gold, top)
-
-
-def _reciprocal_rank(hits: list[bool], _gold: int) -> float:
-    return 1 / (hits.index(True) + 1) if True in hits else 0.0
-
-
-def _ndcg(hits: list[bool], gold: int, top: int = 10) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, hit in enumerate(hits[:top]) if hit)
-    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(gold, top)))

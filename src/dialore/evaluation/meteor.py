@@ -10,6 +10,7 @@ import subprocess
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -45,7 +46,7 @@ class MeteorExactStem(Compared):
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """METEOR."""
-        return _meteor(other, response, _NoSynonyms())
+        return _meteor(other, response, SimpleNamespace(synsets=lambda _word: ()))  # WordNet without an entry
 
 
 class Meteor(MeteorExactStem):
@@ -69,13 +70,6 @@ class Meteor(MeteorExactStem):
         if isinstance(wordnet, str):
             return unavailable(wordnet)
         return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), wordnet),))
-
-
-class _NoSynonyms:
-    """WordNet without an entry."""
-
-    def synsets(self, _word: str) -> tuple[()]:
-        return ()
 
 
 @functools.lru_cache(maxsize=1)

@@ -13,6 +13,7 @@ import string
 import unicodedata
 from collections import Counter
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
@@ -292,7 +293,7 @@ class RougeL(Compared):
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
         if dialogue.language == "en" and not is_foreign(dialogue):
-            return SampleScore((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
+            return SampleScore((float(_rouge(at_spaces=False).score(other, response)["rougeL"].fmeasure),))
         if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
@@ -357,14 +358,9 @@ def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
     return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
-class _Spaces:
-    """A tokenizer for rouge-score that splits at each space: its own knows no Chinese."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return text.split(" ")
-
-
 @functools.lru_cache(maxsize=2)
-def _rouge(tokenizer: type[_Spaces] | None = _Spaces) -> Any:  # noqa: ANN401 - the library is untyped
+def _rouge(*, at_spaces: bool = True) -> Any:  # noqa: ANN401 - the library is untyped
+    """Return rouge-score's ROUGE-L, by tokens between spaces or its own, which know no Chinese."""
     library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
-    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)
+    tokenizer = SimpleNamespace(tokenize=lambda text: text.split(" ")) if at_spaces else None
+    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -19,15 +20,14 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
-_models: dict[str, LocalLikelihood] = {}
+_model = functools.cache(LocalLikelihood)
+"""One model of a name is shared by all."""
 
 
 def make(name: str, context: Context) -> Perplexity:
-    """Return the metric of this file; one model of a name is shared by all."""
+    """Return the metric of this file."""
     chosen = (context.language_model or "").removeprefix(LOCAL)
-    if chosen and chosen not in _models:
-        _models[chosen] = LocalLikelihood(chosen)
-    return Perplexity(_models.get(chosen), chosen)
+    return Perplexity(_model(chosen) if chosen else None, chosen)
 
 
 class Perplexity(Summed):
