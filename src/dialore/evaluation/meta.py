@@ -45,11 +45,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A response that people judged; its knowledge is what it was to be grounded in.
-
-    By criterion `ratings` are people's scores, on the set's own scales, and `labels` their yes or no; higher and yes
-    are better. The system is empty where the set does not say who made the response.
-    """
+    """A response that people judged by criteria: ratings on the set's own scales, or yes or no; more is better."""
 
     dialogue: Dialogue
     response: Response
@@ -152,10 +148,8 @@ def agreements(
     rows: list[Agreement] = []
     for criterion in dict.fromkeys(name for given in judgements for name in (*given.ratings, *given.labels)):
         some = [judgement for judgement in known if criterion in judgement.ratings or criterion in judgement.labels]
-        people = np.array(
-            [judgement.ratings.get(criterion, judgement.labels.get(criterion, 0)) for judgement in some], np.float64
-        )
-        people = people.round(9)  # as sums of the same numbers in another order would rank apart
+        given = [judgement.ratings.get(criterion, judgement.labels.get(criterion, 0)) for judgement in some]
+        people = np.array(given, np.float64).round(9)  # as sums of the same numbers in another order would rank apart
         table = as_table([measures[judgement.id].values for judgement in some])
         weights = context_weights([judgement.dialogue.history for judgement in some], resamples, seed)
         if metric.about.level == "response":

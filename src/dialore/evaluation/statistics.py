@@ -1,7 +1,4 @@
-"""Statistics of scores: intervals, tests, agreement, and Holm's correction for many comparisons.
-
-scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; they are imported when first used.
-"""
+"""Statistics of scores, by the libraries of the `evaluation` extra: intervals, tests, agreement, Holm's correction."""
 
 from __future__ import annotations
 
@@ -36,10 +33,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Wins, losses and ties of one side against the other, with the sign test on what is decided.
-
-    The interval is Wilson's, 95%, of the share of wins among all.
-    """
+    """Wins, losses and ties, the sign test on what is decided, and Wilson's 95% interval of the share of wins."""
 
     wins: int
     losses: int

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +19,7 @@ from dialore.session import REHEARSAL
 from dialore.settings import (
     Flag,
     ModelSettings,
+    Settings,
     SourceSettings,
     Strict,
     changed,
@@ -225,6 +226,14 @@ def make_config(
         for path, flag in flags(RunConfig, {*changes, *model_changes}).items()
     }
     return validated(RunConfig, made, where=where, named=named)
+
+
+def config_of(
+    settings: Settings, systems: Sequence[Mapping[str, object]], sources: SourceSettings, **given: object
+) -> RunConfig:
+    """Return the configuration of a run of systems by the model of settings, whose completions are cached."""
+    made = make_config({"systems": [*systems], "concurrency": settings.model.concurrency, **given})
+    return made.model_copy(update={"sources": sources, "models": [settings.model.cached()]})
 
 
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:

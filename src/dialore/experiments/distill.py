@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
@@ -167,10 +167,11 @@ class Matching:
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """See `StageRunner`."""
         value: BaseModel
+        variables: Mapping[str, Any] = call.variables
         if issubclass(call.output, DemandsOutput):
             value = call.output.of(self.demands(call.dialogue))
         else:
-            value = SelectedFacts(selected=self._selected(call.variables["facts"], call.dialogue))
+            value = SelectedFacts(selected=self._selected(variables["facts"], call.dialogue))
         model: LanguageModel = _Said(self.name, value.model_dump_json())
         return await LLMRunner(model, self._prompts).answer(call, step)
 

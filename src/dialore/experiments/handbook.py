@@ -15,7 +15,7 @@ from dialore.evaluation.handbook import METRICS
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.display import longest_chain
 from dialore.evaluation.statistics import bootstrap
-from dialore.experiments.config import make_config
+from dialore.experiments.config import config_of
 from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import RunStore
@@ -78,16 +78,10 @@ async def run_handbook(
     methods = settings.method if "method" in settings.model_fields_set else METHODS
     for (language, half), folder in folders.items():
         sources = settings.sources.model_copy(update={"documents": [str(_handbook_index(language))]})
-        config = make_config(
-            {
-                "name": f"handbook-{language}",
-                "dataset": {"name": f"handbook-{language}", "split": half, "limit": limit},
-                "systems": [{"method": name, "options": settings.options} for name in methods],
-                "concurrency": settings.model.concurrency,
-                "cite": True,
-                "metrics": METRICS,
-            }
-        ).model_copy(update={"sources": sources, "models": [settings.model.cached()]})
+        name = f"handbook-{language}"
+        dataset = {"name": name, "split": half, "limit": limit}
+        systems = [{"method": method, "options": settings.options} for method in methods]
+        config = config_of(settings, systems, sources, name=name, dataset=dataset, cite=True, metrics=METRICS)
         answered = await run_experiment(
             config,
             folder,

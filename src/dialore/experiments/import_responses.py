@@ -113,11 +113,9 @@ def _placed(
         ids = [dialogue.id for dialogue in dialogues]
         near = get_close_matches(str(value), ids, n=1) if kind == "id" else []
         hint = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
-        raise InputError(
-            f"{first.place.where}: no dialogue of the data has the {kind} {value!r}; so it is with {len(unknown)} of "
-            f"{len(answers)} responses",
-            hint=f"{hint}; name the data set, cut, limit and seed that they were made with",
-        )
+        problem = f"{first.place.where}: no dialogue of the data has the {kind} {value!r}"
+        problem += f"; so it is with {len(unknown)} of {len(answers)} responses"
+        raise InputError(problem, hint=f"{hint}; name the data set, cut, limit and seed that they were made with")
     return placed
 
 
@@ -154,9 +152,8 @@ def _finder(
         match key:
             case ("latest turn", turn, references):
                 last = positions.get(("latest turn", _letters(turn)), [])
-                named = [
-                    place for reference in references for place in positions.get(("reference", _letters(reference)), [])
-                ]
+                keys = [("reference", _letters(reference)) for reference in references]
+                named = [place for key in keys for place in positions.get(key, [])]
                 return [place for place in named if place in last] or named or ([] if references else last)
             case ("pair", _, _):  # the reply of the second speaker; of the first where there is no other
                 return positions.get((*key, 1)) or positions.get((*key, 0), [])

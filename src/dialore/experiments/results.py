@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +28,8 @@ class RunResults:
         recorded: dict[str, dict[str, Any]] = {}
         for store in self._stores:
             recorded |= store.metrics()
-        self._abouts = {name: _about(recorded[name]) for name in metrics or recorded if name in recorded}
+        about = TypeAdapter(MetricInfo).validate_python
+        self._abouts = {name: about(recorded[name]) for name in metrics or recorded if name in recorded}
         self.facts = {store.folder.name: store.facts() for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
         self._systems = [
@@ -118,8 +118,3 @@ def _dataset(facts: dict[str, Any]) -> str:
     dataset = facts.get("config", {}).get("dataset", {})
     title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
     return title + (f", {dataset['limit']}" if dataset.get("limit") else "")
-
-
-def _about(said: dict[str, Any]) -> MetricInfo:
-    names = {field.name for field in dataclasses.fields(MetricInfo)}
-    return TypeAdapter(MetricInfo).validate_python({name: value for name, value in said.items() if name in names})

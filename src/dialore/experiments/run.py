@@ -1,7 +1,4 @@
-"""A run from beginning to end: open its systems, set it up, estimate its cost, answer what is missing.
-
-A work queue over whole dialogues: each finished response is on disk at once, and a run is resumed where it stopped.
-"""
+"""A run from beginning to end: open its systems, set it up, estimate its cost, answer what is missing."""
 
 from __future__ import annotations
 
@@ -195,10 +192,7 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents by system number and repetition, on shared sources and one budget.
-
-    `lexical` holds the models that are none: the method `lexical` answers for them.
-    """
+    """A run's agents by system number and repetition; `lexical` models are none: that method answers for them."""
 
     prompts: PromptLibrary
     budget: Budget
@@ -376,10 +370,7 @@ async def _answer(
     concurrency: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Make the missing responses, several dialogues at once, each kept as soon as it is finished.
-
-    Where the budget is spent, calls under way finish, and so do dialogues that need no further one.
-    """
+    """Make the missing responses, several dialogues at once, each kept as soon as it is finished."""
 
     async def answer(job: Job) -> None:
         if progress.stopped:
@@ -402,10 +393,7 @@ async def _answer(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
-
-    `cost` is money where every model has a price, else None; `failed` says why a rehearsed response failed.
-    """
+    """The expected cost of responses, by rehearsal; in money where every model has a price. Says why one failed."""
 
     responses: int
     calls: int

@@ -165,7 +165,7 @@ async def measure_jointly(
     about. The store must be held for writing; raises as `measure_run`.
     """
     name = metric.about.name
-    names = _names_of(store, systems)
+    names = {number: name for number, name in system_names(store).items() if number in systems}
     titles = ", ".join(names.values())
     store.set_metric(name, dataclasses.asdict(metric.about) | {"identity": f"{metric.identity}; {titles}"})
     lacking = {job for number in names for job in store.jobs(number, without_metric=None if again else name)}
@@ -205,11 +205,6 @@ def _answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
     """Return the dialogues that all of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
-
-
-def _names_of(store: RunStore, systems: Iterable[int]) -> dict[int, str]:
-    names = system_names(store)
-    return {number: names[number] for number in sorted(systems)}
 
 
 def _responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
@@ -275,7 +270,8 @@ async def compare_systems(
     Gives preferences by criterion, in the data set's order, those with a problem too; wins are the first one's of the
     pair. The store must be held for writing; raises as `measure_run`.
     """
-    names = _names_of(store, pair)  # the same whichever way it is asked
+    # In the same order whichever way it is asked.
+    names = {number: name for number, name in system_names(store).items() if number in pair}
     first, second = names.values()
     identity = judge.identity(f"pairwise-{judged}")
     hashes = _hashes(store, names, judged, limit)

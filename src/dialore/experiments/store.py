@@ -1,7 +1,6 @@
 """The run store: one folder with one SQLite file, which any number of readers and at most one run have open.
 
-A finished response is committed before the next is begun to be written, so that a run that is killed loses nothing
-finished. Measures lie beside the responses; scores and reports are made of them.
+A finished response is committed at once, so that a run that is killed loses nothing finished.
 """
 
 from __future__ import annotations
@@ -76,10 +75,7 @@ class Job:
 
 
 class RunStore:
-    """A run's folder. Make one with `create`, open one with `open`; close it, or use it as a context.
-
-    Reading is possible while a run writes. Only one process may hold `writing()`.
-    """
+    """A run's folder. Make one with `create`, open one with `open`; close it, or use it as a context."""
 
     def __init__(self, folder: Path, database: sqlite3.Connection) -> None:
         self.folder = folder
@@ -374,10 +370,8 @@ class RunStore:
 
     def response(self, job: Job) -> Response:
         """Return the response of a job that is done."""
-        row = self._database.execute(
-            "select content from responses where position = ? and system = ? and repetition = ?",
-            (job.position, job.system, job.repetition),
-        ).fetchone()
+        sql = "select content from responses where position = ? and system = ? and repetition = ?"
+        row = self._database.execute(sql, (job.position, job.system, job.repetition)).fetchone()
         return Response.model_validate_json(row[0])
 
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
@@ -433,10 +427,8 @@ class RunStore:
             row = database.execute("select about from metrics where metric = ?", (metric,)).fetchone()
             if row is not None and row[0] != description:
                 database.execute("delete from measures where metric = ?", (metric,))
-            database.execute(
-                "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about",
-                (metric, description),
-            )
+            sql = "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about"
+            database.execute(sql, (metric, description))
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Return what each metric is that was scored."""

@@ -1,7 +1,4 @@
-"""Runs told to a tracking server, MLflow or Weights & Biases, where that is asked for, and never otherwise.
-
-Address and key are those of the user's own settings of these libraries; what they tell their makers is turned off.
-"""
+"""Runs told to MLflow or Weights & Biases where that is asked for; what these tell their makers is turned off."""
 
 from __future__ import annotations
 
@@ -148,10 +145,7 @@ class Tracked:
 
 @contextmanager
 def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
-    """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already.
-
-    Raises InputError where the tracker is unknown, its library is not installed, or it cannot be reached.
-    """
+    """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already."""
     if not name:
         yield Tracked()
         return

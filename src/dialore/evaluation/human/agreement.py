@@ -1,7 +1,6 @@
 """Findings of human evaluation: how far annotators agree, who wins, and whether it is significant.
 
-Annotators who judge the same item are no independent observations: tests are over items, each with the mean of its
-annotators; shares are over all judgements, as the papers give them.
+Annotators of one item are not independent: tests are over items; shares are over all judgements, as papers give them.
 """
 
 from __future__ import annotations
@@ -136,12 +135,11 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
     judged = list(shared.values())
     pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
     complete = [[labels[who] for who in annotators] for labels in judged if len(labels) == len(annotators)]
-    by_pair = (
-        [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
-        for a, b in itertools.combinations(annotators, 2)
-    )
-    kappas = [cohen_kappa(*zip(*both, strict=True)) for both in by_pair if both]
-    kappas = [kappa for kappa in kappas if not math.isnan(kappa)]
+    kappas = []
+    for a, b in itertools.combinations(annotators, 2):
+        both = [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
+        if both and not math.isnan(kappa := cohen_kappa(*zip(*both, strict=True))):
+            kappas.append(kappa)
     # Nominal: any numbering of the labels gives the same.
     known = sorted({label for labels in judged for label in labels.values()})
     numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(known)}

@@ -77,8 +77,7 @@ def read_key(path: Path) -> Key:
 def read_sheet(path: Path, key: Key, annotator: str) -> Answers:
     """Return the answers in a filled-in sheet, without those of batches whose control case is judged wrongly.
 
-    Raises InputError for missing columns, items that are not of this export or stand twice, and answers that a question
-    does not allow; row and column are named, several at once.
+    Raises InputError, with rows and columns, for fields that are wrong.
     """
     chosen = criteria_set(key.criteria)
     letters = max((len(note.systems) for note in key.items.values()), default=2)
@@ -141,16 +140,12 @@ class Answers(NamedTuple):
 
 
 def read_answers(place: Path) -> Answers:
-    """Return the answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
-
-    Raises InputError where there is no key, or several exports in one file; and what `read_filled` raises.
-    """
+    """Return the answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote."""
     if place.is_dir():
+        paths = (path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"})
         # Spreadsheets keep hidden files beside those that are open.
-        paths = [
-            path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"} and path.stem[0] not in ".~"
-        ]
-        return read_filled(sorted(paths), read_key(key_of(place)), place)
+        shown = sorted(path for path in paths if path.stem[0] not in ".~")
+        return read_filled(shown, read_key(key_of(place)), place)
     form = "name a folder of sheets, or what `annotate import` wrote"
     notes = [entry for _, entry in read_entries(place, Annotation, form)]
     exports = {(note.criteria, note.form) for note in notes}
@@ -160,10 +155,7 @@ def read_answers(place: Path) -> Answers:
 
 
 def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
-    """Return the answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing.
-
-    Raises InputError where two of one name are filled in, and what `read_sheet` raises.
-    """
+    """Return the answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing."""
     read: dict[str, Answers] = {}
     for path in paths if key.items else paths[:1]:  # where all pairs are of equal texts, there is no question
         sheet = read_sheet(path, key, path.stem)
@@ -183,9 +175,8 @@ def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, st
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
     head = [name.strip() for name in rows[top]] if rows else []
     if missing := [name for name in wanted if name not in head]:
-        raise InputError(
-            f"{path.name}: no column {', '.join(missing)}", hint="keep the names of the sheet's columns as they were"
-        )
+        hint = "keep the names of the sheet's columns as they were"
+        raise InputError(f"{path.name}: no column {', '.join(missing)}", hint=hint)
     for number, row in enumerate(rows[top + 1 :], start=top + 2):
         fields = dict(zip(head, [field.strip() for field in row], strict=False))
         if any(fields.values()):

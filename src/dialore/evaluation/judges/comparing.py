@@ -80,11 +80,9 @@ def rate_of(preferences: Iterable[Preference]) -> Rate:
 def position_bias(preferences: Iterable[Preference]) -> float:
     """Return the share of preferences that went by the first place, less those that went by the second; NaN of none."""
     known = [choice for choice in preferences if choice.problem is None]
-    leans = [
-        (choice.picks == (choice.first, choice.second)) - (choice.picks == (choice.second, choice.first))
-        for choice in known
-    ]
-    return sum(leans) / len(leans) if leans else math.nan
+    by_first = sum(choice.picks == (choice.first, choice.second) for choice in known)
+    by_second = sum(choice.picks == (choice.second, choice.first) for choice in known)
+    return (by_first - by_second) / len(known) if known else math.nan
 
 
 async def compare(
@@ -161,10 +159,7 @@ async def _pair(
 
 @dataclass(frozen=True)
 class JointJudge(Mean):
-    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, by one of `JOINT_CRITERIA`.
-
-    The order is shuffled by the seed and the dialogue's id.
-    """
+    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, by one of `JOINT_CRITERIA`."""
 
     asker: JudgeClient | None
     criterion: str = "overall"

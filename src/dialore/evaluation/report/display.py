@@ -131,9 +131,8 @@ def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
 
 def in_words(figures: Counter[str]) -> list[str]:
     """Figures in words, those that are there."""
-    phrases = [
-        f"{figures[name]} {name}" for name in ("linked", "facts found", "foreseen", "unforeseen") if name in figures
-    ]
+    names = ("linked", "facts found", "foreseen", "unforeseen")
+    phrases = [f"{figures[name]} {name}" for name in names if name in figures]
     phrases.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
     return phrases + ([f"{figures['repaired']} repaired"] if figures["repaired"] else [])
 

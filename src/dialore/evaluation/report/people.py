@@ -55,9 +55,8 @@ class People:
             columns = ["system", "mean rank, reversed" if findings.form == "ranking" else "mean", "95%", "items"]
             tables.append(self._table("Scores", 2, columns, findings.standings, self._standing))
         if findings.form == "pairwise" or findings.contests:
-            tests = [
-                test for test in _TESTS if any(getattr(contest, test) is not None for contest in findings.contests)
-            ]
+            contests = findings.contests
+            tests = [test for test in _TESTS if any(getattr(contest, test) is not None for contest in contests)]
             columns = ["systems", "wins", "ties", "losses", "items", *(_TESTS[test] for test in tests)]
 
             def row(contest: Contest) -> list[str]:

@@ -1,8 +1,4 @@
-"""Figures of a report: bars, distributions, score against knowledge given, score against model size.
-
-A figure holds its numbers as a table; matplotlib (the `report` extra) draws it as SVG, PDF or PNG, and as SVG whose
-colours follow the theme of a page.
-"""
+"""Figures of a report, each with its numbers as a table; matplotlib (the `report` extra) draws them."""
 
 from __future__ import annotations
 
@@ -64,10 +60,7 @@ Form = Literal["svg", "pdf", "png"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: its kind (for files: `bars`, `distribution`, `knowledge`, `sizes`), its numbers, how it is drawn.
-
-    The caption is its kind in words, the title what it shows, for those who do not see it.
-    """
+    """A figure: its kind by name and in words, what it shows for those who do not see it, its numbers and drawing."""
 
     name: str
     caption: str
@@ -149,11 +142,8 @@ def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
     """Return a histogram a system over one axis, with the mean."""
-    known = [
-        (position, row.label, np.array(list(scores.values())))
-        for position, (row, scores) in enumerate(zip(rows, values, strict=True))
-        if scores
-    ]
+    named = enumerate(zip(rows, values, strict=True))
+    known = [(position, row.label, np.array([*scores.values()])) for position, (row, scores) in named if scores]
     if not known:
         return None
     edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), 20)

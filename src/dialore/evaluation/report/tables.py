@@ -91,11 +91,9 @@ def compare(
         if not base:
             continue
         metric = combiner(about.name)
-        made = [
-            pair
-            for system in others
-            if (pair := _compare(metric, system, baseline, results.measures(system, about.name), base, len(others)))
-        ]
+        measured = ((system, results.measures(system, about.name)) for system in others)
+        pairs = [_compare(metric, system, baseline, own, base, len(others)) for system, own in measured]
+        made = [pair for pair in pairs if pair is not None]
         for test in ("bootstrap", "wilcoxon"):
             tested = [pair for pair in made if getattr(pair, test) is not None]
             for pair, p in zip(tested, holm([getattr(pair, test) for pair in tested]), strict=True):
@@ -115,10 +113,8 @@ def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
         places = range(len(family))
         bases = [[of for of in places if _is_variant(family, member, of)] for member in places]
         # A variant is its nearest full system's: the one that sets the most of what it sets.
-        fulls = [
-            max((of for of in some if not bases[of]), key=lambda of: len(family[of].options), default=None)
-            for some in bases
-        ]
+        wholes = ([of for of in some if not bases[of]] for some in bases)
+        fulls = [max(some, key=lambda of: len(family[of].options), default=None) for some in wholes]
         for of in places:
             if variants := [family[member] for member in places if fulls[member] == of]:
                 made = compare(results, [family[of], *variants], family[of], abouts)
@@ -477,10 +473,10 @@ def _group(
     places = {about.name: _places(systems, about) for about in abouts}
     rows = []
     for number, (system, label) in enumerate(zip(systems, labels(systems), strict=True)):
-        cells = [
-            _cell(_score(system, about), places[about.name][number], by_place.get((id(system), about.name)), notes)
-            for about in abouts
-        ]
+        cells = []
+        for about in abouts:
+            pair = by_place.get((id(system), about.name))
+            cells.append(_cell(_score(system, about), places[about.name][number], pair, notes))
         rows.append(Row(system, label, cells, system is baseline))
     return Group(title, rows, baseline, made)
 
