@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets.handbook import FOLDER, SMALL_TALK, UNANSWERABLE, Item, item_of, read_passages
-from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, about_of, unavailable
+from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, about_of, own_metrics, unavailable
 from dialore.text import HAN
 
 if TYPE_CHECKING:
@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.registry import Context
 
-METRICS = (
-    "handbook-right",
-    "handbook-citation-precision",
-    "handbook-citation-recall",
-    "handbook-refused",
-    "handbook-draft-kept",
-)
+METRICS = tuple(name for name in own_metrics() if name.startswith("handbook-"))
 _OTHER = "the dialogue is none of the handbook test"
 
 

@@ -16,16 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dialore.datasets.base import Gold, gold_text
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import InputError, describe
-from dialore.evaluation.statistics import (
-    RESAMPLES,
-    Interval,
-    Kind,
-    as_table,
-    correlation,
-    library,
-    resample_weights,
-    resampled_figures,
-)
+from dialore.evaluation import statistics
+from dialore.evaluation.statistics import RESAMPLES, Interval, Kind, as_table, correlation, library
 from dialore.knowledge import Knowledge, Passage
 from dialore.response import Demands, Response
 
@@ -197,7 +189,8 @@ def _over_systems(
     theirs = np.array([people[row].mean() for row in rows])
     if np.ptp(ours) == 0 or np.isnan(ours).any() or np.ptp(theirs) == 0:
         return Agreement(metric.about.name, criterion, "system", len(names), reason="systems do not differ")
-    our_resamples = sign * np.stack([resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
+    resamples = [statistics.resampled_figures(metric, table[row], weights[:, row]) for row in rows]
+    our_resamples = sign * np.stack(resamples, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
     unweighted = np.ones((1, len(rows)))
@@ -223,7 +216,7 @@ def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArr
     if not contexts:
         return np.zeros((0, 0))
     count, of = _numbered(contexts)
-    return resample_weights(count, resamples, seed)[:, of]
+    return statistics.resample_weights(count, resamples, seed)[:, of]
 
 
 def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:

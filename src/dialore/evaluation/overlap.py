@@ -12,7 +12,6 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
@@ -43,16 +42,11 @@ NO_REFERENCE = "the dialogue has no reference"
 def make(name: str, context: Context) -> Metric:
     """Return a metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
-    kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
-        "bleu-nlgeval": BleuNlgEval,
-        "rouge-l": RougeL,
-        "rouge-l-nlgeval": RougeLNlgEval,
-        "f1": F1,
-        "kf1": KnowledgeF1,
-        "knowledge-copy": KnowledgeCopy,
-    }
-    if name in kinds:
-        return kinds[name](chinese)
+    for kind in (Compared, KnowledgeF1, KnowledgeCopy, RougeL, RougeLNlgEval):
+        if name == kind.about.name:
+            return kind(chinese)
+    if name == "bleu-nlgeval":
+        return BleuNlgEval(chinese)
     if name.startswith("bleu"):
         return Bleu(name, chinese)
     _, order, *form = name.split("-")
@@ -257,8 +251,9 @@ class Distinct(Worded):
 
 
 class Compared(Mean, Worded):
-    """A metric that compares a response's tokens with those of another text, the reference unless said otherwise."""
+    """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
 
+    about = about_of("f1")
     lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> SampleScore:
@@ -277,7 +272,7 @@ class Compared(Mean, Worded):
         return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
-        """Unigram F1, where nothing else is said, of tokens counted with repeats; 0 where nothing is shared."""
+        """Unigram F1 of tokens counted with repeats; 0 where nothing is shared."""
         common = (Counter(response) & Counter(other)).total()
         if not common:
             return 0.0
@@ -313,12 +308,6 @@ class RougeLNlgEval(Compared):
         rouge = _rouge().score(*texts)["rougeL"]
         weighed = rouge.recall + self._BETA**2 * rouge.precision
         return SampleScore(((1 + self._BETA**2) * rouge.precision * rouge.recall / weighed if weighed else 0.0,))
-
-
-class F1(Compared):
-    """Unigram F1 with the reference."""
-
-    about = about_of("f1")
 
 
 class KnowledgeF1(Compared):

@@ -101,7 +101,7 @@ def paired_bootstrap(
     sampled, or left out, together. Where one of the two has no figure, neither the difference nor its p-value is a
     number.
     """
-    _check_pairs(first, second)
+    first, second = _pair(first, second)
     difference = metric.combine(first) - metric.combine(second)
     of = np.arange(len(first)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
     count = int(of.max()) + 1
@@ -251,14 +251,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    _check_pairs(a, b)
+    if len(a) != len(b) or not len(a):
+        raise InputError(f"not pairs: {len(a)} and {len(b)} values", hint="compare the same items, at least one")
     return a, b
-
-
-def _check_pairs(first: NDArray[np.float64], second: NDArray[np.float64]) -> None:
-    if len(first) != len(second) or not len(first):
-        problem = f"not pairs: {len(first)} and {len(second)} values"
-        raise InputError(problem, hint="compare the same items, at least one")
 
 
 def library(name: str) -> Any:  # noqa: ANN401 - the libraries are untyped

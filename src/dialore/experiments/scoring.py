@@ -65,7 +65,7 @@ async def measure_run(
     at_once: int = 64,
     again: bool = False,
     optional: bool = False,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> None:
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
@@ -105,7 +105,7 @@ async def measure_run(
 
 
 async def _measure_plain(
-    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress | None
+    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress
 ) -> None:
     wanted: dict[Job, list[Metric]] = {}
     for metric in metrics:
@@ -123,8 +123,7 @@ async def _measure_plain(
                 measures.setdefault(metric.about.name, {})[job] = measured
         store.measure(measures)
         done += len(some)
-        if on_progress is not None:
-            on_progress(what, done, len(jobs))
+        on_progress(what, done, len(jobs))
         # Nothing above waits: others of this loop, and an interrupt, get their turn here.
         await asyncio.sleep(0)
 
@@ -134,7 +133,7 @@ async def _each(
     one: Callable[[Item], Awaitable[None]],
     at_once: int,
     what: str,
-    on_progress: OnProgress | None,
+    on_progress: OnProgress,
 ) -> None:
     """Do the work, so many pieces at once, and say how much is done after each."""
     done = 0
@@ -143,8 +142,7 @@ async def _each(
         nonlocal done
         await one(item)
         done += 1
-        if on_progress is not None:
-            on_progress(what, done, len(work))
+        on_progress(what, done, len(work))
 
     await bounded_map(work, counted, limit=at_once)
 
@@ -157,7 +155,7 @@ async def measure_jointly(
     at_once: int = 64,
     again: bool = False,
     limit: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> None:
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
@@ -263,7 +261,7 @@ async def compare_systems(
     judged: Judged = "responses",
     at_once: int = 32,
     limit: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, list[Preference]]:
     """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
 

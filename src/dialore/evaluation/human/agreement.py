@@ -14,19 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dialore.evaluation import statistics
 from dialore.evaluation.base import Mean
 from dialore.evaluation.judges.asking import queries_of
-from dialore.evaluation.statistics import (
-    Rate,
-    bootstrap,
-    cohen_kappa,
-    fleiss_kappa,
-    holm,
-    krippendorff_alpha,
-    paired_t,
-    wilcoxon,
-    win_rate,
-)
+from dialore.evaluation.statistics import Rate, holm, wilcoxon, win_rate
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -138,9 +129,10 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
     kappas = []
     for a, b in itertools.combinations(annotators, 2):
         both = [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
-        if both and not math.isnan(kappa := cohen_kappa(*zip(*both, strict=True))):
+        if both and not math.isnan(kappa := statistics.cohen_kappa(*zip(*both, strict=True))):
             kappas.append(kappa)
     # Nominal: any numbering of the labels gives the same.
+    level: Literal["nominal", "ordinal"] = "nominal" if form == "pairwise" else "ordinal"
     known = sorted({label for labels in judged for label in labels.values()})
     numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(known)}
     table = [[numbers[labels[who]] if who in labels else None for labels in judged] for who in annotators]
@@ -150,8 +142,8 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
         items=len({item for item, _ in shared}),
         same=sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan,
         cohen=sum(kappas) / len(kappas) if kappas else math.nan,
-        fleiss=fleiss_kappa(complete) if complete else math.nan,
-        alpha=krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal") if judged else math.nan,
+        fleiss=statistics.fleiss_kappa(complete) if complete else math.nan,
+        alpha=statistics.krippendorff_alpha(table, level) if judged else math.nan,
     )
 
 
@@ -187,7 +179,7 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in by_item.values()]
             made.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
         elif is_likert:
-            made.t = paired_t(means)
+            made.t = statistics.paired_t(means)
         contests.append(made)
     return contests
 
@@ -210,7 +202,7 @@ def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
     standings = []
     for system in sorted(scores):
         means = np.array([[np.mean(values)] for values in scores[system].values()])
-        figure = bootstrap(Mean(), means)
+        figure = statistics.bootstrap(Mean(), means)
         standings.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
     return standings
 

@@ -15,20 +15,11 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.datasets.files import read_entries
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import (
-    CONTROL,
-    SIDES,
-    Criterion,
-    Form,
-    Key,
-    Keyed,
-    answer_columns,
-    criteria_set,
-    key_of,
-)
+from dialore.evaluation.human.sheets import CONTROL, Criterion, Form, Key, Keyed, answer_columns, criteria_set, key_of
 from dialore.files import read_text
 
 _SHOWN = 5
+SIDES = ("A", "B", "tie")
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}
 
 

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Form = Literal["pairwise", "likert", "ranking"]
-SIDES = ("A", "B", "tie")
 CONTROL = "(control)"
 """The name of what no system said: a control case, whose right answer everybody sees."""
 BATCH = 10
@@ -184,9 +183,8 @@ def gather(
             if is_wanted and _text_of(scored.response, chosen.judges):
                 kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
                 dialogues.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
-    judged = (
-        {system for _, answers in dialogues.values() for system in answers} if chosen.judges == "query" else responses
-    )
+    asking = {system for _, answers in dialogues.values() for system in answers}
+    judged = asking if chosen.judges == "query" else responses
     return {name: entry for name, entry in dialogues.items() if len(entry[1]) == len(judged)}
 
 

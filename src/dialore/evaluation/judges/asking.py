@@ -160,9 +160,3 @@ def list_shape(name: str, key: str, top: int | None = None, count: int | None = 
     """Return a list under the key that the prompt names: `count` numbers from 1 to `top`, or true or false."""
     item: Any = bool if top is None else Annotated[float, Field(ge=1, le=top)]
     return create_model(name, **{key: (Annotated[list[item], Field(min_length=count, max_length=count)], ...)})  # type: ignore[call-overload,no-any-return]
-
-
-@lru_cache(maxsize=64)
-def preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
-    """Return a pick for each criterion."""
-    return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]

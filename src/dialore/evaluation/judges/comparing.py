@@ -9,20 +9,15 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, cast
 
+from pydantic import BaseModel, create_model
+
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.base import Mean, MetricInfo, Problem, Sample, SampleScore, about_of, unavailable
-from dialore.evaluation.judges.asking import (
-    JudgeClient,
-    UnjudgedError,
-    asker_of,
-    list_shape,
-    preferences_shape,
-    queries_of,
-    spoken,
-)
+from dialore.evaluation.judges.asking import JudgeClient, Pick, UnjudgedError, asker_of, list_shape, queries_of, spoken
 from dialore.evaluation.statistics import Rate, win_rate
 from dialore.parallel import gather
 
@@ -125,6 +120,12 @@ def _is_unjudged(response: Response, judged: Judged) -> bool:
     return response.status == "failed" or (judged == "queries" and not queries_of(response))
 
 
+@lru_cache(maxsize=64)
+def _preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
+    """Return a pick for each criterion."""
+    return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]
+
+
 async def _pair(
     judge: JudgeClient,
     dialogue: Dialogue,
@@ -142,7 +143,7 @@ async def _pair(
     if a == b or not a or not b:  # an answer that says nothing loses
         winner = "" if a == b else first if a else second
         return [Preference(name, first, second, (winner, winner)) for name in criteria]
-    name, shape = f"pairwise-{judged}", preferences_shape(criteria)
+    name, shape = f"pairwise-{judged}", _preferences_shape(criteria)
     try:
         forward, backward = await gather(
             judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),

@@ -15,21 +15,11 @@ import numpy as np
 from pydantic_core import to_json
 
 from dialore.datasets import gold_text
+from dialore.evaluation.report import tables
 from dialore.evaluation.report.data import Results, ScoredResponse, Survey
 from dialore.evaluation.report.display import notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
-from dialore.evaluation.report.tables import (
-    Ablation,
-    Contest,
-    Group,
-    MainTable,
-    ablations,
-    combiner,
-    contests,
-    labels,
-    main_table,
-    values_of,
-)
+from dialore.evaluation.report.tables import Group, labels
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -50,9 +40,9 @@ class Report:
 
     title: str
     facts: Mapping[str, Any]
-    table: MainTable
-    ablations: list[Ablation]
-    contests: list[Contest]
+    table: tables.MainTable
+    ablations: list[tables.Ablation]
+    contests: list[tables.Contest]
     people: Sequence[People]
     surveys: list[Survey]
     names: list[str]
@@ -90,7 +80,7 @@ def make_report(
     """
     systems = results.systems()
     names = _names(results)
-    table = main_table(results, baseline=baseline, keep_absent=keep_absent)
+    table = tables.main_table(results, baseline=baseline, keep_absent=keep_absent)
     datasets = [system.dataset for system in systems]
     browser = Browser(names, datasets, results.metrics(), dialogues) if dialogues else None
     surveys = [Survey(system) for system in systems]
@@ -108,8 +98,8 @@ def make_report(
         title=title or results.title,
         facts=results.facts,
         table=table,
-        ablations=ablations(results, table.metrics),
-        contests=contests(results.judged()),
+        ablations=tables.ablations(results, table.metrics),
+        contests=tables.contests(results.judged()),
         people=people,
         surveys=surveys,
         names=names,
@@ -137,8 +127,8 @@ def _figures(
     rows, title = group.rows, group.title
     figures = [bars(about, rows, title)]
     if about.level == "response":
-        metric = combiner(about.name)
-        values = [values_of(metric, results.measures(row.system, about.name)) for row in rows]
+        metric = tables.combiner(about.name)
+        values = [tables.values_of(metric, results.measures(row.system, about.name)) for row in rows]
         given = [surveys[id(row.system)].given for row in rows]
         figures += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
     figures.append(sizes_against(about, rows, sizes, title))
@@ -155,7 +145,7 @@ class Browser:
         self._names, self._of, self._limit = list(names), list(datasets), limit
         self._datasets = list(dict.fromkeys(datasets))
         self._abouts = {about.name: about for about in abouts}
-        self._metrics = {about.name: combiner(about.name) for about in abouts if about.level == "response"}
+        self._metrics = {about.name: tables.combiner(about.name) for about in abouts if about.level == "response"}
         self._entries: dict[tuple[int, str], dict[str, Any]] = {}
         self._counts = [0] * len(self._datasets)
         self._details: list[dict[str, Any]] = []
