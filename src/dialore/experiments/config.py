@@ -106,7 +106,8 @@ class SystemConfig(Strict):
     @property
     def title(self) -> str:
         """Its name in tables."""
-        options = ", ".join(f"{name}={_shown(value)}" for name, value in self.options.items())
+        shown = ((name, str(x).lower() if isinstance(x, bool) else x) for name, x in self.options.items())
+        options = ", ".join(f"{name}={value}" for name, value in shown)
         return self.name or (f"{self.method} ({options})" if options else self.method)
 
 
@@ -247,10 +248,6 @@ def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, objec
         if missing := missing_inputs(config, Path(said)):
             raise InputError(f"{said} wants what is not here", hint="; ".join(missing))
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
-
-
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 # --- what it wants that is not here

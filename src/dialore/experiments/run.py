@@ -253,7 +253,7 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
         "about": config.about,
         "config": config.model_dump(mode="json"),
         "versions": versions,
-        PROMPTS: _prompts(agents, opened.prompts, cite=config.cite) | _files(opened.systems),
+        PROMPTS: _prompts(agents, opened, cite=config.cite),
         "fingerprints": _fingerprints(agents),
         ADDRESSES: {
             system.model: [where]
@@ -263,8 +263,11 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
     }
 
 
-def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> dict[str, str]:
-    """Return every prompt that the agents' models may be asked by, with version and hash."""
+def _prompts(agents: Sequence[Agent], opened: Opened, *, cite: bool) -> dict[str, str]:
+    """Return every prompt that models may be asked by, with version and hash, and the user's own files of methods."""
+    library = opened.prompts
+    files = {file for system in opened.systems if (file := file_of(system.method))}
+    hashes = {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
     asked = [
         prompt
         for agent in agents
@@ -273,13 +276,7 @@ def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> 
     ]
     if cite and asked:
         asked += [library.get(CITING, language) for language in LANGUAGES]
-    return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked))
-
-
-def _files(systems: Sequence[System]) -> dict[str, str]:
-    """Return the hash of every file of the user's own that methods stand in."""
-    files = {file for system in systems if (file := file_of(system.method))}
-    return {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
+    return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked)) | hashes
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:

@@ -104,8 +104,15 @@ def analyse(annotations: Sequence[Annotation]) -> SearchResult:
         # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
             findings.agreement.append(_agreement(criterion, [entry for entry in some if entry.asked], findings.form))
-        if findings.form != "pairwise":
-            findings.standings += _standings(criterion, some)
+        scores: dict[str, dict[str, list[float]]] = {}
+        for note in some if findings.form != "pairwise" else ():
+            for system, value in _higher_is_better(note).items():
+                scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
+        for system in sorted(scores):
+            means = np.array([[np.mean(values)] for values in scores[system].values()])
+            figure = statistics.bootstrap(Mean(), means)
+            standing = Standing(criterion, system, figure.value, figure.low, figure.high, len(means))
+            findings.standings.append(standing)
         findings.contests += _contests(criterion, some)
     for test in ("p", "sign", "mcnemar", "t"):
         made = [entry for entry in findings.contests if getattr(entry, test) is not None]
@@ -192,19 +199,6 @@ def _majority(differences: list[float]) -> Outcome:
     """Return the outcome of the most annotators; a tie where no outcome has the most."""
     counts = Counter(map(_outcome, differences)).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
-
-
-def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
-    scores: dict[str, dict[str, list[float]]] = {}
-    for note in some:
-        for system, value in _higher_is_better(note).items():
-            scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
-    standings = []
-    for system in sorted(scores):
-        means = np.array([[np.mean(values)] for values in scores[system].values()])
-        figure = statistics.bootstrap(Mean(), means)
-        standings.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
-    return standings
 
 
 def judged_responses(

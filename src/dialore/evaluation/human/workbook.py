@@ -48,7 +48,9 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
 
 def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
     from openpyxl.styles import PatternFill
+    from openpyxl.worksheet.datavalidation import DataValidation
 
+    words = sheet_words(language)
     columns = columns_of(items, chosen, form)
     letters = max((len(item.texts) for item in items), default=2)
     sheet.title = "answers"
@@ -66,7 +68,21 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     for column, name in enumerate(columns, start=1):
         criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
         if criterion is not None and items:
-            rule = _choice(criterion, form, letters, language)
+            low, high = (1, letters) if form == "ranking" else criterion.scale
+            options = [str(value) for value in range(low, high + 1)]
+            if form == "pairwise":
+                options = ["A", "B", words["tie"]]
+            # Answers are chosen from a list, with the question as its prompt.
+            rule = DataValidation(
+                "list",
+                formula1=f'"{",".join(options)}"',
+                allow_blank=True,
+                showErrorMessage=True,
+                error=f"{words['wrong']}{', '.join(options)}"[:_PROMPT],
+                showInputMessage=True,
+                promptTitle=criterion.title.in_(language)[:_TITLE],
+                prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
+            )
             sheet.add_data_validation(rule)
             first, last = sheet.cell(2, column), sheet.cell(len(items) + 1, column)
             rule.add(f"{first.coordinate}:{last.coordinate}")
@@ -85,26 +101,6 @@ def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
     sheet.page_setup.orientation = "landscape"
     sheet.page_setup.fitToHeight = 0
     sheet.sheet_properties.pageSetUpPr.fitToPage = True
-
-
-def _choice(criterion: Criterion, form: Form, letters: int, language: Language) -> Any:  # noqa: ANN401
-    """Return the list that an answer is chosen from, with the question as its prompt."""
-    from openpyxl.worksheet.datavalidation import DataValidation
-
-    low, high = (1, letters) if form == "ranking" else criterion.scale
-    options = [str(value) for value in range(low, high + 1)]
-    if form == "pairwise":
-        options = ["A", "B", sheet_words(language)["tie"]]
-    return DataValidation(
-        "list",
-        formula1=f'"{",".join(options)}"',
-        allow_blank=True,
-        showErrorMessage=True,
-        error=f"{sheet_words(language)['wrong']}{', '.join(options)}"[:_PROMPT],
-        showInputMessage=True,
-        promptTitle=criterion.title.in_(language)[:_TITLE],
-        prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
-    )
 
 
 def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
