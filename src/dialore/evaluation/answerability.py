@@ -59,8 +59,7 @@ def says_unknown(text: str) -> bool:
     """Return whether a response says no more than that it does not know, by its wording in English or Chinese.
 
     Its first sentence says so, and what follows is short or says so too: what is admitted after an answer, or before a
-    longer one, is the limit of that answer. Of MTRAG's 471 responses that are labelled by its own judge this finds all
-    15 that say they do not know, and 2 others.
+    longer one, is the limit of that answer.
     """
     first, *others = split_lines(text.replace("’", "'")) or [""]
     told = sum(len(_WORD.findall(sentence)) for sentence in others if not _UNKNOWN.search(sentence))

@@ -104,10 +104,9 @@ class PlanningAccuracy(Mean):
 
 
 class Ranking(Mean):
-    """How the knowledge that a response was given is ranked, best first.
+    """How the knowledge that a response was given is ranked: of all or one kind of source, for all or one gold plan.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
-    Recall may look at what is of one kind of source alone, and at dialogues with one gold plan (Table 4).
     """
 
     def __init__(self, name: str) -> None:

@@ -1,7 +1,6 @@
-"""The handbook test: dialogues about an invented town whose handbook no model can know, scored without a judge.
+"""The handbook test, scored without a judge: a response is right that has the facts in any form that is accepted.
 
-Facts are looked for in the response in any of the forms that an item accepts, after times, numbers, money and units of
-both have been written in one way.
+Times, numbers, money and units of both are first written in one way.
 """
 
 from __future__ import annotations

@@ -59,7 +59,6 @@ def bootstrap(
     *,
     dialogues: Sequence[object] | None = None,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Interval:
     """Return a metric's figure with its 95% percentile bootstrap interval over dialogues.
 
@@ -79,7 +78,7 @@ def bootstrap(
     if isinstance(metric, Jackknifed):
         half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
-    weights = resample_weights(count, resamples, seed)
+    weights = resample_weights(count, resamples, seed=0)
     sampled = resampled_figures(metric, values, weights if count == len(values) else weights[:, of])
     low, high = np.nanpercentile(sampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))

@@ -53,10 +53,8 @@ def import_responses(
     of that name is replaced. Gives by system the number of its `responses`, how many of them are `empty`, and the
     `missing` dialogues' ids.
 
-    Args:
-        folder: where the run is kept. One that is there keeps what it has.
-        files: the files, each with the name of its system; where that is empty, entries or the file name it.
-        config: the dialogues that are answered; those of the run where None.
+    Files come with the names of their systems; where one is empty, entries or the file name it. Without a `config` the
+    dialogues are those of the run.
     """
     if config is None and not (folder / FILE).is_file():
         raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")

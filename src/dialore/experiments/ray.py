@@ -1,7 +1,6 @@
-"""A run over many machines: Ray's asynchronous actors answer its dialogues, and the driver alone writes the store.
+"""A run over many machines: Ray's actors answer its dialogues, and the driver alone writes the store.
 
-Each response is kept as it comes back, and a driver that is killed loses those under way. Once the budget is spent no
-further dialogue is begun, and what is under way is finished and kept.
+Once the budget is spent no further dialogue is begun, and what is under way is finished and kept.
 """
 
 from __future__ import annotations

@@ -299,11 +299,9 @@ def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Progress:
-    """How a run stands.
+    """How a run stands: of `total` responses some were there `before`, and all else was made since.
 
     Attributes:
-        total: responses that the run wants in all.
-        before: those that were there when it began; all else was made since.
         tokens: prompt and completion tokens; those of stages that the cache answered are left out, as are their calls.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.

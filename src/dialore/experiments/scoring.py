@@ -71,12 +71,9 @@ async def measure_run(
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
     by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
-    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed.
-
-    Raises:
-        MissingExtraError: a metric's library is not installed, without `optional`.
-        ModelError: a judge's endpoint refuses for every response.
-        BudgetError: the budget is spent; what is measured is kept.
+    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed;
+    else MissingExtraError is raised. So are ModelError where a judge's endpoint refuses for every response, and
+    BudgetError; what is measured is kept.
     """
     joint = [metric for metric in metrics if isinstance(metric, JointJudge)]
     single = [metric for metric in metrics if not isinstance(metric, JointJudge)]

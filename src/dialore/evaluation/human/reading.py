@@ -26,10 +26,8 @@ _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie"
 class Annotation(BaseModel):
     """One annotator's answer to one question about one item, unblinded.
 
-    Attributes:
-        winner: of a pair: the system that won; None for a tie.
-        values: the system's score, or every system's rank, by system; empty for a pair.
-        asked: whether the annotator was asked; else it is a tie of two equal texts.
+    It is a pair's winner, None for a tie, or values: the system's score, or every system's rank. Equal texts are a tie
+    that nobody was `asked` about.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -117,10 +115,7 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Answers:
 
 
 class Answers(NamedTuple):
-    """The answers of one export's annotators, or in one sheet, and their place.
-
-    `empty` fields were left empty, and of so many batches as were `dropped` there are no answers.
-    """
+    """The answers of one export's annotators, or in one sheet; how many fields were left empty, and batches dropped."""
 
     place: Path
     criteria: str

@@ -131,10 +131,7 @@ class Keyed(_Frozen):
 
 
 class Key(BaseModel):
-    """The key of an export: it undoes the blinding, and is kept apart from the sheets.
-
-    Pairs of equal texts, `same`, are ties without a question.
-    """
+    """The key of an export, which undoes the blinding; pairs of the same texts are ties without a question."""
 
     format: Literal[1] = 1
     criteria: str
@@ -211,7 +208,6 @@ def make_items(
     """Items in a shuffled order, and their key.
 
     A `limit` of dialogues is sampled by seed; of pairs only those with the system `against` are made, if it is given.
-    Raises InputError where there is nothing to judge, or too few systems to compare.
     """
     if not found:
         lacking = f"no dialogue has a {chosen.judges} of every system to be judged"

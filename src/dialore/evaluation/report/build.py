@@ -33,10 +33,7 @@ DIALOGUES = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of a report: `facts` by run, `people` by export, and `surveys` of systems in the order of `names`.
-
-    `figures` are, by metric, a list a group: the group's title and its figures.
-    """
+    """The contents of a report: facts by run, people by export, figures by metric and group, surveys as the names."""
 
     title: str
     facts: Mapping[str, Any]

@@ -101,8 +101,7 @@ def notes_of(stage: StageTrace) -> list[str]:
 def longest_chain(stages: Sequence[StageTrace]) -> int:
     """Return how many model calls stand one after the other at most: the sequential steps, whatever their speed.
 
-    What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
-    questions), none waits for one of another number.
+    A stage waited for what ended last before it began, but (EDIT's questions) for none of another number.
     """
     ended: list[tuple[float, int, str]] = []
     for stage in sorted(stages, key=lambda item: (item.started, item.started + item.seconds)):
