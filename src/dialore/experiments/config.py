@@ -76,11 +76,6 @@ class DatasetConfig(Strict):
     )
     seed: Annotated[int, Flag(("--seed",))] = Field(default=0, description="Of the sample.")
 
-    @property
-    def title(self) -> str:
-        """Its name in tables: `dailydialog valid, 100`."""
-        return f"{self.name} {self.split}".strip() + (f", {self.limit}" if self.limit else "")
-
 
 class SystemConfig(Strict):
     """A method with its options.
