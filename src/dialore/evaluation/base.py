@@ -120,13 +120,8 @@ class Jackknifed(Protocol):
     Its error bars come from leaving each response out in turn (Efron and Stein, 1981).
     """
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
-        """Return the figures without the responses to the first dialogue, without those to the second, and so on.
-
-        `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
-        """
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the figures without each dialogue in turn; `dialogues` are the numbers of those that rows answer."""
 
 
 class Mean:

@@ -67,17 +67,14 @@ class GeoMean:
         figures = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
         return float(self._mean([np.array(figure) for figure in figures]))
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the figures without each dialogue."""
-        of = np.arange(len(values)) if dialogues is None else dialogues
         figures = []
         for part, at in zip(self.parts, self._columns, strict=True):
             if isinstance(part, Jackknifed):
-                figures.append(part.without_each(values[:, at], of))
+                figures.append(part.without_each(values[:, at], dialogues))
             else:
-                sums, counts = np.bincount(of, values[:, at.start]), np.bincount(of)
+                sums, counts = np.bincount(dialogues, values[:, at.start]), np.bincount(dialogues)
                 figures.append((sums.sum() - sums) / (len(values) - counts))
         return self._mean(figures)
 

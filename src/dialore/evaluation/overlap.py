@@ -233,13 +233,11 @@ class Distinct(Worded):
         grams = values[~np.isnan(values)]
         return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the figure without each dialogue, which takes its n-grams along, distinct ones of its own too."""
         there = ~np.isnan(values)
-        rows = np.repeat(np.arange(len(values)) if dialogues is None else dialogues, there.sum(axis=1))
-        count = len(values) if dialogues is None else int(dialogues.max()) + 1
+        rows = np.repeat(dialogues, there.sum(axis=1))
+        count = int(dialogues.max()) + 1
         lengths = np.bincount(rows, minlength=count)
         distinct, grams = np.unique(values[there], return_inverse=True)
         pairs = np.unique(np.stack([grams, rows]), axis=1)
