@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 PROMPT, _CLARIFYING = "idk", "asking-back"
 _LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
 """Labels of a dialogue's last turn: true where a response is to say that it does not know."""
-_REST = 20
-"""Words that may follow "I do not know" before they count as an answer."""
+_REST = 20  # words that may follow "I do not know" before they count as an answer
 _KNOWABLE = r"(?:information|info|details?|data|answer|knowledge|records?|evidence|mention|specifics)"
 _NONE_EN = r"(?:any|enough|sufficient|specific|exact|further|more|the|an|a|such|that|detailed|relevant|clear)"
 _UNKNOWN = re.compile(

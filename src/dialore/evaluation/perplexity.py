@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
-_model = functools.cache(LocalLikelihood)
-"""One model of a name is shared by all."""
+_model = functools.cache(LocalLikelihood)  # one model of a name is shared by all
 
 
 def make(name: str, context: Context) -> Perplexity:

@@ -17,8 +17,7 @@ from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric, Proporti
 
 Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000
-_Z = 1.959964
-"""Standard errors on each side of a figure that hold 95%."""
+_Z = 1.959964  # standard errors on each side of a figure that hold 95%
 _BLOCK = 64
 
 

@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.sources.graph import Graph
 
-_WRITING = {"response-generation", "draft", "write", "check"}
-"""Stages that write the response, or come after it."""
+_WRITING = {"response-generation", "draft", "write", "check"}  # stages that write the response, or come after it
 _MOST, _AROUND = 12, 300
 """Demands of a kind at most, as `dcrag` takes them, and facts of a concept that are looked at, the heaviest."""
 _UNFIT = re.compile(r"\b(?:your?|favou?rite|opinions?|he|she|him|her|his)\b|[你他她]", re.IGNORECASE)

@@ -31,8 +31,7 @@ _ELSEWHERE = "elsewhere"
 _SHOWN = 6
 _GIVEN = TypeAdapter(Annotated[list[Gold], BeforeValidator(lambda given: as_several(given or []))])
 """Knowledge that a response was given: texts or objects, or one of them alone."""
-_Key: TypeAlias = "tuple[Any, ...]"
-"""The keys that tell the dialogue of a response; see `_finder`."""
+_Key: TypeAlias = "tuple[Any, ...]"  # the keys that tell the dialogue of a response; see `_finder`
 
 
 class _Answer(NamedTuple):

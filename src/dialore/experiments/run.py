@@ -51,8 +51,7 @@ numbers in the store by those in the configuration."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
-_TOLD = 100
-"""How often a tracker is told how the run stands."""
+_TOLD = 100  # how often a tracker is told how the run stands
 
 
 async def run_experiment(
@@ -388,7 +387,7 @@ async def _answer(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """The expected cost of responses, by rehearsal; in money where every model has a price. Says why one failed."""
+    """The expected cost of responses by rehearsal; in money where each model has a price. `failed` says why one is."""
 
     responses: int
     calls: int

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 """The needs that make a metric slow: such metrics are asked many responses at once."""
-_CHUNK = 256
-"""Responses that are measured without a model before their measures are written."""
+_CHUNK = 256  # responses that are measured without a model before their measures are written
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Place: TypeAlias = tuple[int, int]

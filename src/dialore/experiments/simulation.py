@@ -59,8 +59,7 @@ _CORRECTION = re.compile(
     r"|you (?:didn't|did not)|are you sure)|不是(?:这|问)|我(?:是说|的意思|问的是)|不对|你没|答非所问|说过了|确定吗",
     re.IGNORECASE,
 )
-_FIRST_WORDS = 50
-"""Words of a user that the share of different ones is taken of: it falls with length."""
+_FIRST_WORDS = 50  # words of a user that the share of different ones is taken of: it falls with length
 
 
 def goals_of(config: RunConfig) -> list[Dialogue]:

@@ -17,10 +17,8 @@ from dialore.experiments.store import PROMPTS, RunStore
 if TYPE_CHECKING:
     from dialore.experiments.results import RunResults
 
-_TRACKED = "tracked"
-"""The fact that tells by tracker under which id the run is kept there."""
-_AT_ONCE = 100
-"""Parameters that MLflow takes in one request."""
+_TRACKED = "tracked"  # the fact that tells by tracker under which id the run is kept there
+_AT_ONCE = 100  # parameters that MLflow takes in one request
 _PROJECT = "dialore"
 _MENDS = {
     "mlflow": "set MLFLOW_TRACKING_URI to your server; a file or database on this machine wants all of `mlflow`",

@@ -33,7 +33,7 @@ DIALOGUES = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of a report: facts by run, people by export, figures by metric and group, surveys as the names."""
+    """A report's contents: facts by run, people by export, figures by metric and group, surveys in names' order."""
 
     title: str
     facts: Mapping[str, Any]
