@@ -125,11 +125,7 @@ async def _measure_plain(
 
 
 async def _each(
-    work: Sequence[Item],
-    one: Callable[[Item], Awaitable[None]],
-    at_once: int,
-    what: str,
-    on_progress: OnProgress,
+    work: Sequence[Item], one: Callable[[Item], Awaitable[None]], at_once: int, what: str, on_progress: OnProgress
 ) -> None:
     """Do the work, so many pieces at once, and say how much is done after each."""
     done = 0

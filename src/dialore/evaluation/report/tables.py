@@ -141,12 +141,7 @@ def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
 
 
 def _compare(
-    metric: Metric,
-    system: SystemScores,
-    baseline: SystemScores,
-    own: Measures,
-    base: Measures,
-    comparisons: int,
+    metric: Metric, system: SystemScores, baseline: SystemScores, own: Measures, base: Measures, comparisons: int
 ) -> Comparison | None:
     mine, theirs = by_dialogue(metric, own), by_dialogue(metric, base)
     common = [dialogue for dialogue in mine if dialogue in theirs]
