@@ -163,7 +163,7 @@ def test_a_sheet_reads_back(found, form, tmp_path):
         given[item, column] = value
         return value
 
-    annotations, empty, _ = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
+    *_, annotations, empty, _ = read_sheet(fill(items, key, tmp_path / "ann.csv", answer), key, "ann")
     assert empty == 0
     assert len(annotations) == len(items) * 4
     for each in annotations:
@@ -221,7 +221,7 @@ def test_numbers_outside_the_scale_and_half_filled_ranks(found, tmp_path):
 def test_empty_fields_are_counted_not_scored(found, tmp_path):
     items, key = export(found, limit=1)
     path = fill(items, key, tmp_path / "a.csv", lambda item, column: "" if column == "coherence" else "A")
-    annotations, empty, _ = read_sheet(path, key, "a")
+    *_, annotations, empty, _ = read_sheet(path, key, "a")
     assert empty == len(items)
     assert "coherence" not in {each.criterion for each in annotations}
 
@@ -507,5 +507,5 @@ def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):
     path = fill(
         items, key, tmp_path / "anna.csv", lambda item, column: str(int(column == "foreseen-set" and item in wrong))
     )
-    rates = {each.criterion: each.mean for each in analyse(read_sheet(path, key, "anna")[0]).standings}
+    rates = {each.criterion: each.mean for each in analyse(read_sheet(path, key, "anna").annotations).standings}
     assert (rates["foreseen-set"], rates["final-response"]) == (0.75, 0.0)

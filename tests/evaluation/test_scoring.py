@@ -149,7 +149,7 @@ def distinct_values(rows=40, seed=3):
 def test_distinct_without_each_response_is_what_the_others_give(order):
     metric, values = Distinct(order), distinct_values()
     expected = [metric.combine(np.delete(values, place, axis=0)) for place in range(len(values))]
-    assert metric.without_each(values) == pytest.approx(expected, abs=1e-12)
+    assert metric.without_each(values, np.arange(len(values))) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_interval_of_distinct_holds_its_figure_and_narrows_with_more_responses():

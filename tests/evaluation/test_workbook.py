@@ -101,7 +101,7 @@ def meant(value):
 def test_a_filled_in_sheet_reads_back(export, form, language, name):
     items, key, path = export(form, language, name)
     given = fill(path, as_people_do(5))
-    annotations, empty, _ = read_sheet(path, key, "anna")
+    *_, annotations, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
     assert len(annotations) == sum(len(criteria_set(name).criteria) - len(item.skips) for item in items)
     for each in annotations:
@@ -134,7 +134,7 @@ def test_what_people_do_to_a_sheet_changes_no_answer(export, form):
     book.move_sheet("guide", -1)
     book.create_sheet("notes", 0)["A1"] = "my items"
     book.save(path)
-    after, empty, _ = read_sheet(path, key, "anna")
+    *_, after, empty, _ = read_sheet(path, key, "anna")
     assert empty == 0
     assert sorted(after, key=repr) == sorted(before, key=repr)
     assert len({each.item for each in after}) == len(items)
@@ -153,7 +153,7 @@ def test_agreement_and_wins_of_filled_in_sheets(export, tmp_path):
         copy = tmp_path / f"{who}.xlsx"
         copy.write_bytes(path.read_bytes())
         fill(copy, prefers(system))
-        annotations += read_sheet(copy, key, who)[0]
+        annotations += read_sheet(copy, key, who).annotations
     findings = analyse(annotations)
     # Of every item two annotators say the same, and the third something else.
     assert [each.same for each in findings.agreement] == [pytest.approx(1 / 3)] * 4
@@ -259,7 +259,7 @@ def test_the_sheet_is_blind(export):
 
 def test_empty_sheets_and_sheets_without_a_column(export):
     items, key, path = export(limit=1)
-    assert read_sheet(path, key, "anna") == ([], len(items) * 4, 0)
+    assert read_sheet(path, key, "anna")[3:] == ([], len(items) * 4, 0)
     book = openpyxl.load_workbook(path)
     book["answers"]["F1"] = "coherance"
     book.save(path)

@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 PROMPT, _CLARIFYING = "idk", "asking-back"
 _LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
 """Labels of a dialogue's last turn: true where a response is to say that it does not know."""
-_REST = 20
-"""Words that may follow "I do not know" before they count as an answer."""
+_REST = 20  # words that may follow "I do not know" before they count as an answer
 _KNOWABLE = r"(?:information|info|details?|data|answer|knowledge|records?|evidence|mention|specifics)"
 _NONE_EN = r"(?:any|enough|sufficient|specific|exact|further|more|the|an|a|such|that|detailed|relevant|clear)"
 _UNKNOWN = re.compile(
@@ -51,18 +50,15 @@ def make(name: str, context: Context) -> IdkConditioned | Clarifies:
         return Clarifies(name, judge)
     if name in {"idk-lexical", "idk-rouge-l"}:
         return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
-    judge = asker_of(context)
-    return IdkConditioned(
-        name, judge or "no judge was given", None if name == "idk" else scoring.make("ragas-faithfulness", context)
-    )
+    metric = None if name == "idk" else scoring.make("ragas-faithfulness", context)
+    return IdkConditioned(name, asker_of(context) or "no judge was given", metric)
 
 
 def says_unknown(text: str) -> bool:
     """Return whether a response says no more than that it does not know, by its wording in English or Chinese.
 
     Its first sentence says so, and what follows is short or says so too: what is admitted after an answer, or before a
-    longer one, is the limit of that answer. Of MTRAG's 471 responses that are labelled by its own judge this finds all
-    15 that say they do not know, and 2 others.
+    longer one, is the limit of that answer.
     """
     first, *others = split_lines(text.replace("’", "'")) or [""]
     told = sum(len(_WORD.findall(sentence)) for sentence in others if not _UNKNOWN.search(sentence))
@@ -142,20 +138,17 @@ class IdkConditioned(Mean):
         if label not in _LABELS:
             labelled = f"it is {label.lower()}" if label else "nobody labelled it"
             return unavailable(f"the dialogue is neither to be answered nor not: {labelled}")
-        try:
-            unknown = await self._says_unknown(sample)
-        except UnjudgedError as error:
-            return error.measure
-        if self._metric is None or unknown or _LABELS[label]:
-            return SampleScore(
-                (float(unknown == _LABELS[label]),), detail="says it does not know" if unknown else "answers"
-            )
-        return await self._metric.measure(sample)
-
-    async def _says_unknown(self, sample: Sample) -> bool:
-        if self._judge is None:
-            return says_unknown(sample.response.text)
         if isinstance(self._judge, str):
-            raise UnjudgedError(unavailable(self._judge))
-        verdict = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
-        return verdict.verdict == "does not know"
+            return unavailable(self._judge)
+        if self._judge is None:
+            unknown = says_unknown(sample.response.text)
+        else:
+            try:
+                said = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
+            except UnjudgedError as error:
+                return error.measure
+            unknown = said.verdict == "does not know"
+        if self._metric is None or unknown or _LABELS[label]:
+            detail = "says it does not know" if unknown else "answers"
+            return SampleScore((float(unknown == _LABELS[label]),), detail=detail)
+        return await self._metric.measure(sample)

@@ -35,13 +35,9 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class SampleScore:
-    """A metric's measure of one response.
+    """A metric's measure of one response: the numbers that the metric combines, or the problem with its reason.
 
-    Attributes:
-        values: the numbers that the metric combines; empty where there is a problem.
-        problem: why there are none.
-        reason: the problem in words: "the dialogue has no reference".
-        detail: what one would want to see beside it, e.g. a judge's words; short.
+    `detail` is what one would want to see beside it, e.g. a judge's words; short.
     """
 
     values: tuple[float, ...] = ()
@@ -124,13 +120,8 @@ class Jackknifed(Protocol):
     Its error bars come from leaving each response out in turn (Efron and Stein, 1981).
     """
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
-        """Return the figures without the responses to the first dialogue, without those to the second, and so on.
-
-        `dialogues` are the numbers, from 0, of those that the rows of values answer; each another where None.
-        """
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
+        """Return the figures without each dialogue in turn; `dialogues` are the numbers of those that rows answer."""
 
 
 class Mean:
@@ -146,21 +137,28 @@ class Mean:
         return quotient
 
 
+class Summed:
+    """For a metric whose figure is of the sums of its measures' columns."""
+
+    def combine(self, values: NDArray[np.float64]) -> float:
+        """Return the figure of all responses together."""
+        return float(self.of_sums(values.sum(axis=0)))
+
+    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return figures, shape (...), from the sums of each column; those of no response are NaN."""
+        raise NotImplementedError
+
+
 class Proportion(Mean):
     """A mean of zeros and ones, whose interval is Wilson's: that of 0 of 20 is not 0 to 0."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A metric's figure for a set of responses, with its error bar.
+    """A metric's figure for `n` responses, with its 95% interval over dialogues; None where it could not be computed.
 
     Attributes:
-        metric: the metric's name.
-        value: the figure; None where it could not be computed.
-        low: lower end of the 95% interval over dialogues.
-        high: upper end.
-        n: how many responses it is of.
-        problems: how many had none, by problem.
+        problems: how many responses had no measure, by problem.
         reason: why there is no figure, or none for some, in words.
     """
 

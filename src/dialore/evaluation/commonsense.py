@@ -87,9 +87,6 @@ class IdfTable:
     """How rare a fact is in a corpus of dialogues: `ln((1 + N) / (1 + n))`, n of whose N dialogues say both concepts.
 
     DCRAG (Section 4.1.3) takes a fact's IDF without saying of which corpus: figures compare within one corpus only.
-
-    Args:
-        dialogues: the corpus, each with its reference where there is one.
     """
 
     def __init__(self, matcher: HardMatcher, dialogues: Iterable[Dialogue], corpus: str) -> None:

@@ -85,7 +85,6 @@ class Entailment(Protocol):
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text follows from its first."""
-        ...
 
 
 class TransformerEntailment:

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 METRICS = [f"conversation-{name}" for name in ("goal", "turns-to-goal", "tokens", "repeated-questions")]
 """The metrics that need no model."""
 _FIRST = "the response is the first of its conversation"
-_ALIKE = 0.8
-"""Of two questions' words, the share in common from which they ask the same."""
+_ALIKE = 0.8  # of two questions' words, the share in common from which they ask the same
 
 
 class Standing(Checked):
@@ -143,8 +142,7 @@ def _without(name: str) -> Callable[[JudgeClient, Sample], Awaitable[SampleScore
         if len(sample.dialogue.turns) < 2:
             return unavailable(_FIRST)
         verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
-        return SampleScore(
-            (float(not (verdict.contradicts if name == "conversation-consistency" else verdict.forgets)),)
-        )
+        fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
+        return SampleScore((float(not fault),))
 
     return score

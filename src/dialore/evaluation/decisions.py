@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
 from dialore.text import normalise
 
 if TYPE_CHECKING:
-    from dialore.datasets.base import Gold
     from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
@@ -29,11 +27,7 @@ def make(name: str, context: Context) -> Metric:
         return Decisions(*rest)
     if kind == "planning":
         return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
-    if kind in {"mrr", "ndcg"}:
-        return Ranking(name, _reciprocal_rank if kind == "mrr" else _ndcg)
-    top, source, case = [*rest, "", ""][:3]
-    plan = {"alone": "persona", "both": "both"}.get(case)
-    return Ranking(name, functools.partial(_recall, int(top)), source, plan)
+    return Ranking(name)
 
 
 def _kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
@@ -61,14 +55,11 @@ def no_plan(gold: frozenset[str] | None) -> SampleScore:
 
 def gold_texts(sample: Sample, kind: str = "") -> list[str]:
     """Return the gold knowledge of a dialogue: all of it, or what it says is from one kind of source."""
-
-    def is_of_kind(piece: Gold) -> bool:
-        return not isinstance(piece, str) and kind in _kinds_of([str(piece.get("source") or "")], sample)
-
-    return [gold_text(piece) for piece in sample.dialogue.knowledge if not kind or is_of_kind(piece)]
+    pieces = [(piece, "" if isinstance(piece, str) else piece.get("source")) for piece in sample.dialogue.knowledge]
+    return [gold_text(piece) for piece, of in pieces if not kind or kind in _kinds_of([str(of or "")], sample)]
 
 
-class PlanningF1:
+class PlanningF1(Summed):
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
 
     _kind = "planning-f1"
@@ -84,12 +75,8 @@ class PlanningF1:
         wanted = self._wanted
         return SampleScore((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the figure; NaN where the decision was neither made nor right anywhere."""
-        return float(self.of_sums(values.sum(axis=0)))
-
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """F1 from summed counts: twice the hits over decided and right together."""
+        """F1 from summed counts: twice the hits over decided and right together; NaN where these are none."""
         with np.errstate(invalid="ignore"):
             figure: NDArray[np.float64] = 2 * sums[..., 0] / (sums[..., 1] + sums[..., 2])
         return figure
@@ -105,10 +92,6 @@ class Decisions(PlanningF1):
         return sums[..., 1]
 
 
-def _in_words(decision: frozenset[str]) -> str:
-    return " and ".join(sorted(decision, reverse=True)) + (" alone" if len(decision) == 1 else "") or "no source"
-
-
 class PlanningAccuracy(Mean):
     """How often the plan is the gold plan, whatever its order."""
 
@@ -121,22 +104,22 @@ class PlanningAccuracy(Mean):
 
 
 class Ranking(Mean):
-    """How the knowledge that a response was given is ranked, best first.
+    """How the knowledge that a response was given is ranked: of all or one kind of source, for all or one gold plan.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
-    `figure` makes a value of which pieces are gold, best first, and how many gold pieces there are. `source` looks at
-    what is of that kind of source alone, `plan` at dialogues with that gold plan, by its name in Table 4.
     """
 
-    def __init__(
-        self, name: str, figure: Callable[[list[bool], int], float], source: str = "", plan: str | None = None
-    ) -> None:
-        self.about, self._figure, self._source, self._plan = about_of(name), figure, source, plan
+    def __init__(self, name: str) -> None:
+        self.about = about_of(name)
+        self._kind, top, self._source, case = [*name.split("-"), "", "", ""][:4]
+        self._top = int(top or 10)
+        self._plan = {"alone": "persona", "both": "both"}.get(case)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """0 to 1."""
         if self._plan is not None and plan_of(sample)[1] != _DECISIONS[self._plan]:
-            return unavailable(f"the gold plan is not to use {_in_words(_DECISIONS[self._plan])}")
+            uses = "persona alone" if self._plan == "persona" else "persona and documents"
+            return unavailable(f"the gold plan is not to use {uses}")
         gold = {_key(text) for text in gold_texts(sample, self._source)} - {""}
         if not gold:
             return unavailable(f"the dialogue has no gold {self._source or 'knowledge'}")
@@ -146,21 +129,13 @@ class Ranking(Mean):
         for key in (_key(piece.text) for piece in pieces):
             hits.append(key in left)
             left.discard(key)
-        return SampleScore((self._figure(hits, len(gold)),))
+        if self._kind == "mrr":
+            return SampleScore((1 / (hits.index(True) + 1) if True in hits else 0.0,))
+        # Of nDCG a hit counts less the later it comes.
+        gains = [1 / math.log2(rank + 2) if self._kind == "ndcg" else 1.0 for rank in range(self._top)]
+        gained = sum(gain for gain, hit in zip(gains, hits, strict=False) if hit)
+        return SampleScore((gained / sum(gains[: len(gold)]),))
 
 
 def _key(text: str) -> str:
     return normalise(text).replace(" ", "")
-
-
-def _recall(top: int, hits: list[bool], gold: int) -> float:
-    return sum(hits[:top]) / min(gold, top)
-
-
-def _reciprocal_rank(hits: list[bool], _gold: int) -> float:
-    return 1 / (hits.index(True) + 1) if True in hits else 0.0
-
-
-def _ndcg(hits: list[bool], gold: int, top: int = 10) -> float:
-    gain = sum(1 / math.log2(rank + 2) for rank, hit in enumerate(hits[:top]) if hit)
-    return gain / sum(1 / math.log2(rank + 2) for rank in range(min(gold, top)))

@@ -23,24 +23,19 @@ Number = TypeVar("Number", float, NDArray[np.float64])
 
 DCRAG_COMPONENTS = ("distinct-2", "cdp", "cdf", "meep", "informativeness", "overall")
 RAGAS_COMPONENTS = ("ragas-context-relevance", "ragas-faithfulness", "ragas-answer-relevance")
+_DCRAG = f"Geometric mean of {', '.join(DCRAG_COMPONENTS)}, each in per cent of its scale (cdf as it is)."
+_RAGAS = "Geometric mean of RAGAs' context relevance, faithfulness and answer relevance, in per cent."
 ABOUT = MetricInfo(
-    "geomean",
-    "DCRAG (EMNLP 2024), Tables 1 and 3",
-    f"Geometric mean of {', '.join(DCRAG_COMPONENTS)}, each in per cent of its scale (cdf as it is).",
-    needs=DCRAG_COMPONENTS,
-    scale=100.0,
-    level="corpus",
+    "geomean", "DCRAG (EMNLP 2024), Tables 1 and 3", _DCRAG, DCRAG_COMPONENTS, scale=100.0, level="corpus"
 )
 RAGAS_ABOUT = MetricInfo(
     "ragas-geomean",
     "DCRAG (EMNLP 2024), Figure 3 and Appendix A.4",
-    "Geometric mean of RAGAs' context relevance, faithfulness and answer relevance, in per cent.",
-    needs=RAGAS_COMPONENTS,
+    _RAGAS,
+    RAGAS_COMPONENTS,
     scale=100.0,
     level="corpus",
 )
-
-
 ABOUTS = {about.name: about for about in (ABOUT, RAGAS_ABOUT)}
 
 
@@ -72,17 +67,14 @@ class GeoMean:
         figures = [part.combine(values[:, at]) for part, at in zip(self.parts, self._columns, strict=True)]
         return float(self._mean([np.array(figure) for figure in figures]))
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the figures without each dialogue."""
-        of = np.arange(len(values)) if dialogues is None else dialogues
         figures = []
         for part, at in zip(self.parts, self._columns, strict=True):
             if isinstance(part, Jackknifed):
-                figures.append(part.without_each(values[:, at], of))
+                figures.append(part.without_each(values[:, at], dialogues))
             else:
-                sums, counts = np.bincount(of, values[:, at.start]), np.bincount(of)
+                sums, counts = np.bincount(dialogues, values[:, at.start]), np.bincount(dialogues)
                 figures.append((sums.sum() - sums) / (len(values) - counts))
         return self._mean(figures)
 

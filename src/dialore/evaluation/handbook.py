@@ -1,7 +1,6 @@
-"""The handbook test: dialogues about an invented town whose handbook no model can know, scored without a judge.
+"""The handbook test, scored without a judge: a response is right that has the facts in any form that is accepted.
 
-Facts are looked for in the response in any of the forms that an item accepts, after times, numbers, money and units of
-both have been written in one way.
+Times, numbers, money and units of both are first written in one way.
 """
 
 from __future__ import annotations
@@ -15,22 +14,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets.handbook import FOLDER, SMALL_TALK, UNANSWERABLE, Item, item_of, read_passages
-from dialore.evaluation.base import Mean, Proportion, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, about_of, own_metrics, unavailable
 from dialore.text import HAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.evaluation.registry import Context
-    from dialore.response import Response
 
-METRICS = (
-    "handbook-right",
-    "handbook-citation-precision",
-    "handbook-citation-recall",
-    "handbook-refused",
-    "handbook-draft-kept",
-)
+METRICS = tuple(name for name in own_metrics() if name.startswith("handbook-"))
 _OTHER = "the dialogue is none of the handbook test"
 
 
@@ -63,7 +55,7 @@ class Outcome(Proportion):
         return SampleScore((float(value),))
 
 
-class Cited(Mean):
+class Cited(Summed):
     """Precision or recall of the cited passages, over all answers to turns that want the handbook."""
 
     def __init__(self, name: str) -> None:
@@ -74,26 +66,18 @@ class Cited(Mean):
         item = item_of(sample.dialogue)
         if item is None or not item.gold:
             return unavailable(_OTHER if item is None else f"the turn is {item.category}")
-        cited = _cited_passages(item, sample.response)
+        ids = {passage.title: passage.id for passage in read_passages(item.language)}
+        titles = {passage.id: passage.passage.title for passage in sample.response.knowledge}
+        cited = {ids.get(titles.get(it.knowledge, ""), it.knowledge) for it in sample.response.citations}
         if self.about.name == "handbook-citation-recall":
             return SampleScore((float(len(cited & {*item.gold})), float(len(item.gold))))
         return SampleScore((float(len(cited & {*item.gold, *item.also})), float(len(cited))))
 
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the share of all together; NaN where nothing is cited."""
-        return float(self.of_sums(values.sum(axis=0)))
-
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the share, from the sums of both columns."""
+        """Return the share, from the sums of both columns; NaN where nothing is cited."""
         with np.errstate(invalid="ignore"):
-            return super().of_sums(sums)
-
-
-def _cited_passages(item: Item, response: Response) -> set[str]:
-    """Return the ids of the handbook's passages that a response cites."""
-    ids = {passage.title: passage.id for passage in read_passages(item.language)}
-    titles = {passage.id: passage.passage.title for passage in response.knowledge}
-    return {ids.get(titles.get(citation.knowledge, ""), citation.knowledge) for citation in response.citations}
+            share: NDArray[np.float64] = sums[..., 0] / sums[..., 1]
+        return share
 
 
 def is_right(item: Item, text: str) -> bool:

@@ -16,16 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from dialore.datasets.base import Gold, gold_text
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import InputError, describe
-from dialore.evaluation.statistics import (
-    RESAMPLES,
-    Interval,
-    Kind,
-    as_table,
-    correlation,
-    library,
-    resample_weights,
-    resampled_figures,
-)
+from dialore.evaluation import statistics
+from dialore.evaluation.statistics import RESAMPLES, Interval, Kind, as_table, correlation, library
 from dialore.knowledge import Knowledge, Passage
 from dialore.response import Demands, Response
 
@@ -45,15 +37,7 @@ _FOLDS = 5
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """A response that people judged.
-
-    Attributes:
-        dialogue: what it answers, with reference and gold knowledge where the set has them.
-        response: the response, of the dialogue's id; its knowledge is what it was to be grounded in.
-        system: who made it; empty where the set does not say.
-        ratings: people's scores by criterion, on the set's own scales; higher is better.
-        labels: people's yes or no by criterion; yes is better.
-    """
+    """A response that people judged by criteria: ratings on the set's own scales, or yes or no; more is better."""
 
     dialogue: Dialogue
     response: Response
@@ -86,9 +70,6 @@ def read_judgements(path: Path) -> list[Judgement]:
     `response` is the text that was judged, `ratings` and `labels` are people's scores and their yes or no by criterion,
     `system` names who made the response, `queries` are what it asked for, and `given` is the knowledge that it was
     given, the dialogue's own where it is not said. `reference` and `knowledge` are the dialogue's.
-
-    Raises:
-        InputError: the file cannot be read, or an entry is malformed.
     """
     judgements = []
     for dialogue in read_dialogues(path):
@@ -108,10 +89,7 @@ def read_judgements(path: Path) -> list[Judgement]:
 
 
 def given_knowledge(item: Gold) -> Knowledge:
-    """Knowledge that a response from elsewhere was given: a text, or an object with one or of a fact, as a passage.
-
-    Raises InputError where an object has no text.
-    """
+    """Return knowledge that a response from elsewhere was given: a text, or an object with one or of a fact."""
     text = gold_text(item)
     if not text.strip():
         keys = ", ".join([*item][:_KEYS]) if isinstance(item, dict) else "none"
@@ -124,14 +102,12 @@ _SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far a metric agrees with people's judgement by one criterion.
+    """How far a metric agrees with people's judgement by one criterion, over `n` responses or systems.
 
     Attributes:
-        n: responses, or systems.
         figures: each coefficient of `KINDS` with its interval, for ratings and at system level; for yes-or-no labels
             `auc`, the probability that a yes has the better value than a no. The sign is turned where lower is better,
             so that positive is agreement.
-        p: each figure's p-value.
         accuracy: of the best threshold, found on other contexts (five folds), for labels.
         majority: the accuracy of always saying the commoner label.
     """
@@ -160,18 +136,12 @@ def agreements(
     A metric whose level is `corpus` has figures of systems alone; `measures`, by judgement id, with a problem are left
     out. The seed is the bootstrap's and the folds'.
     """
-    known = [
-        judgement for judgement in judgements if judgement.id in measures and measures[judgement.id].problem is None
-    ]
+    known = [given for given in judgements if given.id in measures and measures[given.id].problem is None]
     rows: list[Agreement] = []
-    for criterion in dict.fromkeys(
-        name for judgement in judgements for name in (*judgement.ratings, *judgement.labels)
-    ):
+    for criterion in dict.fromkeys(name for given in judgements for name in (*given.ratings, *given.labels)):
         some = [judgement for judgement in known if criterion in judgement.ratings or criterion in judgement.labels]
-        people = np.array(
-            [judgement.ratings.get(criterion, judgement.labels.get(criterion, 0)) for judgement in some], np.float64
-        )
-        people = people.round(9)  # as sums of the same numbers in another order would rank apart
+        given = [judgement.ratings.get(criterion, judgement.labels.get(criterion, 0)) for judgement in some]
+        people = np.array(given, np.float64).round(9)  # as sums of the same numbers in another order would rank apart
         table = as_table([measures[judgement.id].values for judgement in some])
         weights = context_weights([judgement.dialogue.history for judgement in some], resamples, seed)
         if metric.about.level == "response":
@@ -219,7 +189,8 @@ def _over_systems(
     theirs = np.array([people[row].mean() for row in rows])
     if np.ptp(ours) == 0 or np.isnan(ours).any() or np.ptp(theirs) == 0:
         return Agreement(metric.about.name, criterion, "system", len(names), reason="systems do not differ")
-    our_resamples = sign * np.stack([resampled_figures(metric, table[row], weights[:, row]) for row in rows], axis=1)
+    resamples = [statistics.resampled_figures(metric, table[row], weights[:, row]) for row in rows]
+    our_resamples = sign * np.stack(resamples, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
     unweighted = np.ones((1, len(rows)))
@@ -245,11 +216,11 @@ def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArr
     if not contexts:
         return np.zeros((0, 0))
     count, of = _numbered(contexts)
-    return resample_weights(count, resamples, seed)[:, of]
+    return statistics.resample_weights(count, resamples, seed)[:, of]
 
 
 def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
-    """Return how many contexts there are, and the number of each response's."""
+    """Return how many contexts there are, and the number of each response's, in the order of their first."""
     numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
     return len(numbers), np.array([numbers[context] for context in contexts])
 
@@ -310,17 +281,10 @@ def threshold_accuracy(
     right = 0
     for fold in range(_FOLDS):
         held = folds == fold
-        threshold = _best_threshold(values[~held], truth[~held])
-        right += int(((values[held] >= threshold) == truth[held]).sum())
+        levels = np.unique(values[~held])
+        # Between neighbouring values, and beyond both ends.
+        thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
+        yes, no = np.sort(values[~held & truth]), np.sort(values[~held & ~truth])
+        best = np.argmax(np.searchsorted(no, thresholds) + len(yes) - np.searchsorted(yes, thresholds))
+        right += int(((values[held] >= thresholds[best]) == truth[held]).sum())
     return right / len(values)
-
-
-def _best_threshold(values: Floats, truth: NDArray[np.bool_]) -> float:
-    levels = np.unique(values)
-    # Between neighbouring values, and beyond both ends.
-    thresholds = np.concatenate([[-np.inf], (levels[1:] + levels[:-1]) / 2, [np.inf]])
-    order = np.argsort(values)
-    below = np.searchsorted(values[order], thresholds)
-    no_before = np.concatenate([[0], np.cumsum(~truth[order])])[below]
-    yes_after = truth.sum() - np.concatenate([[0], np.cumsum(truth[order])])[below]
-    return float(thresholds[int(np.argmax(no_before + yes_after))])

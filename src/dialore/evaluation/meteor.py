@@ -10,13 +10,14 @@ import subprocess
 import threading
 import warnings
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError, import_optional, install
-from dialore.evaluation.base import Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Metric, Sample, SampleScore, Summed, about_of, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class MeteorExactStem(Compared):
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """METEOR."""
-        return _meteor(other, response, _NoSynonyms())
+        return _meteor(other, response, SimpleNamespace(synsets=lambda _word: ()))  # WordNet without an entry
 
 
 class Meteor(MeteorExactStem):
@@ -71,20 +72,9 @@ class Meteor(MeteorExactStem):
         return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), wordnet),))
 
 
-class _NoSynonyms:
-    """WordNet without an entry."""
-
-    def synsets(self, _word: str) -> tuple[()]:
-        return ()
-
-
 @functools.lru_cache(maxsize=1)
 def find_wordnet() -> Any:  # noqa: ANN401 - the library is untyped
-    """WordNet of nltk's data, each word looked up once, or in words why there is none.
-
-    Raises:
-        MissingExtraError: nltk is not installed.
-    """
+    """WordNet of nltk's data, each word looked up once, or in words why there is none."""
     loaders = import_optional("nltk.corpus.util", "METEOR", "evaluation")
     readers = import_optional("nltk.corpus.reader.wordnet", "METEOR", "evaluation")
 
@@ -122,7 +112,7 @@ def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     return stemmer
 
 
-class Meteor15:
+class Meteor15(Summed):
     """Meteor 1.5 by its authors' own program, with its paraphrase table, as nlg-eval and coco-caption run it.
 
     The measure of a response is the 23 statistics of its alignment, which add up; the figure is made of them here.
@@ -145,10 +135,6 @@ class Meteor15:
         is_whole = (sums[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == sums[:2]).all() and sums[20] == 1
         sums[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
         return SampleScore(tuple(map(float, sums)))
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the figure of all responses together, 0 to 1."""
-        return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Meteor 1.5 from summed statistics (Denkowski and Lavie, 2014, Section 2)."""

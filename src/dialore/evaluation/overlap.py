@@ -12,7 +12,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Callable
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
 from dialore.text import HAN, UNSPACED, Language, words
 
 if TYPE_CHECKING:
@@ -42,19 +42,15 @@ NO_REFERENCE = "the dialogue has no reference"
 def make(name: str, context: Context) -> Metric:
     """Return a metric of this file by name."""
     chinese = check_chinese_tokens(context.tokens)
-    kinds: dict[str, Callable[[ChineseTokens], Metric]] = {
-        "bleu": MeanBleu,
-        "bleu-nlgeval": BleuNlgEval,
-        "rouge-l": RougeL,
-        "rouge-l-nlgeval": RougeLNlgEval,
-        "f1": F1,
-        "kf1": KnowledgeF1,
-        "knowledge-copy": KnowledgeCopy,
-    }
-    if name in kinds:
-        return kinds[name](chinese)
-    kind, order, *form = name.split("-")
-    return Bleu(int(order), chinese) if kind == "bleu" else Distinct(int(order), chinese, words_alone=bool(form))
+    for kind in (Compared, KnowledgeF1, KnowledgeCopy, RougeL, RougeLNlgEval):
+        if name == kind.about.name:
+            return kind(chinese)
+    if name == "bleu-nlgeval":
+        return BleuNlgEval(chinese)
+    if name.startswith("bleu"):
+        return Bleu(name, chinese)
+    _, order, *form = name.split("-")
+    return Distinct(int(order), chinese, words_alone=bool(form))
 
 
 def check_chinese_tokens(name: str) -> ChineseTokens:
@@ -76,25 +72,14 @@ def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character
     if language == "en":
         return tuple(_ARTICLES.sub(" ", _PUNCTUATION.sub(" ", lowered)).split())
     if chinese == "character":
-        return tuple(token for token in _RUN.findall(lowered) if not _is_punctuation(token))
+        runs = _RUN.findall(lowered)
+        return tuple(run for run in runs if any(unicodedata.category(letter)[0] not in "PS" for letter in run))
     return tuple(words(lowered, "zh"))
-
-
-def _all_tokens(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
-    """Return all tokens of a text in lower case: words and punctuation, Chinese by character or jieba's words."""
-    lowered = text.lower()
-    if language == "en":
-        return tuple(_ALL.findall(lowered))
-    return tuple(_RUN.findall(lowered)) if chinese == "character" else tuple(words(lowered, "zh"))
 
 
 def on_one_line(text: str) -> str:
     """Return a text as a line of a file, as nlg-eval reads it."""
     return " ".join(text.splitlines()).strip()
-
-
-def _is_punctuation(token: str) -> bool:
-    return all(unicodedata.category(character)[0] in "PS" for character in token)
 
 
 class Worded:
@@ -125,25 +110,23 @@ def is_foreign(dialogue: Dialogue) -> bool:
     It is where it says so, or where its reference is in another script. Where no space parts the words of a script
     (Thai, hiragana) letters are tokens.
     """
-    return bool(dialogue.spoken) or _is_of_another_script(dialogue.reference or dialogue.last.text)
+    text = dialogue.reference or dialogue.last.text
+    if dialogue.spoken or text.isascii():
+        return bool(dialogue.spoken)
+    return 3 * len(_OTHER_SCRIPT.findall(text)) >= sum(map(str.isalpha, text)) > 0
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_of_another_script(text: str) -> bool:
-    letters = [letter for letter in text if letter.isalpha()]
-    return not text.isascii() and 3 * len(_OTHER_SCRIPT.findall(text)) >= len(letters) > 0
-
-
-class Bleu(Worded):
+class Bleu(Summed, Worded):
     """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
 
     The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
-    figure of any set of responses is sacrebleu's own.
+    figure of any set of responses is sacrebleu's own. `bleu` is the mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4).
     """
 
-    def __init__(self, order: int = 4, chinese: ChineseTokens = "character") -> None:
+    def __init__(self, name: str, chinese: ChineseTokens = "character") -> None:
         super().__init__(chinese)
-        self.order, self.about = order, about_of(f"bleu-{order}")
+        self.about = about_of(name)
+        self._orders = [int(name[-1])] if name[-1].isdigit() else range(1, _ORDERS + 1)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
@@ -158,13 +141,10 @@ class Bleu(Worded):
             response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
         return SampleScore(_bleu_sums(response, reference, tokens))
 
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the figure of all responses together, 0 to 100."""
-        return float(self.of_sums(values.sum(axis=0)))
-
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """BLEU from summed matches, totals and lengths."""
-        return _bleu_of(sums, self.order)
+        """BLEU, or the mean over several orders, from summed matches, totals and lengths."""
+        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in self._orders], axis=0)
+        return figure
 
 
 @functools.lru_cache(maxsize=4096)
@@ -188,30 +168,14 @@ def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     return scores
 
 
-class MeanBleu(Bleu):
-    """The mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4)."""
-
-    def __init__(self, chinese: ChineseTokens = "character") -> None:
-        super().__init__(_ORDERS, chinese)
-        self.about = about_of("bleu")
-
-    def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the mean over the orders, from summed matches, totals and lengths."""
-        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in range(1, _ORDERS + 1)], axis=0)
-        return figure
-
-
-class BleuNlgEval(Bleu):
+class BleuNlgEval(Summed, Worded):
     """The mean of BLEU-1 to BLEU-4 as nlg-eval and coco-caption compute them: tokens at white space, case kept.
 
     Nothing is smoothed but by the epsilons that keep a division by zero away.
     """
 
+    about = about_of("bleu-nlgeval")
     _SMALL, _TINY = 1e-9, 1e-15
-
-    def __init__(self, chinese: ChineseTokens = "character") -> None:
-        super().__init__(_ORDERS, chinese)
-        self.about = about_of("bleu-nlgeval")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
@@ -255,8 +219,12 @@ class Distinct(Worded):
         if not sample.response.text:
             return unavailable("the response is empty")
         text, language = sample.response.text, sample.dialogue.language
-        is_whole = self._words_alone or is_foreign(sample.dialogue)
-        tokens = self._split(text, sample.dialogue) if is_whole else _all_tokens(text, language, self._chinese)
+        if self._words_alone or is_foreign(sample.dialogue):
+            tokens = self._split(text, sample.dialogue)
+        else:  # punctuation too
+            pattern = _ALL if language == "en" else _RUN
+            by_word = language == "zh" and self._chinese == "word"
+            tokens = tuple(words(text.lower(), "zh") if by_word else pattern.findall(text.lower()))
         grams = zip(*(tokens[start:] for start in range(self.order)), strict=False)
         return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 
@@ -265,13 +233,11 @@ class Distinct(Worded):
         grams = values[~np.isnan(values)]
         return 100.0 * len(np.unique(grams)) / len(grams) if len(grams) else math.nan
 
-    def without_each(
-        self, values: NDArray[np.float64], dialogues: NDArray[np.intp] | None = None
-    ) -> NDArray[np.float64]:
+    def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the figure without each dialogue, which takes its n-grams along, distinct ones of its own too."""
         there = ~np.isnan(values)
-        rows = np.repeat(np.arange(len(values)) if dialogues is None else dialogues, there.sum(axis=1))
-        count = len(values) if dialogues is None else int(dialogues.max()) + 1
+        rows = np.repeat(dialogues, there.sum(axis=1))
+        count = int(dialogues.max()) + 1
         lengths = np.bincount(rows, minlength=count)
         distinct, grams = np.unique(values[there], return_inverse=True)
         pairs = np.unique(np.stack([grams, rows]), axis=1)
@@ -283,8 +249,9 @@ class Distinct(Worded):
 
 
 class Compared(Mean, Worded):
-    """A metric that compares a response's tokens with those of another text, the reference unless said otherwise."""
+    """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
 
+    about = about_of("f1")
     lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> SampleScore:
@@ -303,7 +270,7 @@ class Compared(Mean, Worded):
         return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
-        """Unigram F1, where nothing else is said, of tokens counted with repeats; 0 where nothing is shared."""
+        """Unigram F1 of tokens counted with repeats; 0 where nothing is shared."""
         common = (Counter(response) & Counter(other)).total()
         if not common:
             return 0.0
@@ -319,7 +286,7 @@ class RougeL(Compared):
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
         if dialogue.language == "en" and not is_foreign(dialogue):
-            return SampleScore((float(_rouge(None).score(other, response)["rougeL"].fmeasure),))
+            return SampleScore((float(_rouge(at_spaces=False).score(other, response)["rougeL"].fmeasure),))
         if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
@@ -339,12 +306,6 @@ class RougeLNlgEval(Compared):
         rouge = _rouge().score(*texts)["rougeL"]
         weighed = rouge.recall + self._BETA**2 * rouge.precision
         return SampleScore(((1 + self._BETA**2) * rouge.precision * rouge.recall / weighed if weighed else 0.0,))
-
-
-class F1(Compared):
-    """Unigram F1 with the reference."""
-
-    about = about_of("f1")
 
 
 class KnowledgeF1(Compared):
@@ -384,14 +345,9 @@ def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
     return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
-class _Spaces:
-    """A tokenizer for rouge-score that splits at each space: its own knows no Chinese."""
-
-    def tokenize(self, text: str) -> list[str]:
-        return text.split(" ")
-
-
 @functools.lru_cache(maxsize=2)
-def _rouge(tokenizer: type[_Spaces] | None = _Spaces) -> Any:  # noqa: ANN401 - the library is untyped
+def _rouge(*, at_spaces: bool = True) -> Any:  # noqa: ANN401 - the library is untyped
+    """Return rouge-score's ROUGE-L, by tokens between spaces or its own, which know no Chinese."""
     library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
-    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer() if tokenizer else None)
+    tokenizer = SimpleNamespace(tokenize=lambda text: text.split(" ")) if at_spaces else None
+    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Sample, SampleScore, Summed, about_of, unavailable
 from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
@@ -19,18 +20,16 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
-_models: dict[str, LocalLikelihood] = {}
+_model = functools.cache(LocalLikelihood)  # one model of a name is shared by all
 
 
 def make(name: str, context: Context) -> Perplexity:
-    """Return the metric of this file; one model of a name is shared by all."""
+    """Return the metric of this file."""
     chosen = (context.language_model or "").removeprefix(LOCAL)
-    if chosen and chosen not in _models:
-        _models[chosen] = LocalLikelihood(chosen)
-    return Perplexity(_models.get(chosen), chosen)
+    return Perplexity(_model(chosen) if chosen else None, chosen)
 
 
-class Perplexity:
+class Perplexity(Summed):
     """Perplexity a token of all responses together, each given its history, a turn a line.
 
     The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
@@ -61,10 +60,6 @@ class Perplexity:
         if not likelihood.tokens:
             return unavailable("the model gives no token of the response a probability")
         return SampleScore((-likelihood.log_probability, float(likelihood.tokens)))
-
-    def combine(self, values: NDArray[np.float64]) -> float:
-        """Return the perplexity a token of all responses together."""
-        return float(self.of_sums(values.sum(axis=0)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Perplexity from summed negative log-likelihoods and tokens; NaN where it is too large for a number."""
@@ -114,10 +109,8 @@ class _MicroBatches:
             return list(await self._model.score(pairs))
         except ModelError as error:
             # One text of a batch may be too long: the others are not to suffer for it.
-            return (
-                [error]
-                if len(pairs) == 1
-                else [likelihood for pair in pairs for likelihood in await self._score([pair])]
-            )
+            if len(pairs) == 1:
+                return [error]
+            return [likelihood for pair in pairs for likelihood in await self._score([pair])]
         except Exception as error:  # noqa: BLE001 - whatever it is, it belongs to those who wait
             return [error] * len(pairs)

@@ -25,12 +25,9 @@ class Context:
     Attributes:
         graph: a commonsense graph (`dialore.sources.graph.Graph`), for CDP and CDF.
         idf_corpus: gives the dialogues of the corpus for CDF's IDF.
-        idf_corpus_name: the corpus's name.
-        judge: the language model that judges.
         judge_prompts: a folder of prompts that override the judges'.
         nli: a natural-language-inference model by name, for consistency.
         language_model: a causal model by name, for perplexity.
-        embedder: an embedder's name.
         tokens: how Chinese is counted: `character` or `word`.
     """
 
@@ -53,17 +50,14 @@ def metric_names() -> list[str]:
 def load_metric(name: str, context: Context) -> Metric:
     """Return a metric by name, or of a file whose function `make(name, context)` makes it; `about` has that name.
 
-    Raises:
-        UnknownNameError: no metric is called that.
-        MissingExtraError: it needs the `evaluation` or the `local` extra.
+    Raises UnknownNameError, and MissingExtraError where it needs the `evaluation` or the `local` extra.
     """
     if name in own_metrics():
         module, _ = own_metrics()[name]
         made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
         return made
-    make = find(
-        "metric", name, GROUP, dict.fromkeys(own_metrics(), ""), lambda value: getattr(value, "__name__", "") == "make"
-    )
+    known = dict.fromkeys(own_metrics(), "")
+    make = find("metric", name, GROUP, known, lambda value: getattr(value, "__name__", "") == "make")
     metric: Metric = make(name, context)
     return metric
 

@@ -1,7 +1,4 @@
-"""Statistics of scores: intervals, tests, agreement, and Holm's correction for many comparisons.
-
-scipy, statsmodels and krippendorff (the `evaluation` extra) do the arithmetic; they are imported when first used.
-"""
+"""Statistics of scores, by the libraries of the `evaluation` extra: intervals, tests, agreement, Holm's correction."""
 
 from __future__ import annotations
 
@@ -20,8 +17,7 @@ from dialore.evaluation.base import Additive, Jackknifed, Mean, Metric, Proporti
 
 Kind = Literal["spearman", "kendall", "pearson"]
 RESAMPLES = 1000
-_Z = 1.959964
-"""Standard errors on each side of a figure that hold 95%."""
+_Z = 1.959964  # standard errors on each side of a figure that hold 95%
 _BLOCK = 64
 
 
@@ -36,12 +32,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Wins, losses and ties of one side against the other, with the sign test on what is decided.
-
-    Attributes:
-        p: two-sided binomial p-value of wins against losses, by dialogues; 1 where nothing is decided.
-        low: lower end of the 95% Wilson interval of the share of wins among all.
-    """
+    """Wins, losses and ties, the sign test on what is decided, and Wilson's 95% interval of the share of wins."""
 
     wins: int
     losses: int
@@ -67,14 +58,12 @@ def bootstrap(
     *,
     dialogues: Sequence[object] | None = None,
     resamples: int = RESAMPLES,
-    seed: int = 0,
 ) -> Interval:
     """Return a metric's figure with its 95% percentile bootstrap interval over dialogues.
 
     Several responses to a dialogue are sampled together, as they are not independent: `dialogues` says which one each
     row of the values answers. The interval of a `Proportion` of single responses is Wilson's. Where a metric is
     `Jackknifed` it is normal, by the jackknife's standard error.
-    Raises InputError where there is nothing to resample.
     """
     if not len(values):
         raise InputError("no measures to make a figure of", hint="score the run first")
@@ -88,7 +77,7 @@ def bootstrap(
     if isinstance(metric, Jackknifed):
         half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
-    weights = resample_weights(count, resamples, seed)
+    weights = resample_weights(count, resamples, seed=0)
     sampled = resampled_figures(metric, values, weights if count == len(values) else weights[:, of])
     low, high = np.nanpercentile(sampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))
@@ -107,10 +96,10 @@ def paired_bootstrap(
 
     The p-value is twice the share of resamples on the far side of no difference, never below one resample's worth.
     Where a metric is `Jackknifed` both come from leaving out each pair in turn. Rows of one of the `dialogues` are
-    sampled, or left out, together. Where one of the two has no figure,
-    neither the difference nor its p-value is a number. Raises InputError where rows are none, or no pairs.
+    sampled, or left out, together. Where one of the two has no figure, neither the difference nor its p-value is a
+    number.
     """
-    _check_pairs(first, second)
+    first, second = _pair(first, second)
     difference = metric.combine(first) - metric.combine(second)
     of = np.arange(len(first)) if dialogues is None else np.unique(np.asarray(dialogues), return_inverse=True)[1]
     count = int(of.max()) + 1
@@ -166,8 +155,8 @@ def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weight
 def as_table(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     """Rows as an array, short ones filled with NaN."""
     table = np.full((len(rows), max(map(len, rows), default=0)), np.nan)
-    for row_number, row in enumerate(rows):
-        table[row_number, : len(row)] = row
+    for number, row in enumerate(rows):
+        table[number, : len(row)] = row
     return table
 
 
@@ -204,7 +193,7 @@ def win_rate(outcomes: Sequence[Literal["win", "loss", "tie"]], dialogues: Seque
     n = wins + losses + ties
     if not n:
         return Rate(0, 0, 0, 1.0, math.nan, math.nan)
-    leads: Counter[object] = Counter()
+    leads = Counter[object]()
     for dialogue, outcome in zip(dialogues or range(n), outcomes, strict=True):
         leads[dialogue] += (outcome == "win") - (outcome == "loss")
     won, lost = sum(lead > 0 for lead in leads.values()), sum(lead < 0 for lead in leads.values())
@@ -260,15 +249,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
-    _check_pairs(a, b)
+    if len(a) != len(b) or not len(a):
+        raise InputError(f"not pairs: {len(a)} and {len(b)} values", hint="compare the same items, at least one")
     return a, b
-
-
-def _check_pairs(first: Any, second: Any) -> None:  # noqa: ANN401 - anything that has a length
-    if len(first) != len(second) or not len(first):
-        raise InputError(
-            f"not pairs: {len(first)} and {len(second)} values", hint="compare the same items, at least one"
-        )
 
 
 def library(name: str) -> Any:  # noqa: ANN401 - the libraries are untyped

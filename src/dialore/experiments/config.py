@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -18,6 +19,7 @@ from dialore.session import REHEARSAL
 from dialore.settings import (
     Flag,
     ModelSettings,
+    Settings,
     SourceSettings,
     Strict,
     changed,
@@ -74,17 +76,11 @@ class DatasetConfig(Strict):
     )
     seed: Annotated[int, Flag(("--seed",))] = Field(default=0, description="Of the sample.")
 
-    @property
-    def title(self) -> str:
-        """Its name in tables: `dailydialog valid, 100`."""
-        return f"{self.name} {self.split}".strip() + (f", {self.limit}" if self.limit else "")
-
 
 class SystemConfig(Strict):
     """A method with its options.
 
     Attributes:
-        method: the method's name.
         name: its name in tables; made of method and options where it is not given.
         options: hyper-parameters and switches.
         stages: other models for some of its stages, beside those of the run's models; see `ModelSettings`.
@@ -105,7 +101,8 @@ class SystemConfig(Strict):
     @property
     def title(self) -> str:
         """Its name in tables."""
-        options = ", ".join(f"{name}={_shown(value)}" for name, value in self.options.items())
+        shown = ((name, str(x).lower() if isinstance(x, bool) else x) for name, x in self.options.items())
+        options = ", ".join(f"{name}={value}" for name, value in shown)
         return self.name or (f"{self.method} ({options})" if options else self.method)
 
 
@@ -180,22 +177,18 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        titles = [system.title for system in self.systems]
-        twice = sorted({title for title in titles if titles.count(title) > 1})
-        if twice:
-            raise ValueError(f"two systems are called {twice[0]!r}: give one a name")
+        titles = sorted(system.title for system in self.systems)
+        for title, following in pairwise(titles):
+            if title == following:
+                raise ValueError(f"two systems are called {title!r}: give one a name")
         return self
 
 
 def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunConfig:
-    """Return a run's configuration from its file; relative paths in it that exist beside the file are meant so.
+    """Return a run's configuration from its YAML or TOML; relative paths that exist beside the file are meant so.
 
-    Args:
-        path: YAML, or TOML.
-        changes: what the command line says, by dotted name (`dataset.limit`); it wins.
-
-    Raises:
-        InputError: the file is missing or malformed; every field that is wrong is named.
+    Changes are what the command line says, by dotted name (`dataset.limit`). Raises InputError where the file is
+    missing or malformed; every field that is wrong is named.
     """
     given = {"name": path.stem} | read_table(path, "experiment")
     if "sources" in given:
@@ -231,6 +224,14 @@ def make_config(
     return validated(RunConfig, made, where=where, named=named)
 
 
+def config_of(
+    settings: Settings, systems: Sequence[Mapping[str, object]], sources: SourceSettings, **given: object
+) -> RunConfig:
+    """Return the configuration of a run of systems by the model of settings, whose completions are cached."""
+    made = make_config({"systems": [*systems], "concurrency": settings.model.concurrency, **given})
+    return made.model_copy(update={"sources": sources, "models": [settings.model.cached()]})
+
+
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
     """Return a configuration of a file or mapping, cached as by commands; raise InputError for missing inputs."""
     hint = 'give a file or what one says: run_experiment("experiment.yaml", "runs/try")'
@@ -244,10 +245,6 @@ def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, objec
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
-def _shown(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
-
-
 # --- what it wants that is not here
 
 
@@ -257,10 +254,21 @@ def missing_inputs(config: RunConfig, file: Path) -> list[str]:
     Files are made by the commands in the comments of the experiment file; its comment `# Data:` says where data sets
     are to be had.
     """
-    return list(dict.fromkeys([*_files(config, file.read_text("utf-8")), *_extras(config)]))
+    rehearsed = any(model.model == REHEARSAL for model in config.models)
+    models = [] if rehearsed else [model.model or "" for model in config.models]
+    named = [] if rehearsed else [*(system.stages for system in config.systems), *(it.stages for it in config.models)]
+    stages = [name for by_stage in named for name in by_stage.values()]
+    options = {str(value): name for system in config.systems for name, value in system.options.items()}
+    missing = [*_files(config, file.read_text("utf-8"), [*models, *stages, *options])]
+    for spec in (*stages, *options, "" if rehearsed else config.sources.embedder or ""):
+        needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
+        if needed and find_spec(needed[0][0]) is None:
+            other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""
+            missing.append(f"{spec}: {install(needed[0][1])}{other}")
+    return list(dict.fromkeys(missing))
 
 
-def _files(config: RunConfig, comments: str) -> Iterator[str]:
+def _files(config: RunConfig, comments: str, specs: Iterable[str]) -> Iterator[str]:
     if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
         comment = _DATA.search(comments)
         where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {config.dataset.name}"
@@ -273,37 +281,13 @@ def _files(config: RunConfig, comments: str) -> Iterator[str]:
             _, path = kind.path_of(location) or ("", Path())
             if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
                 yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
-    for spec in _specs(config):
+    for spec in specs:
         prefix, _, location = spec.partition(":")
-        if (
-            prefix in {"hf", "trained"}
-            and not Path(location).exists()
-            and (made := _made(f"--out {location}", comments))
-        ):
+        made = _made(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
+        if made and not Path(location).exists():
             yield f"{location}: {made}"
 
 
 def _made(what: str, comments: str) -> str:
     """Return the command in a file's comments that has these words; empty where none does."""
     return next((text for text in _COMMAND.findall(comments) if f" {what} " in f"{text} "), "")
-
-
-def _specs(config: RunConfig) -> list[str]:
-    """Return the models that a run names, also in options; rehearsed, those in options alone."""
-    named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
-    models = [*(model.model or "" for model in config.models), *(name for of in named for name in of.values())]
-    rehearsed = REHEARSAL in models
-    options = [str(value) for system in config.systems for value in system.options.values()]
-    return [*([] if rehearsed else models), *options]
-
-
-def _extras(config: RunConfig) -> Iterator[str]:
-    rehearsed = any(model.model == REHEARSAL for model in config.models)
-    named = [*(system.stages for system in config.systems), *(model.stages for model in config.models)]
-    stages = [] if rehearsed else [name for of in named for name in of.values()]
-    options = {str(value): name for system in config.systems for name, value in system.options.items()}
-    for spec in (*stages, *options, "" if rehearsed else config.sources.embedder or ""):
-        needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
-        if needed and find_spec(needed[0][0]) is None:
-            other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""
-            yield f"{spec}: {install(needed[0][1])}{other}"

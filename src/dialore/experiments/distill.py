@@ -37,8 +37,7 @@ if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
     from dialore.sources.graph import Graph
 
-_WRITING = {"response-generation", "draft", "write", "check"}
-"""Stages that write the response, or come after it."""
+_WRITING = {"response-generation", "draft", "write", "check"}  # stages that write the response, or come after it
 _MOST, _AROUND = 12, 300
 """Demands of a kind at most, as `dcrag` takes them, and facts of a concept that are looked at, the heaviest."""
 _UNFIT = re.compile(r"\b(?:your?|favou?rite|opinions?|he|she|him|her|his)\b|[你他她]", re.IGNORECASE)
@@ -47,11 +46,7 @@ _SPLITS = {"dev": 435, "test": 417, "train": 5878}
 
 
 def stages_of(what: str) -> set[str]:
-    """Return the stages that are meant: one, `METHOD/STAGE`, or all of a method before its response.
-
-    Raises:
-        UnknownNameError: no such method, or it has no such stage.
-    """
+    """Return the stages that are meant: one, `METHOD/STAGE`, or all of a method before its response."""
     method, _, stage = what.partition("/")
     known = set(method_prompts(method_class(method), PromptLibrary()))
     named = {what} if stage else {stage_name for stage_name in known if stage_name.rpartition("/")[2] not in _WRITING}
@@ -64,11 +59,7 @@ def stages_of(what: str) -> set[str]:
 
 
 def read_answers(path: Path) -> Iterator[Row]:
-    """Yield the rows of a finished run (folder or `run.sqlite`), of responses with traces, or of a recording.
-
-    Raises:
-        InputError: it is none of these, or damaged.
-    """
+    """Yield the rows of a finished run (folder or `run.sqlite`), of responses with traces, or of a recording."""
     if path.is_dir() or path.name == FILE:
         with RunStore.open(path if path.is_dir() else path.parent) as store:
             for _, _, response in store.responses():
@@ -90,8 +81,8 @@ def rows_of(response: Grounding) -> Iterator[Row]:
     for traced in response.trace:
         if not traced.messages or not traced.prompt or traced.outcome not in {"ok", "repaired"}:
             continue
-        traced_output = traced.output
-        output = traced.completion.strip() if "text" in traced_output else json.dumps(traced_output, ensure_ascii=False)
+        is_text = "text" in traced.output
+        output = traced.completion.strip() if is_text else json.dumps(traced.output, ensure_ascii=False)
         messages = [message["content"] for message in traced.messages]
         yield Row.of(traced.prompt, messages, output, response.id, traced.model)
 
@@ -124,11 +115,7 @@ class _Said:
 
 
 async def people(config: RunConfig, stages: set[str]) -> list[Row]:
-    """Return what people did in a data set with searches: their queries, and whether they searched at all.
-
-    Raises:
-        UnknownNameError: a stage that people leave no answer of.
-    """
+    """Return what people did in a data set with searches: their queries, and whether they searched at all."""
     known = ("search-query/query-generation", "scg-qp/search-decision")
     if others := stages.difference(known):
         raise UnknownNameError("stage that people did", min(others), known)
@@ -178,14 +165,14 @@ class Matching:
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """See `StageRunner`."""
-        value = self._value(call.output, call.dialogue, call.variables)
+        value: BaseModel
+        variables: Mapping[str, Any] = call.variables
+        if issubclass(call.output, DemandsOutput):
+            value = call.output.of(self.demands(call.dialogue))
+        else:
+            value = SelectedFacts(selected=self._selected(variables["facts"], call.dialogue))
         model: LanguageModel = _Said(self.name, value.model_dump_json())
         return await LLMRunner(model, self._prompts).answer(call, step)
-
-    def _value(self, shape: type[BaseModel], dialogue: Dialogue, variables: Mapping[str, Any]) -> BaseModel:
-        if issubclass(shape, DemandsOutput):
-            return shape.of(self.demands(dialogue))
-        return SelectedFacts(selected=self._selected(variables["facts"], dialogue))
 
     def _said(self, texts: Sequence[str]) -> dict[str, str]:
         """Return the concepts that texts mention, by what they are known by."""

@@ -7,7 +7,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.statistics import wilson
-from dialore.experiments.config import make_config
+from dialore.experiments.config import config_of
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.run import run_experiment
 from dialore.files import write_whole
@@ -53,10 +53,8 @@ def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     for row in rows:
         result = row["result"]
         turns = [{"speaker": _SIDES[message["role"]], "text": message["content"]} for message in result["messages"]]
-        extra = {
-            "feedback": {name: row[name] for name in ("good", "reason", "better")},
-            "instructions": result["instructions"],
-        }
+        feedback = {name: row[name] for name in ("good", "reason", "better")}
+        extra = {"feedback": feedback, "instructions": result["instructions"]}
         dialogue = {"id": row["trace"], "turns": turns, "persona": result["persona"], "extra": extra}
         yield dialogue | ({"reference": row["better"]} if row["better"] else {})
 
@@ -88,9 +86,7 @@ def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
             result = row["result"]
             told = "\n".join([*result["persona"], *result["instructions"]])
             system = [{"role": "system", "content": told}] if told else []
-            chosen, rejected = (
-                [{"role": "assistant", "content": text}] for text in (row["better"], row["result"]["text"])
-            )
+            chosen, rejected = ([{"role": "assistant", "content": it}] for it in (row["better"], result["text"]))
             yield {"prompt": [*system, *result["messages"]], "chosen": chosen, "rejected": rejected}
 
 
@@ -111,21 +107,13 @@ async def replay(
     """Answer dialogues anew by the methods of the settings, into a run that has the former responses beside.
 
     The dialogues and the former responses are written beside the folder. What is answered already is kept.
-
-    Raises:
-        InputError: as `run_experiment` does.
     """
     dialogues, before = folder.with_name(f"{folder.name}.jsonl"), folder.with_name(f"{folder.name}.before.jsonl")
     write_lines(dialogues, as_dialogues(rows))
     write_lines(before, as_responses(rows))
     options = options_by_method(settings.method, settings.options)
-    config = make_config(
-        {
-            "name": folder.name,
-            "dataset": {"name": "jsonl", "path": str(dialogues)},
-            "systems": [{"method": method, "options": own} for method, own in options.items()],
-            "concurrency": settings.model.concurrency,
-        }
-    ).model_copy(update={"sources": settings.knowledge, "models": [settings.model.cached()]})
+    systems = [{"method": method, "options": own} for method, own in options.items()]
+    dataset = {"name": "jsonl", "path": str(dialogues)}
+    config = config_of(settings, systems, settings.knowledge, name=folder.name, dataset=dataset)
     await run_experiment(config, folder, connect, on_progress=on_progress)
     import_responses(folder, [(BEFORE, before)], None)

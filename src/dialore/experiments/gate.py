@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dialore.evaluation.report.data import SystemScores
-    from dialore.evaluation.report.tables import Comparison
     from dialore.experiments.store import RunStore
 
 COSTS = ("seconds", "calls", "prompt_tokens", "completion_tokens")
@@ -26,13 +25,9 @@ _STATISTICS = ("mean", "p50", "p95")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A bound on a figure.
+    """The least value of a figure that is allowed, or the greatest, of one system or of all.
 
-    Attributes:
-        figure: a metric, `failed`, or one of `COSTS` with `.mean`, `.p50` or `.p95`.
-        value: the least value that is allowed, or the greatest.
-        is_least: whether it is the least.
-        system: the system that it holds for; all where empty.
+    The figure is a metric, `failed`, or one of `COSTS` with `.mean`, `.p50` or `.p95`.
     """
 
     figure: str
@@ -48,9 +43,8 @@ class Limit:
         try:
             return cls(figure.strip(), float(value), is_least, system.strip())
         except ValueError as error:
-            raise InputError(
-                f"{text!r} is no limit", hint="write right=0.9, seconds.p95=3 or weave:right=0.9"
-            ) from error
+            hint = "write right=0.9, seconds.p95=3 or weave:right=0.9"
+            raise InputError(f"{text!r} is no limit", hint=hint) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +61,7 @@ class Verdict:
 def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
     """Hold the figures of a scored run against limits; a figure that is missing does not hold.
 
-    Raises:
-        UnknownNameError: the run has no such figure or system.
+    Raises UnknownNameError where the run has no such figure or system.
     """
     results = RunResults([store])
     systems = results.systems()
@@ -96,10 +89,8 @@ def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
 
     A score does not hold where the 95% interval of the paired difference lies on the worse side of zero, or where the
     other run has it and this one has none to compare. Nor does the share of failed responses, which no pair shows,
-    where the other's lies below its 95% interval.
-
-    Raises:
-        InputError: the runs have no system of one name, or the other run is not scored.
+    where the other's lies below its 95% interval. Raises InputError where the runs have no system of one name, or the
+    other run is not scored.
     """
     results = RunResults([store, base])
     count = len(store.systems())
@@ -117,18 +108,15 @@ def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
                 continue
             comparison = comparisons.get(metric)
             wanted = f"not worse than {score.value:.4g} (n {comparison.pairs if comparison else 0})"
-            value = system.scores[metric].value if comparison else None
-            verdicts.append(
-                Verdict(system.name, metric, value, wanted, comparison is not None and not _worse(comparison))
-            )
+            value, holds = None, False
+            if comparison:
+                value = system.scores[metric].value
+                holds = not (comparison.high < 0 if comparison.higher_is_better else comparison.low > 0)
+            verdicts.append(Verdict(system.name, metric, value, wanted, holds))
         verdicts.append(_failures(system, former))
     if len(verdicts) == len(pairs):
         raise InputError(f"{base.folder} is not scored", hint="score both runs by the same metrics")
     return verdicts
-
-
-def _worse(comparison: Comparison) -> bool:
-    return comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
 
 
 def _failures(system: SystemScores, former: SystemScores) -> Verdict:

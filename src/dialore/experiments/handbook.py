@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.datasets.handbook import LANGUAGES, Item, read_items, read_passages
-from dialore.evaluation.base import Mean, Score
+from dialore.datasets.handbook import LANGUAGES, read_items, read_passages
+from dialore.evaluation.base import Mean
 from dialore.evaluation.handbook import METRICS
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.display import longest_chain
 from dialore.evaluation.statistics import bootstrap
-from dialore.experiments.config import make_config
+from dialore.experiments.config import config_of
 from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import RunStore
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from dialore.response import Response
     from dialore.settings import Settings
 
-Figures = tuple[float, float, float]
-"""A figure with both ends of its 95% interval."""
 METHODS = ("weave", "rag", "full-context", "safari", "edit")
 """Those that read documents and cite: they answer where none is named."""
 TOP = 3
@@ -74,22 +72,16 @@ async def run_handbook(
     """Answer and score each half by the methods of the settings, into its folder; what is there is kept.
 
     Where the settings name no method, by `METHODS`; `limit` is how many turns of each half. What changed since may be
-    accepted, and what is raised is, as by `run_experiment`.
+    accepted as by `run_experiment`.
     """
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
     for (language, half), folder in folders.items():
         sources = settings.sources.model_copy(update={"documents": [str(_handbook_index(language))]})
-        config = make_config(
-            {
-                "name": f"handbook-{language}",
-                "dataset": {"name": f"handbook-{language}", "split": half, "limit": limit},
-                "systems": [{"method": name, "options": settings.options} for name in methods],
-                "concurrency": settings.model.concurrency,
-                "cite": True,
-                "metrics": METRICS,
-            }
-        ).model_copy(update={"sources": sources, "models": [settings.model.cached()]})
+        name = f"handbook-{language}"
+        dataset = {"name": name, "split": half, "limit": limit}
+        systems = [{"method": method, "options": settings.options} for method in methods]
+        config = config_of(settings, systems, sources, name=name, dataset=dataset, cite=True, metrics=METRICS)
         answered = await run_experiment(
             config,
             folder,
@@ -115,20 +107,21 @@ def handbook_table(folders: Iterable[Path]) -> list[dict[str, Any]]:
                 own = measures.setdefault(system.title, {name: [] for name in METRICS})
                 for name in METRICS:
                     own[name] += [measure for _, measure in store.measures(name, system.number)]
-    return [{"method": title, **_figures(measures[title], responses[title])} for title in responses]
-
-
-def _figures(measures: Mapping[str, Sequence[SampleScore]], responses: Sequence[Response]) -> dict[str, Any]:
-    scores = [score_of(metric, measures[metric.about.name]) for metric in load_metrics(METRICS, Context())]
-    return {
-        "responses": len(responses),
-        "failed": sum(response.status == "failed" for response in responses),
-        **{score.metric.removeprefix("handbook-").replace("-", "_"): _interval(score) for score in scores},
-        "calls": _mean(response.usage.calls for response in responses),
-        "steps": _mean(longest_chain(response.trace) for response in responses),
-        "prompt_tokens": _mean(response.usage.prompt_tokens for response in responses),
-        "completion_tokens": _mean(response.usage.completion_tokens for response in responses),
-    }
+    table = []
+    for title, own_responses in responses.items():
+        failed = sum(response.status == "failed" for response in own_responses)
+        row: dict[str, Any] = {"method": title, "responses": len(own_responses), "failed": failed}
+        for metric in load_metrics(METRICS, Context()):
+            score = score_of(metric, measures[title][metric.about.name])
+            figures = (score.value, score.low, score.high)
+            row[score.metric.removeprefix("handbook-").replace("-", "_")] = None if None in figures else figures
+        usages = [response.usage for response in own_responses]
+        row["calls"] = _mean(usage.calls for usage in usages)
+        row["steps"] = _mean(longest_chain(response.trace) for response in own_responses)
+        row["prompt_tokens"] = _mean(usage.prompt_tokens for usage in usages)
+        row["completion_tokens"] = _mean(usage.completion_tokens for usage in usages)
+        table.append(row)
+    return table
 
 
 def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES) -> list[dict[str, Any]]:
@@ -140,28 +133,18 @@ def retrieval_table(halves: Sequence[str], languages: Sequence[str] = LANGUAGES)
         for queries in ("last turn", "all turns"):
             recalls: list[float] = []
             for language in languages:
-                own = [item for item in items if item.language == language and item.gold]
+                titles = {passage.id: passage.title for passage in read_passages(language)}
                 with DocumentIndex(_handbook_index(language), retriever=retriever) as index:
-                    recalls += [_recall(index, item, whole=queries == "all turns") for item in own]
+                    for item in (item for item in items if item.language == language and item.gold):
+                        query = "\n".join(item.turns) if queries == "all turns" else item.turns[-1]
+                        passages = {result.passage.title for result in index.find(query, TOP)}
+                        recalls.append(sum(titles[name] in passages for name in item.gold) / len(item.gold))
             row[f"recall_at_3_by_{queries.replace(' ', '_')}"] = _mean(recalls)
         table.append(row)
     return table
 
 
-def _recall(index: DocumentIndex, item: Item, *, whole: bool) -> float:
-    """Return the share of the needed passages that the last turn finds, or with `whole` all turns."""
-    titles = {passage.id: passage.title for passage in read_passages(item.language)}
-    query = "\n".join(item.turns) if whole else item.turns[-1]
-    titles_found = {result.passage.title for result in index.find(query, TOP)}
-    return sum(titles[name] in titles_found for name in item.gold) / len(item.gold)
-
-
-def _interval(score: Score) -> Figures | None:
-    if score.value is None or score.low is None or score.high is None:
-        return None
-    return score.value, score.low, score.high
-
-
-def _mean(values: Iterable[float]) -> Figures:
+def _mean(values: Iterable[float]) -> tuple[float, float, float]:
+    """Return the mean with both ends of its 95% interval."""
     figure = bootstrap(Mean(), np.array([*values], dtype=np.float64).reshape(-1, 1))
     return figure.value, figure.low, figure.high

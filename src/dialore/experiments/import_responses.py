@@ -31,12 +31,11 @@ _ELSEWHERE = "elsewhere"
 _SHOWN = 6
 _GIVEN = TypeAdapter(Annotated[list[Gold], BeforeValidator(lambda given: as_several(given or []))])
 """Knowledge that a response was given: texts or objects, or one of them alone."""
-_Key: TypeAlias = "tuple[Any, ...]"
-"""The keys that tell the dialogue of a response; see `_finder`."""
+_Key: TypeAlias = "tuple[Any, ...]"  # the keys that tell the dialogue of a response; see `_finder`
 
 
 class _Answer(NamedTuple):
-    """A response of a file: where it stands, the key of its dialogue (see `_finder`), who made it, and what it is."""
+    """A response of a file: where it stands, the key of its dialogue, who made it, and what it is."""
 
     place: Place
     key: _Key
@@ -50,18 +49,11 @@ def import_responses(
     """Read files of responses into a run's folder, made if need be.
 
     A response without text is an answer that says nothing, and scored as such. One that the run has already of a system
-    of that name is replaced.
+    of that name is replaced. Gives by system the number of its `responses`, how many of them are `empty`, and the
+    `missing` dialogues' ids.
 
-    Args:
-        folder: where the run is kept. One that is there keeps what it has.
-        files: the files, each with the name of its system; where that is empty, entries or the file name it.
-        config: the dialogues that are answered; those of the run where None.
-
-    Returns:
-        By system the number of its `responses`, how many of them are `empty`, and the `missing` dialogues' ids.
-
-    Raises:
-        InputError: a file is of no known form, or a response answers no dialogue or one that has been answered.
+    Files come with the names of their systems; where one is empty, entries or the file name it. Without a `config` the
+    dialogues are those of the run.
     """
     if config is None and not (folder / FILE).is_file():
         raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")
@@ -118,11 +110,9 @@ def _placed(
         ids = [dialogue.id for dialogue in dialogues]
         near = get_close_matches(str(value), ids, n=1) if kind == "id" else []
         hint = f"did you mean {near[0]!r}?" if near else f"ids here are like {ids[0]!r}" if ids else "there is none"
-        raise InputError(
-            f"{first.place.where}: no dialogue of the data has the {kind} {value!r}; so it is with {len(unknown)} of "
-            f"{len(answers)} responses",
-            hint=f"{hint}; name the data set, cut, limit and seed that they were made with",
-        )
+        problem = f"{first.place.where}: no dialogue of the data has the {kind} {value!r}"
+        problem += f"; so it is with {len(unknown)} of {len(answers)} responses"
+        raise InputError(problem, hint=f"{hint}; name the data set, cut, limit and seed that they were made with")
     return placed
 
 
@@ -159,9 +149,8 @@ def _finder(
         match key:
             case ("latest turn", turn, references):
                 last = positions.get(("latest turn", _letters(turn)), [])
-                named = [
-                    place for reference in references for place in positions.get(("reference", _letters(reference)), [])
-                ]
+                keys = [("reference", _letters(reference)) for reference in references]
+                named = [place for key in keys for place in positions.get(key, [])]
                 return [place for place in named if place in last] or named or ([] if references else last)
             case ("pair", _, _):  # the reply of the second speaker; of the first where there is no other
                 return positions.get((*key, 1)) or positions.get((*key, 0), [])

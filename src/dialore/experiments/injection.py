@@ -19,7 +19,7 @@ from dialore.datasets.registry import data_set
 from dialore.errors import InputError
 from dialore.evaluation.base import Proportion
 from dialore.evaluation.statistics import bootstrap
-from dialore.experiments.config import make_config
+from dialore.experiments.config import config_of
 from dialore.experiments.run import Progress, run_experiment
 from dialore.experiments.store import RunStore
 from dialore.files import cache_folder, write_whole
@@ -28,6 +28,7 @@ from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.static import StaticEmbedder
 from dialore.session import Connect, connect_model
+from dialore.settings import SourceSettings
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -79,23 +80,17 @@ async def run_injections(
 ) -> list[Progress]:
     """Answer the dialogues of each carrier, or so many by chance, into a run of its own; what is there is kept.
 
-    What changed since may be accepted as by `run_experiment`. Raises InputError as that does, and for a method of which
-    there are no prompts without fences.
+    What changed since may be accepted as by `run_experiment`.
     """
     if not fences and (others := ", ".join(name for name in settings.method if name not in UNFENCED)):
         raise InputError(f"{others}: there are no prompts without fences", hint=f"take {' or '.join(UNFENCED)}")
     prompts = settings.sources.prompts if fences else write_unfenced(folder / "prompts", settings.sources.prompts)
     ended = []
     for seed, carrier in enumerate(CARRIERS):  # a sample of each carrier has other kinds
-        config = make_config(
-            {
-                "name": f"injections-{carrier}",
-                "dataset": {"name": "jsonl", "path": FOLDER / f"{carrier}.jsonl", "limit": limit, "seed": seed},
-                "systems": [{"method": name, "options": settings.options} for name in settings.method],
-                "concurrency": settings.model.concurrency,
-                "sources": {"prompts": prompts, **_source(carrier, fences=fences)},
-            }
-        ).model_copy(update={"models": [settings.model.cached()]})
+        dataset = {"name": "jsonl", "path": FOLDER / f"{carrier}.jsonl", "limit": limit, "seed": seed}
+        systems = [{"method": name, "options": settings.options} for name in settings.method]
+        sources = SourceSettings.model_validate({"prompts": prompts, **_source(carrier, fences=fences)})
+        config = config_of(settings, systems, sources, name=f"injections-{carrier}", dataset=dataset)
         answering = run_experiment(
             config,
             folder / carrier,

@@ -1,8 +1,6 @@
-"""A run over many machines: Ray's asynchronous actors answer its dialogues, and the driver alone writes the store.
+"""A run over many machines: Ray's actors answer its dialogues, and the driver alone writes the store.
 
-The same store, the same resume as a run on one machine: each response is kept as it comes back, and a driver that is
-killed loses those under way. It looks after the budget too: once it is spent no further dialogue is begun, and what is
-under way is finished and kept.
+Once the budget is spent no further dialogue is begun, and what is under way is finished and kept.
 """
 
 from __future__ import annotations
@@ -35,13 +33,8 @@ class RayEngine:
 
     The cluster is the one of `RAY_ADDRESS`, or one on this machine that ends with the run. Its machines need this
     package and the run's sources at the same paths; the run's folder is the driver's alone. The configuration's
-    concurrency is divided among the workers, and `connect` must be picklable.
-
-    Args:
-        workers: how many; one for every CPU of the cluster where it is None.
-
-    Raises:
-        MissingExtraError: Ray is not installed.
+    concurrency is divided among the `workers`, one for every CPU of the cluster where None, and `connect` must be
+    picklable.
     """
 
     def __init__(self, workers: int | None = None) -> None:
@@ -66,7 +59,10 @@ class RayEngine:
             worker = ray.remote(max_concurrency=share)(_Worker)
             given = {kept: number for number, kept in numbers.items()}
             environment = {name: value for name, value in os.environ.items() if name.startswith(_OWNERS)}
-            actors = [worker.remote(_for_workers(config), connect, given, environment) for _ in range(count)]
+            # Paths are absolute, as workers start elsewhere; the budget is the driver's.
+            sources = SourceSettings.model_validate(located(config.sources.model_dump(mode="json"), Path.cwd()))
+            theirs = config.model_copy(update={"sources": sources, "budget": BudgetConfig()})
+            actors = [worker.remote(theirs, connect, given, environment) for _ in range(count)]
             free: asyncio.Queue[Any] = asyncio.Queue()  # an actor stands there once for each dialogue that it can take
             for actor in actors * share:
                 free.put_nowait(actor)
@@ -121,9 +117,3 @@ class _Worker:
             fault = error
         before, self._told = self._told, (opened.budget.tokens, opened.budget.cost)
         return response, fault, self._told[0] - before[0], self._told[1] - before[1]
-
-
-def _for_workers(config: RunConfig) -> RunConfig:
-    """Return the configuration with absolute paths, as workers start elsewhere; the budget is the driver's."""
-    sources = SourceSettings.model_validate(located(config.sources.model_dump(mode="json"), Path.cwd()))
-    return config.model_copy(update={"sources": sources, "budget": BudgetConfig()})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,26 +21,20 @@ if TYPE_CHECKING:
 
 
 class RunResults:
-    """The results of one or several runs; see `dialore.evaluation.report.data.Results`.
-
-    Args:
-        stores: the runs.
-        metrics: only these, in this order; all that were scored otherwise.
-    """
+    """The results of one or several runs, by these metrics or all; see `dialore.evaluation.report.data.Results`."""
 
     def __init__(self, stores: Sequence[RunStore], metrics: Sequence[str] = ()) -> None:
         self._stores = list(stores)
         recorded: dict[str, dict[str, Any]] = {}
         for store in self._stores:
             recorded |= store.metrics()
-        self._abouts = {name: _about(recorded[name]) for name in metrics or recorded if name in recorded}
+        about = TypeAdapter(MetricInfo).validate_python
+        self._abouts = {name: about(recorded[name]) for name in metrics or recorded if name in recorded}
         self.facts = {store.folder.name: store.facts() for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
-        self._systems: list[tuple[SystemScores, RunStore, System]] = []
-        for store in self._stores:
-            facts = store.facts()
-            for system in store.systems():
-                self._systems.append((self._scores(store, system, facts), store, system))
+        self._systems = [
+            (self._scores(store, system), store, system) for store in self._stores for system in store.systems()
+        ]
 
     def systems(self) -> Sequence[SystemScores]:
         """Return every system, in the order in which the runs name them."""
@@ -67,12 +60,8 @@ class RunResults:
 
     def judged(self) -> Sequence[Judged]:
         """Return what judges prefer of two systems of a run, run by run."""
-        named = ((store, store.facts()) for store in self._stores)
-        return [
-            comparison
-            for store, facts in named
-            for comparison in kept_preferences(store, _name(store, facts), _dataset(facts))
-        ]
+        named = ((store, _name(store, store.facts()), _dataset(store.facts())) for store in self._stores)
+        return [comparison for run in named for comparison in kept_preferences(*run)]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """Yield a system's responses with their measures, in the data set's order."""
@@ -84,7 +73,8 @@ class RunResults:
     def _place(self, system: SystemScores) -> tuple[RunStore, int]:
         return next((store, known.number) for scores, store, known in self._systems if scores is system)
 
-    def _scores(self, store: RunStore, system: System, facts: dict[str, Any]) -> SystemScores:
+    def _scores(self, store: RunStore, system: System) -> SystemScores:
+        facts = store.facts()
         counts, totals = store.counts(system.number)
         talks = [conversation_of(name) for name in store.dialogue_ids()]
         scores = {}
@@ -128,8 +118,3 @@ def _dataset(facts: dict[str, Any]) -> str:
     dataset = facts.get("config", {}).get("dataset", {})
     title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
     return title + (f", {dataset['limit']}" if dataset.get("limit") else "")
-
-
-def _about(said: dict[str, Any]) -> MetricInfo:
-    names = {field.name for field in dataclasses.fields(MetricInfo)}
-    return TypeAdapter(MetricInfo).validate_python({name: value for name, value in said.items() if name in names})

@@ -1,7 +1,4 @@
-"""A run from beginning to end: open its systems, set it up, estimate its cost, answer what is missing.
-
-A work queue over whole dialogues: each finished response is on disk at once, and a run is resumed where it stopped.
-"""
+"""A run from beginning to end: open its systems, set it up, estimate its cost, answer what is missing."""
 
 from __future__ import annotations
 
@@ -54,8 +51,7 @@ numbers in the store by those in the configuration."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
-_TOLD = 100
-"""How often a tracker is told how the run stands."""
+_TOLD = 100  # how often a tracker is told how the run stands
 
 
 async def run_experiment(
@@ -103,10 +99,7 @@ async def run_experiment(
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
         async with open_systems(config, asked) as opened, nullcontext() if queue is None else queue.sending():
-            accepted = {
-                "accept_changed_prompts": accept_changed_prompts,
-                "accept_changed_server": accept_changed_server,
-            }
+            accepted = (accept_changed_prompts, accept_changed_server)
             numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accepted)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
 
@@ -143,12 +136,12 @@ async def _prepare(
     store: RunStore,
     opened: Opened,
     on_estimate: Callable[[Estimate], None] | None,
-    accepted: Mapping[str, bool],
+    accepted: tuple[bool, bool],
 ) -> tuple[dict[int, int], list[Job], Progress]:
     """Set a run up and estimate it; gives the systems' numbers in the store, and the jobs that are not done.
 
     All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
-    run is left as it was. Raises as `run_experiment`, and InputError where no dialogue of the data set can be answered.
+    run is left as it was.
     """
     known = metric_names()
     for name in config.metrics:
@@ -156,15 +149,13 @@ async def _prepare(
             raise UnknownNameError("metric", name, known)
     with store.together():
         facts, dialogues = facts_of(config, opened), load_dialogues(config.dataset)
-        numbers = store.set_up(facts, opened.systems, dialogues, **accepted)
+        numbers = store.set_up(facts, opened.systems, dialogues, *accepted)
         if not store.size:
-            raise InputError(
-                f"no dialogue in {config.dataset.path} has a turn that may be the reference",
-                hint="dialogues want two turns, or a `reference`",
-            )
+            problem = f"no dialogue in {config.dataset.path} has a turn that may be the reference"
+            raise InputError(problem, hint="dialogues want two turns, or a `reference`")
         done = store.done()
-        places = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
-        jobs = [Job(*key) for key in places]
+        keys = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
+        jobs = [Job(*key) for key in keys]
         missing = [job for job in jobs if job not in done]
         if on_estimate is not None:
             on_estimate(await _estimate(config, store, missing, numbers, opened.lexical))
@@ -188,27 +179,21 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(read, on_left_out=lambda talk: left_out.append(talk.id), **chosen)  # type: ignore[arg-type]
     for dialogue in histories:
-        yield _to_knowledge(dialogue) if config.reference == "knowledge" else dialogue
+        if config.reference == "knowledge":
+            gold = " ".join(gold_text(piece).strip() for piece in dialogue.knowledge)
+            yield dialogue.model_copy(update={"reference": gold or None})
+        else:
+            yield dialogue
     if left_out:
         counted = f"{len(left_out):,} dialogues of {config.path} have no turn to be answered, such as {left_out[0]!r}"
         logging.getLogger(__name__).warning("%s: they are left out", counted)
 
 
-def _to_knowledge(dialogue: Dialogue) -> Dialogue:
-    """Return the dialogue with its gold knowledge as the reference; without one where it has none."""
-    gold = " ".join(gold_text(piece).strip() for piece in dialogue.knowledge)
-    return dialogue.model_copy(update={"reference": gold or None})
-
-
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A run's agents by system number and repetition, on shared sources and one budget.
-
-    `lexical` holds the models that are none: the method `lexical` answers for them.
-    """
+    """A run's agents by system number and repetition; `lexical` models are none: that method answers for them."""
 
     prompts: PromptLibrary
-
     budget: Budget
     systems: list[System] = field(default_factory=list)
     agents: dict[tuple[int, int], Agent] = field(default_factory=dict)
@@ -219,11 +204,7 @@ class Opened:
 async def open_systems(
     config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
-    """Yield the agents of a run on shared sources; those given are asked in place of configured ones.
-
-    Raises:
-        InputError: an unknown method or option, a source that cannot be opened, no model where one is needed.
-    """
+    """Yield the agents of a run on shared sources; those given are asked in place of configured ones."""
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
     async with Session(config.sources, given, cite=config.cite, connect=connect) as bench:
         opened = Opened(bench.prompts, Budget(config.budget.tokens, config.budget.cost))
@@ -251,27 +232,27 @@ async def open_systems(
 def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:
     """Return a model's name in tables; of several that are called alike, with what tells them apart."""
     alike = [other for other in models if (other.model, other.name) == (model.model, "")]
-    fields = {
-        field: getattr(model, field)
-        for field in ("base_url", "api", "temperature", "top_p", "max_tokens", "extra_body", "stages")
-    }
-    told = [f"{field}={value}" for field, value in fields.items() if value and _differ(alike, field)]
+    told = []
+    for part in ("base_url", "api", "temperature", "top_p", "max_tokens", "extra_body", "stages"):
+        value = getattr(model, part)
+        if value and any(getattr(other, part) != value for other in alike):
+            told.append(f"{part}={value}")
     return model.name or (f"{name} ({', '.join(told)})" if told else name)
-
-
-def _differ(models: Sequence[ModelSettings], field: str) -> bool:
-    return any(getattr(model, field) != getattr(models[0], field) for model in models)
 
 
 def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
     """Return what a run keeps of itself besides systems and dialogues: configuration, prompts, fingerprints."""
     agents = [opened.agents[system.number, 0] for system in opened.systems]
+    versions = {"python": platform.python_version()}
+    for part in _PARTS:
+        with suppress(metadata.PackageNotFoundError):
+            versions[part] = metadata.version(part)
     return {
         "name": config.name,
         "about": config.about,
         "config": config.model_dump(mode="json"),
-        "versions": _versions(),
-        PROMPTS: _prompts(agents, opened.prompts, cite=config.cite) | _files(opened.systems),
+        "versions": versions,
+        PROMPTS: _prompts(agents, opened, cite=config.cite),
         "fingerprints": _fingerprints(agents),
         ADDRESSES: {
             system.model: [where]
@@ -281,8 +262,11 @@ def facts_of(config: RunConfig, opened: Opened) -> dict[str, Any]:
     }
 
 
-def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> dict[str, str]:
-    """Return every prompt that the agents' models may be asked by, with version and hash."""
+def _prompts(agents: Sequence[Agent], opened: Opened, *, cite: bool) -> dict[str, str]:
+    """Return every prompt that models may be asked by, with version and hash, and the user's own files of methods."""
+    library = opened.prompts
+    files = {file for system in opened.systems if (file := file_of(system.method))}
+    hashes = {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
     asked = [
         prompt
         for agent in agents
@@ -291,13 +275,7 @@ def _prompts(agents: Sequence[Agent], library: PromptLibrary, *, cite: bool) -> 
     ]
     if cite and asked:
         asked += [library.get(CITING, language) for language in LANGUAGES]
-    return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked))
-
-
-def _files(systems: Sequence[System]) -> dict[str, str]:
-    """Return the hash of every file of the user's own that methods stand in."""
-    files = {file for system in systems if (file := file_of(system.method))}
-    return {str(file): f"{file} {hashlib.sha256(file.read_bytes()).hexdigest()[:12]}" for file in sorted(files)}
+    return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked)) | hashes
 
 
 def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
@@ -306,23 +284,13 @@ def _fingerprints(agents: Sequence[Agent]) -> dict[str, str]:
     for agent in agents:
         for name in method_sources(type(agent.method)):
             source = getattr(agent.method, name, None)
-            marks = [_fingerprint(part) for part in getattr(source, "graphs", [source])]
+            marks = []
+            for part in getattr(source, "graphs", [source]):
+                meta = getattr(getattr(part, "store", None), "meta", None)
+                marks.append(str(getattr(meta, "fingerprint", "") or getattr(part, "fingerprint", "")))
             if any(marks):
                 fingerprints[name] = "+".join(marks)
     return fingerprints
-
-
-def _fingerprint(source: Any) -> str:  # noqa: ANN401 - any source
-    meta = getattr(getattr(source, "store", None), "meta", None)
-    return str(getattr(meta, "fingerprint", "") or getattr(source, "fingerprint", ""))
-
-
-def _versions() -> dict[str, str]:
-    versions = {}
-    for part in _PARTS:
-        with suppress(metadata.PackageNotFoundError):
-            versions[part] = metadata.version(part)
-    return versions | {"python": platform.python_version()}
 
 
 # --- answering
@@ -330,13 +298,10 @@ def _versions() -> dict[str, str]:
 
 @dataclass(slots=True)
 class Progress:
-    """How a run stands.
+    """How a run stands: of `total` responses some were there `before`, and all else was made since.
 
     Attributes:
-        total: responses that the run wants in all.
-        before: those that were there when it began; `ok` and `failed` were made since.
-        tokens: prompt and completion tokens since; those of stages that the cache answered are left out.
-        calls: calls since, `cached` ones, which the cache answered, left out.
+        tokens: prompt and completion tokens; those of stages that the cache answered are left out, as are their calls.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
         logged: where a tracker has the run, if one is told.
@@ -399,11 +364,7 @@ async def _answer(
     concurrency: int,
     on_progress: Callable[[Progress], None],
 ) -> None:
-    """Make the missing responses, several dialogues at once, each kept as soon as it is finished.
-
-    Where the budget is spent, calls under way finish, and so do dialogues that need no further one; where the run is
-    interrupted, they do not. What is finished is kept either way, and the rest is left for the next run.
-    """
+    """Make the missing responses, several dialogues at once, each kept as soon as it is finished."""
 
     async def answer(job: Job) -> None:
         if progress.stopped:
@@ -426,10 +387,7 @@ async def _answer(
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """An estimate of a number of responses: calls and tokens by rehearsal; real answers are longer or shorter.
-
-    `cost` is money where every model has a price, else None; `failed` says why a rehearsed response failed.
-    """
+    """The expected cost of responses by rehearsal; in money where each model has a price. `failed` says why one is."""
 
     responses: int
     calls: int
@@ -446,16 +404,12 @@ async def _estimate(
     numbers: Mapping[int, int],
     lexical: Sequence[ModelSettings],
 ) -> Estimate:
-    """Estimate what jobs will cost: rehearse a few dialogues with every system, and multiply.
-
-    `numbers` are the systems' in the store by those in the configuration; `lexical` the models that are none.
-    """
+    """Estimate what jobs will cost: rehearse a few dialogues with every system, and multiply."""
     missing = Counter(job.system for job in jobs)
     if not missing:
         return Estimate(responses=0, calls=0, prompt_tokens=0, completion_tokens=0)
-    spaced = [store.dialogue(position) for position in range(0, store.size, max(1, store.size // _REHEARSED))][
-        :_REHEARSED
-    ]
+    places = range(0, store.size, max(1, store.size // _REHEARSED))[:_REHEARSED]
+    spaced = [store.dialogue(position) for position in places]
     calls = sent = written = cost = 0.0
     failed = ""
 

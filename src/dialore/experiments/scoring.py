@@ -31,10 +31,7 @@ if TYPE_CHECKING:
 
 NEEDS_MODEL = frozenset({"judge", "nli", "language-model"})
 """The needs that make a metric slow: such metrics are asked many responses at once."""
-
-_CHUNK = 256
-"""Responses that are measured without a model before their measures are written."""
-
+_CHUNK = 256  # responses that are measured without a model before their measures are written
 Item = TypeVar("Item")
 Found = TypeVar("Found")
 Place: TypeAlias = tuple[int, int]
@@ -67,18 +64,15 @@ async def measure_run(
     at_once: int = 64,
     again: bool = False,
     optional: bool = False,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> None:
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
     by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
-    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed.
-
-    Raises:
-        MissingExtraError: a metric's library is not installed, without `optional`.
-        ModelError: a judge's endpoint refuses for every response.
-        BudgetError: the budget is spent; what is measured is kept.
+    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed;
+    else MissingExtraError is raised. So are ModelError where a judge's endpoint refuses for every response, and
+    BudgetError; what is measured is kept.
     """
     joint = [metric for metric in metrics if isinstance(metric, JointJudge)]
     single = [metric for metric in metrics if not isinstance(metric, JointJudge)]
@@ -98,13 +92,16 @@ async def measure_run(
                 store.measure({name: {job: measured}})
 
             await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
+    configured = store.facts().get("config", {}).get("systems", []) if joint else ()
     for metric in joint:
-        systems = _scored_by(store, metric.about.name)
+        unscored = [system for system in configured if metric.about.name in system.get("unscored", ())]
+        left_out = {SystemConfig.model_validate(system).title for system in unscored}
+        systems = [system.number for system in store.systems() if system.title not in left_out]
         await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
 
 
 async def _measure_plain(
-    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress | None
+    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress
 ) -> None:
     wanted: dict[Job, list[Metric]] = {}
     for metric in metrics:
@@ -122,18 +119,13 @@ async def _measure_plain(
                 measures.setdefault(metric.about.name, {})[job] = measured
         store.measure(measures)
         done += len(some)
-        if on_progress is not None:
-            on_progress(what, done, len(jobs))
+        on_progress(what, done, len(jobs))
         # Nothing above waits: others of this loop, and an interrupt, get their turn here.
         await asyncio.sleep(0)
 
 
 async def _each(
-    work: Sequence[Item],
-    one: Callable[[Item], Awaitable[None]],
-    at_once: int,
-    what: str,
-    on_progress: OnProgress | None,
+    work: Sequence[Item], one: Callable[[Item], Awaitable[None]], at_once: int, what: str, on_progress: OnProgress
 ) -> None:
     """Do the work, so many pieces at once, and say how much is done after each."""
     done = 0
@@ -142,8 +134,7 @@ async def _each(
         nonlocal done
         await one(item)
         done += 1
-        if on_progress is not None:
-            on_progress(what, done, len(work))
+        on_progress(what, done, len(work))
 
     await bounded_map(work, counted, limit=at_once)
 
@@ -156,15 +147,15 @@ async def measure_jointly(
     at_once: int = 64,
     again: bool = False,
     limit: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> None:
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
     Where one of the responses has no measure yet all are measured anew; so they are where other systems are asked
-    about. Measures are kept as soon as they are there. The store must be held for writing; raises as `measure_run`.
+    about. The store must be held for writing; raises as `measure_run`.
     """
     name = metric.about.name
-    names = _names_of(store, systems)
+    names = {number: name for number, name in system_names(store).items() if number in systems}
     titles = ", ".join(names.values())
     store.set_metric(name, dataclasses.asdict(metric.about) | {"identity": f"{metric.identity}; {titles}"})
     lacking = {job for number in names for job in store.jobs(number, without_metric=None if again else name)}
@@ -200,22 +191,10 @@ def system_names(store: RunStore) -> dict[int, str]:
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
 
 
-def _scored_by(store: RunStore, metric: str) -> list[int]:
-    """Return the systems that a joint metric scores: all but those whose `unscored` names it."""
-    systems = store.facts().get("config", {}).get("systems", [])
-    left_out = {SystemConfig.model_validate(system).title for system in systems if metric in system.get("unscored", ())}
-    return [system.number for system in store.systems() if system.title not in left_out]
-
-
 def _answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
     """Return the dialogues that all of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
-
-
-def _names_of(store: RunStore, systems: Iterable[int]) -> dict[int, str]:
-    names = system_names(store)
-    return {number: names[number] for number in sorted(systems)}
 
 
 def _responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> dict[str, Response]:
@@ -274,20 +253,15 @@ async def compare_systems(
     judged: Judged = "responses",
     at_once: int = 32,
     limit: int | None = None,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress = lambda *_: None,
 ) -> dict[str, list[Preference]]:
     """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
 
-    Wins and losses are the first one's of the pair. The store must be held for writing.
-
-    Returns:
-        Preferences by criterion, in the data set's order, those with a problem too.
-
-    Raises:
-        ModelError: the judge's endpoint refuses for every dialogue.
-        BudgetError: the budget is spent; what is judged is kept.
+    Gives preferences by criterion, in the data set's order, those with a problem too; wins are the first one's of the
+    pair. The store must be held for writing; raises as `measure_run`.
     """
-    names = _names_of(store, pair)  # the same whichever way it is asked
+    # In the same order whichever way it is asked.
+    names = {number: name for number, name in system_names(store).items() if number in pair}
     first, second = names.values()
     identity = judge.identity(f"pairwise-{judged}")
     hashes = _hashes(store, names, judged, limit)
@@ -315,7 +289,11 @@ async def compare_systems(
     results: dict[str, list[Preference]] = {}
     for name in criteria:
         preferences = _kept(store, hashes, known(name))
-        results[name] = preferences if pair[0] == min(pair) else [_turned(preference) for preference in preferences]
+        if pair[0] != min(pair):
+            preferences = [
+                dataclasses.replace(it, first=it.second, second=it.first, picks=it.picks[::-1]) for it in preferences
+            ]
+        results[name] = preferences
     return results
 
 
@@ -352,8 +330,3 @@ def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: in
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return hashes
-
-
-def _turned(one: Preference) -> Preference:
-    """Return the preference with the other system as its first."""
-    return dataclasses.replace(one, first=one.second, second=one.first, picks=(one.picks[1], one.picks[0]))

@@ -59,8 +59,7 @@ _CORRECTION = re.compile(
     r"|you (?:didn't|did not)|are you sure)|不是(?:这|问)|我(?:是说|的意思|问的是)|不对|你没|答非所问|说过了|确定吗",
     re.IGNORECASE,
 )
-_FIRST_WORDS = 50
-"""Words of a user that the share of different ones is taken of: it falls with length."""
+_FIRST_WORDS = 50  # words of a user that the share of different ones is taken of: it falls with length
 
 
 def goals_of(config: RunConfig) -> list[Dialogue]:
@@ -119,10 +118,6 @@ async def run_simulation(
 
     A conversation ends where the goal is reached, the user knows or leaves, or their patience ends; see `Standing`. The
     progress counts conversations.
-
-    Raises:
-        InputError: more than one system, no model of the user's, a folder of another run; as `open_systems` does.
-        ModelError: an endpoint that refuses.
     """
     if len(config.systems) * len(config.models) * config.repetitions > 1 or config.batch:
         raise InputError("a simulation is of one method and one model", hint="run each into a folder of its own")
@@ -249,9 +244,6 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
 
     The files are dialogues in Dialore's own form, each with the name of its system; that of the file where it is
     empty. Each turn of the answering side is a response; what a dialogue says as `knowledge` was known at every turn.
-
-    Raises:
-        InputError: a file is malformed, has no turn that answers, or the folder holds a run.
     """
     dialogues: list[Dialogue] = []
     answers: list[tuple[int, Response]] = []
@@ -259,18 +251,16 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
     for system, (_, path) in zip(systems, files, strict=True):
         for whole in data_set("jsonl").read(path):
             asker = _asker(whole)
-            places = [
-                turn_number for turn_number, turn in enumerate(whole.turns) if turn_number and turn.speaker != asker
-            ]
+            places = [number for number, turn in enumerate(whole.turns) if number and turn.speaker != asker]
             known = tuple(gold_text(piece) for piece in whole.knowledge)
             goal = {name: whole.extra[name] for name in whole.extra.keys() & {"goal", "answer", "wrong"}}
-            for count, turn_number in enumerate(places, start=1):
-                ended = "log" if turn_number == places[-1] else ""
+            for count, number in enumerate(places, start=1):
+                ended = "log" if number == places[-1] else ""
                 standing = Standing(**goal, turn=count, known=known, ended=ended)
                 extra = {**whole.extra, "conversation": standing.model_dump(mode="json")}
                 fields = {"id": f"{whole.id}@{count}", "language": whole.language, "persona": whole.persona}
-                dialogues.append(Dialogue(turns=whole.turns[:turn_number], extra=extra, **fields))
-                response = Response(id=dialogues[-1].id, text=whole.turns[turn_number].text, method=system.title)
+                dialogues.append(Dialogue(turns=whole.turns[:number], extra=extra, **fields))
+                response = Response(id=dialogues[-1].id, text=whole.turns[number].text, method=system.title)
                 answers.append((system.number, response))
     if not answers:
         raise InputError("no conversation has a turn that answers another", hint='turns want a "speaker" each')

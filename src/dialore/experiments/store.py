@@ -1,7 +1,6 @@
 """The run store: one folder with one SQLite file, which any number of readers and at most one run have open.
 
-A finished response is committed before the next is begun to be written, so that a run that is killed loses nothing
-finished. Measures lie beside the responses; scores and reports are made of them.
+A finished response is committed at once, so that a run that is killed loses nothing finished.
 """
 
 from __future__ import annotations
@@ -76,10 +75,7 @@ class Job:
 
 
 class RunStore:
-    """A run's folder. Make one with `create`, open one with `open`; close it, or use it as a context.
-
-    Reading is possible while a run writes. Only one process may hold `writing()`.
-    """
+    """A run's folder. Make one with `create`, open one with `open`; close it, or use it as a context."""
 
     def __init__(self, folder: Path, database: sqlite3.Connection) -> None:
         self.folder = folder
@@ -94,9 +90,8 @@ class RunStore:
                 raise InputError(f"{folder} is not empty and holds no run", hint="name another folder")
             database = _connect(folder / FILE)
             with database:
-                database.execute(
-                    "begin immediate"
-                )  # of two that begin at once the second finds the tables of the first
+                # Of two that begin at once the second finds the tables of the first.
+                database.execute("begin immediate")
                 _make_tables(database)
                 database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
@@ -180,7 +175,6 @@ class RunStore:
         facts: Mapping[str, object],
         systems: Sequence[System],
         dialogues: Iterable[Dialogue],
-        *,
         accept_changed_prompts: bool = False,
         accept_changed_server: bool = False,
     ) -> dict[int, int]:
@@ -189,10 +183,6 @@ class RunStore:
         Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold,
         its prompts and its models' servers may not change, the last two but where that is accepted: it is then kept in
         the facts. Gives the number that each system has in the run, by the number that it is given with.
-
-        Raises:
-            InputError: the folder holds a run of other dialogues, sources, prompts or servers, or a system changed its
-                meaning.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -207,10 +197,8 @@ class RunStore:
                     database.execute("insert into systems values (?, ?, ?, ?, ?)", added)
                     free += 1
                 elif (before.method, before.options) != (system.method, system.options):
-                    raise InputError(
-                        f"the run in {self.folder} has other options for {system.title!r}",
-                        hint="give the system another name, or the run another folder",
-                    )
+                    problem = f"the run in {self.folder} has other options for {system.title!r}"
+                    raise InputError(problem, hint="give the system another name, or the run another folder")
             languages = self._set_dialogues(dialogues)
             kept = self._checked(facts, languages, accept_changed_prompts)
             if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
@@ -228,10 +216,9 @@ class RunStore:
         """Write the dialogues, or check them; gives their languages."""
         database = self._database
         has_any = bool(self.size)
-        count = 0
         languages: set[str] = set()
+        position = -1
         for position, dialogue in enumerate(dialogues):
-            count += 1
             languages.add(dialogue.language)
             # What was not said stays unsaid: a plan of no source is another thing than no gold plan.
             content = dialogue.model_dump_json(exclude_unset=True)
@@ -245,8 +232,9 @@ class RunStore:
             if row is None or row[0] != content:
                 other = f"the run in {self.folder} has other dialogues (the first that differs is {dialogue.id})"
                 raise InputError(other, hint=_SAME_DIALOGUES)
-        if has_any and count != self.size:
-            raise InputError(f"the run in {self.folder} has {self.size} dialogues, not {count}", hint=_SAME_DIALOGUES)
+        if self.size != position + 1:
+            problem = f"the run in {self.folder} has {self.size} dialogues, not {position + 1}"
+            raise InputError(problem, hint=_SAME_DIALOGUES)
         return languages
 
     def _addresses(self, asked: Any, accept: bool) -> dict[str, list[str]]:  # noqa: ANN401 - of the facts
@@ -271,10 +259,8 @@ class RunStore:
         known, marks = before.get("fingerprints", {}), facts.get("fingerprints", {})
         others = [name for name, mark in marks.items() if known.get(name, mark) != mark]
         if others and answered:
-            raise InputError(
-                f"the run in {self.folder} was made with another {others[0]}",
-                hint="use the one that it was made with, or name another folder",
-            )
+            problem = f"the run in {self.folder} was made with another {others[0]}"
+            raise InputError(problem, hint="use the one that it was made with, or name another folder")
         if known:
             kept["fingerprints"] = {**known, **marks}
         prompts: dict[str, str] = facts.get(PROMPTS, {})
@@ -384,22 +370,21 @@ class RunStore:
 
     def response(self, job: Job) -> Response:
         """Return the response of a job that is done."""
-        row = self._database.execute(
-            "select content from responses where position = ? and system = ? and repetition = ?",
-            (job.position, job.system, job.repetition),
-        ).fetchone()
+        sql = "select content from responses where position = ? and system = ? and repetition = ?"
+        row = self._database.execute(sql, (job.position, job.system, job.repetition)).fetchone()
         return Response.model_validate_json(row[0])
 
     def counts(self, system: int) -> tuple[dict[str, int], dict[str, float]]:
         """Return a system's responses and stages by outcome, and its calls, tokens and seconds in all."""
-        rows = self._database.execute("select status, count(*) from responses where system = ? group by 1", (system,))
-        counts: Counter[str] = Counter(dict(rows.fetchall()))
-        for (stages,) in self._database.execute("select stages from responses where system = ?", (system,)):
-            counts.update({f"stage {outcome}": number for outcome, number in json.loads(stages).items()})
+        sql = (
+            "select status, count(*) from responses where system = ?1 group by 1 union all "
+            "select 'stage ' || key, sum(value) from responses, json_each(stages) where system = ?1 group by 1"
+        )
+        counts = dict(self._database.execute(sql, (system,)).fetchall())
         names = ("calls", "prompt_tokens", "completion_tokens", "cached", "retries", "seconds")
         sums = ", ".join(f"total({name})" for name in names)
         row = self._database.execute(f"select {sums} from responses where system = ?", (system,)).fetchone()  # noqa: S608
-        return dict(counts), dict(zip(names, row, strict=True))
+        return counts, dict(zip(names, row, strict=True))
 
     def costs(self, system: int, name: str) -> list[float]:
         """Return `seconds`, `calls`, `prompt_tokens` or `completion_tokens` of each response that did not fail."""
@@ -442,10 +427,8 @@ class RunStore:
             row = database.execute("select about from metrics where metric = ?", (metric,)).fetchone()
             if row is not None and row[0] != description:
                 database.execute("delete from measures where metric = ?", (metric,))
-            database.execute(
-                "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about",
-                (metric, description),
-            )
+            sql = "insert into metrics (metric, about) values (?, ?) on conflict do update set about = excluded.about"
+            database.execute(sql, (metric, description))
 
     def metrics(self) -> dict[str, dict[str, Any]]:
         """Return what each metric is that was scored."""
@@ -511,10 +494,9 @@ def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
     except sqlite3.DatabaseError as error:
         raise InputError(f"the run in {path.parent} cannot be read: {error}", hint="name another folder") from error
     if version not in {0, _FORMAT}:
-        raise InputError(
-            f"the run in {path.parent} has format {version}; this version reads {_FORMAT}",
-            hint="score and report it with the version that made it, or run again into another folder",
-        )
+        problem = f"the run in {path.parent} has format {version}; this version reads {_FORMAT}"
+        hint = "score and report it with the version that made it, or run again into another folder"
+        raise InputError(problem, hint=hint)
     return database
 
 

@@ -1,7 +1,4 @@
-"""Runs told to a tracking server, MLflow or Weights & Biases, where that is asked for, and never otherwise.
-
-Address and key are those of the user's own settings of these libraries; what they tell their makers is turned off.
-"""
+"""Runs told to MLflow or Weights & Biases where that is asked for; what these tell their makers is turned off."""
 
 from __future__ import annotations
 
@@ -20,10 +17,8 @@ from dialore.experiments.store import PROMPTS, RunStore
 if TYPE_CHECKING:
     from dialore.experiments.results import RunResults
 
-_TRACKED = "tracked"
-"""The fact that tells by tracker under which id the run is kept there."""
-_AT_ONCE = 100
-"""Parameters that MLflow takes in one request."""
+_TRACKED = "tracked"  # the fact that tells by tracker under which id the run is kept there
+_AT_ONCE = 100  # parameters that MLflow takes in one request
 _PROJECT = "dialore"
 _MENDS = {
     "mlflow": "set MLFLOW_TRACKING_URI to your server; a file or database on this machine wants all of `mlflow`",
@@ -148,13 +143,7 @@ class Tracked:
 
 @contextmanager
 def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
-    """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already.
-
-    Raises:
-        UnknownNameError: no tracker is called that.
-        MissingExtraError: its library is not installed.
-        InputError: it cannot be reached.
-    """
+    """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already."""
     if not name:
         yield Tracked()
         return
@@ -184,10 +173,9 @@ def _parameters(store: RunStore, facts: Mapping[str, Any]) -> dict[str, str]:
     parameters = {f"data.{name}": dataset.get(name) for name in ("name", "split", "cut", "limit", "seed")}
     parameters |= {name: config.get(name) for name in ("repetitions", "cite")}
     for system in store.systems():
-        parameters[f"system.{system.number}"] = system.title
-        parameters |= {
-            f"system.{system.number}.{name}": getattr(system, name) for name in ("method", "options", "model")
-        }
+        key = f"system.{system.number}"
+        parameters |= {key: system.title}
+        parameters |= {f"{key}.{name}": getattr(system, name) for name in ("method", "options", "model")}
     parameters |= {f"temperature.{model.get('model')}": model.get("temperature") for model in models}
     parameters |= {f"prompt.{name}": reference for name, reference in facts.get(PROMPTS, {}).items()}
     parameters |= {f"source.{name}": mark for name, mark in facts.get("fingerprints", {}).items()}

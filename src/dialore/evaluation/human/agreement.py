@@ -1,7 +1,6 @@
 """Findings of human evaluation: how far annotators agree, who wins, and whether it is significant.
 
-Annotators who judge the same item are no independent observations: tests are over items, each with the mean of its
-annotators; shares are over all judgements, as the papers give them.
+Annotators of one item are not independent: tests are over items; shares are over all judgements, as papers give them.
 """
 
 from __future__ import annotations
@@ -15,19 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from dialore.evaluation import statistics
 from dialore.evaluation.base import Mean
 from dialore.evaluation.judges.asking import queries_of
-from dialore.evaluation.statistics import (
-    Rate,
-    bootstrap,
-    cohen_kappa,
-    fleiss_kappa,
-    holm,
-    krippendorff_alpha,
-    paired_t,
-    wilcoxon,
-    win_rate,
-)
+from dialore.evaluation.statistics import Rate, holm, wilcoxon, win_rate
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -39,10 +29,9 @@ Outcome = Literal["win", "loss", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far annotators agree on one question; NaN where a figure cannot be had.
+    """How far annotators agree on one question, over items that two of them answered; NaN where that cannot be had.
 
     Attributes:
-        items: items that at least two of them answered.
         same: share of pairs of answers that are the same.
         cohen: Cohen's kappa, the mean over pairs of annotators.
         fleiss: Fleiss' kappa, over the items that all annotators answered.
@@ -64,7 +53,6 @@ class Contest:
 
     Attributes:
         rate: wins, losses and ties of the first over all judgements.
-        items: over how many items the tests are.
         p: Wilcoxon's signed-rank over items, Holm-corrected over all contests; NaN where it cannot be had.
         sign: the sign test over items by majority, corrected alike.
         mcnemar: McNemar's exact test over items of scores that are 0 or 1, each by majority, corrected over such
@@ -116,8 +104,15 @@ def analyse(annotations: Sequence[Annotation]) -> SearchResult:
         # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
             findings.agreement.append(_agreement(criterion, [entry for entry in some if entry.asked], findings.form))
-        if findings.form != "pairwise":
-            findings.standings += _standings(criterion, some)
+        scores: dict[str, dict[str, list[float]]] = {}
+        for note in some if findings.form != "pairwise" else ():
+            for system, value in _higher_is_better(note).items():
+                scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
+        for system in sorted(scores):
+            means = np.array([[np.mean(values)] for values in scores[system].values()])
+            figure = statistics.bootstrap(Mean(), means)
+            standing = Standing(criterion, system, figure.value, figure.low, figure.high, len(means))
+            findings.standings.append(standing)
         findings.contests += _contests(criterion, some)
     for test in ("p", "sign", "mcnemar", "t"):
         made = [entry for entry in findings.contests if getattr(entry, test) is not None]
@@ -138,13 +133,13 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
     judged = list(shared.values())
     pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
     complete = [[labels[who] for who in annotators] for labels in judged if len(labels) == len(annotators)]
-    by_pair = (
-        [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
-        for a, b in itertools.combinations(annotators, 2)
-    )
-    kappas = [cohen_kappa(*zip(*both, strict=True)) for both in by_pair if both]
-    kappas = [kappa for kappa in kappas if not math.isnan(kappa)]
+    kappas = []
+    for a, b in itertools.combinations(annotators, 2):
+        both = [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
+        if both and not math.isnan(kappa := statistics.cohen_kappa(*zip(*both, strict=True))):
+            kappas.append(kappa)
     # Nominal: any numbering of the labels gives the same.
+    level: Literal["nominal", "ordinal"] = "nominal" if form == "pairwise" else "ordinal"
     known = sorted({label for labels in judged for label in labels.values()})
     numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(known)}
     table = [[numbers[labels[who]] if who in labels else None for labels in judged] for who in annotators]
@@ -154,8 +149,8 @@ def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreeme
         items=len({item for item, _ in shared}),
         same=sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan,
         cohen=sum(kappas) / len(kappas) if kappas else math.nan,
-        fleiss=fleiss_kappa(complete) if complete else math.nan,
-        alpha=krippendorff_alpha(table, "nominal" if form == "pairwise" else "ordinal") if judged else math.nan,
+        fleiss=statistics.fleiss_kappa(complete) if complete else math.nan,
+        alpha=statistics.krippendorff_alpha(table, level) if judged else math.nan,
     )
 
 
@@ -184,14 +179,14 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
             rate=win_rate([_outcome(value) for some in differences for value in some]),
             items=len(means),
             p=wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan,
-            sign=win_rate([_majority(list(map(_outcome, some))) for some in differences]).p,
+            sign=win_rate([_majority(differs) for differs in differences]).p,
         )
         if is_binary:
             # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
             votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in by_item.values()]
             made.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
         elif is_likert:
-            made.t = paired_t(means)
+            made.t = statistics.paired_t(means)
         contests.append(made)
     return contests
 
@@ -200,23 +195,10 @@ def _outcome(value: float) -> Outcome:
     return "win" if value > 0 else "loss" if value < 0 else "tie"
 
 
-def _majority(outcomes: list[Outcome]) -> Outcome:
+def _majority(differences: list[float]) -> Outcome:
     """Return the outcome of the most annotators; a tie where no outcome has the most."""
-    counts = Counter(outcomes).most_common(2)
+    counts = Counter(map(_outcome, differences)).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
-
-
-def _standings(criterion: str, some: Sequence[Annotation]) -> list[Standing]:
-    scores: dict[str, dict[str, list[float]]] = {}
-    for note in some:
-        for system, value in _higher_is_better(note).items():
-            scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
-    standings = []
-    for system in sorted(scores):
-        means = np.array([[np.mean(values)] for values in scores[system].values()])
-        figure = bootstrap(Mean(), means)
-        standings.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
-    return standings
 
 
 def judged_responses(

@@ -15,32 +15,19 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.datasets.files import read_entries
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import (
-    CONTROL,
-    SIDES,
-    Criterion,
-    Form,
-    Key,
-    Keyed,
-    answer_columns,
-    criteria_set,
-    key_of,
-)
+from dialore.evaluation.human.sheets import CONTROL, Criterion, Form, Key, Keyed, answer_columns, criteria_set, key_of
 from dialore.files import read_text
 
 _SHOWN = 5
+SIDES = ("A", "B", "tie")
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}
 
 
 class Annotation(BaseModel):
     """One annotator's answer to one question about one item, unblinded.
 
-    Attributes:
-        criteria: the name of the set of criteria.
-        systems: the systems of the item, in the order of its letters.
-        winner: of a pair: the system that won; None for a tie.
-        values: the system's score, or every system's rank, by system; empty for a pair.
-        asked: whether the annotator was asked; else it is a tie of two equal texts.
+    It is a pair's winner, None for a tie, or values: the system's score, or every system's rank. Equal texts are a tie
+    that nobody was `asked` about.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -68,20 +55,6 @@ class Annotation(BaseModel):
         return self.values[CONTROL] > sum(criteria_set(self.criteria).criteria[self.criterion].scale) / 2
 
 
-class Sheet(NamedTuple):
-    """A sheet that was read.
-
-    Attributes:
-        annotations: its answers; of a batch whose control case is judged wrongly there are none.
-        empty: how many fields were left empty.
-        dropped: how many batches were left out.
-    """
-
-    annotations: list[Annotation]
-    empty: int
-    dropped: int
-
-
 def read_key(path: Path) -> Key:
     """Return the key of an export; raise InputError where the file is missing or is no key."""
     try:
@@ -90,13 +63,10 @@ def read_key(path: Path) -> Key:
         raise InputError(f"{path} is no key of an export", hint="name the key that `annotate export` wrote") from error
 
 
-def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
+def read_sheet(path: Path, key: Key, annotator: str) -> Answers:
     """Return the answers in a filled-in sheet, without those of batches whose control case is judged wrongly.
 
-    Raises:
-        InputError: a column is missing, an item is not of this export or stands twice, or an answer is none of those
-            that the question allows; row and column are named, several at once.
-        MissingExtraError: it is XLSX, and openpyxl is not installed.
+    Raises InputError, with rows and columns, for fields that are wrong.
     """
     chosen = criteria_set(key.criteria)
     letters = max((len(note.systems) for note in key.items.values()), default=2)
@@ -141,11 +111,11 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Sheet:
             for number, keyed in enumerate(key.same)
             for criterion in chosen.criteria
         ]
-    return Sheet(kept, empty, len(failed))
+    return Answers(path, key.criteria, key.form, kept, empty, len(failed))
 
 
 class Answers(NamedTuple):
-    """The answers of one export's annotators, and their place; no annotations where no sheet is filled in."""
+    """The answers of one export's annotators, or in one sheet; how many fields were left empty, and batches dropped."""
 
     place: Path
     criteria: str
@@ -156,20 +126,14 @@ class Answers(NamedTuple):
 
 
 def read_answers(place: Path) -> Answers:
-    """Return the answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote.
-
-    Raises InputError where there is no key, or several exports in one file; and what `read_filled` raises.
-    """
+    """Return the answers in a folder of sheets whose key lies beside it, or in a file that `annotate import` wrote."""
     if place.is_dir():
+        paths = (path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"})
         # Spreadsheets keep hidden files beside those that are open.
-        paths = [
-            path for path in place.iterdir() if path.suffix.lower() in {".csv", ".xlsx"} and path.stem[0] not in ".~"
-        ]
-        return read_filled(sorted(paths), read_key(key_of(place)), place)
-    notes = [
-        entry
-        for _, entry in read_entries(place, Annotation, "name a folder of sheets, or what `annotate import` wrote")
-    ]
+        shown = sorted(path for path in paths if path.stem[0] not in ".~")
+        return read_filled(shown, read_key(key_of(place)), place)
+    form = "name a folder of sheets, or what `annotate import` wrote"
+    notes = [entry for _, entry in read_entries(place, Annotation, form)]
     exports = {(note.criteria, note.form) for note in notes}
     if len(exports) != 1:
         raise InputError(f"{place} holds annotations of {len(exports)} exports", hint="analyse each on its own")
@@ -177,11 +141,8 @@ def read_answers(place: Path) -> Answers:
 
 
 def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
-    """Return the answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing.
-
-    Raises InputError where two of one name are filled in, and what `read_sheet` raises.
-    """
-    read: dict[str, Sheet] = {}
+    """Return the answers in sheets, one an annotator, who is called as the file is; empty sheets count for nothing."""
+    read: dict[str, Answers] = {}
     for path in paths if key.items else paths[:1]:  # where all pairs are of equal texts, there is no question
         sheet = read_sheet(path, key, path.stem)
         if sheet.annotations or sheet.dropped:
@@ -200,9 +161,8 @@ def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, st
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
     head = [name.strip() for name in rows[top]] if rows else []
     if missing := [name for name in wanted if name not in head]:
-        raise InputError(
-            f"{path.name}: no column {', '.join(missing)}", hint="keep the names of the sheet's columns as they were"
-        )
+        hint = "keep the names of the sheet's columns as they were"
+        raise InputError(f"{path.name}: no column {', '.join(missing)}", hint=hint)
     for number, row in enumerate(rows[top + 1 :], start=top + 2):
         fields = dict(zip(head, [field.strip() for field in row], strict=False))
         if any(fields.values()):
@@ -242,15 +202,11 @@ def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[f
     by_item: dict[str, list[Annotation]] = {}
     for note in annotations if name else ():
         by_item.setdefault(note.item, []).append(note)
-    return [
-        some[0].model_copy(
-            update={
-                "criterion": name,
-                "values": {s: join([note.values[s] for note in some]) for s in some[0].values},
-            }
-        )
-        for some in by_item.values()
-    ]
+    joined = []
+    for some in by_item.values():
+        values = {system: join([note.values[system] for note in some]) for system in some[0].values}
+        joined.append(some[0].model_copy(update={"criterion": name, "values": values}))
+    return joined
 
 
 def read_csv(path: Path) -> list[list[str]]:
@@ -265,12 +221,7 @@ def read_csv(path: Path) -> list[list[str]]:
 
 
 def read_xlsx(path: Path) -> list[list[str]]:
-    """Return the rows of the one sheet that has a column `item`, wherever it stands; of the first where none has.
-
-    Raises:
-        MissingExtraError: openpyxl is not installed.
-        InputError: the file cannot be read, is no XLSX, or several of its sheets have such a column.
-    """
+    """Return the rows of the one sheet that has a column `item`, wherever it stands; of the first where none has."""
     openpyxl = import_optional("openpyxl", f"reading {path.name}", "evaluation")
     try:
         with path.open("rb") as file, warnings.catch_warnings():

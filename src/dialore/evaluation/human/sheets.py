@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 Form = Literal["pairwise", "likert", "ranking"]
-SIDES = ("A", "B", "tie")
 CONTROL = "(control)"
 """The name of what no system said: a control case, whose right answer everybody sees."""
 BATCH = 10
@@ -52,15 +51,12 @@ class Words(_Frozen):
 
 
 class Criterion(_Frozen):
-    """One question.
+    """One question, asked only of items that show what it is `of`.
 
     Attributes:
-        title: its name for annotators.
         compare: the question where responses stand side by side.
         rate: the question where one stands alone.
-        scale: the least and the most that one may give.
-        anchors: what points of the scale mean.
-        of: asked only of items that show it.
+        anchors: what points of the scale, from the least to the most, mean.
         module: of an error, the part of the method that makes it.
     """
 
@@ -77,8 +73,6 @@ class CriteriaSet(_Frozen):
     """The questions of one paper's evaluation.
 
     Attributes:
-        title: what the sheet is headed by.
-        form: the form that the paper asks in.
         shows: what annotators see besides the dialogue: `persona`, `knowledge`, `topic`; `stages`: what each stage of
             the method gave, and the knowledge in the end.
         judges: what is judged: responses, the queries or questions behind them, or the knowledge that they use.
@@ -86,7 +80,6 @@ class CriteriaSet(_Frozen):
         controls: whether one item in ten is a control case.
         minimum: the name of a score that is the least of the others (MSDP, Section 3.5); empty for none.
         mean: the name of a score that is the mean of the others (EDIT, Table 5); empty for none.
-        guide: the instructions that annotators read first.
     """
 
     title: Words
@@ -138,12 +131,7 @@ class Keyed(_Frozen):
 
 
 class Key(BaseModel):
-    """The key of an export: it undoes the blinding, and is kept apart from the sheets.
-
-    Attributes:
-        seed: of sampling, shuffling and blinding.
-        same: pairs of equal texts, which are ties without a question.
-    """
+    """The key of an export, which undoes the blinding; pairs of the same texts are ties without a question."""
 
     format: Literal[1] = 1
     criteria: str
@@ -160,11 +148,9 @@ def key_of(folder: Path) -> Path:
 
 
 class Item(BaseModel):
-    """An item as an annotator sees it.
+    """An item as an annotator sees it; its id says nothing about the systems.
 
     Attributes:
-        id: says nothing about the systems.
-        turns: speaker and text.
         shown: lines of what else the criteria show, by name. The persona is the gold sentences, where there is gold
             knowledge; knowledge the rest of it, or without any what a response that stands alone itself drew on.
         texts: what is judged, in the order of the letters.
@@ -194,9 +180,8 @@ def gather(
             if is_wanted and _text_of(scored.response, chosen.judges):
                 kept = scored.response if traced else scored.response.model_copy(update={"trace": []})
                 dialogues.setdefault(scored.dialogue.id, (scored.dialogue, {}))[1][system] = kept
-    judged = (
-        {system for _, answers in dialogues.values() for system in answers} if chosen.judges == "query" else responses
-    )
+    asking = {system for _, answers in dialogues.values() for system in answers}
+    judged = asking if chosen.judges == "query" else responses
     return {name: entry for name, entry in dialogues.items() if len(entry[1]) == len(judged)}
 
 
@@ -223,15 +208,10 @@ def make_items(
     """Items in a shuffled order, and their key.
 
     A `limit` of dialogues is sampled by seed; of pairs only those with the system `against` are made, if it is given.
-
-    Raises:
-        InputError: nothing to judge, or too few systems to compare.
-        UnknownNameError: no system is called as `against` is.
     """
     if not found:
-        raise InputError(
-            f"no dialogue has a {chosen.judges} of every system to be judged", hint="leave out systems without"
-        )
+        lacking = f"no dialogue has a {chosen.judges} of every system to be judged"
+        raise InputError(lacking, hint="leave out systems without")
     systems = list(next(iter(found.values()))[1])
     groups = _groups(systems, form, against)
     draw = random.Random(seed)  # noqa: S311 - reproducible, not secret
@@ -311,10 +291,7 @@ def _item(
     language: Language,
     draw: random.Random,
 ) -> Item:
-    gold = [
-        (isinstance(entry, dict) and entry.get("source"), gold_text(entry) or str(entry))
-        for entry in dialogue.knowledge
-    ]
+    gold = [(isinstance(it, dict) and it.get("source"), gold_text(it) or str(it)) for it in dialogue.knowledge]
     knowledge = [text for source, text in gold if source != "persona"]
     if not gold and len(answers) == 1:
         knowledge = [item.text for item in answers[0].knowledge if item.used]
@@ -324,9 +301,14 @@ def _item(
         "knowledge": knowledge,
         "stages": _stages(answers[0]) if "stages" in chosen.shows and len(answers) == 1 else [],
     }
+    names = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
+    speakers = {name: name for name in names}
+    if any(name in LETTERS for name in names):  # as responses are called
+        word = "说话人" if language == "zh" else "Speaker "
+        speakers = {name: f"{word}{number}" for number, name in enumerate(names, start=1)}
     return Item(
         id=_new_id(draw),
-        turns=_turns(dialogue, language),
+        turns=[(speakers[turn.speaker], turn.text) for turn in dialogue.turns],
         texts=texts,
         skips=tuple(name for name, entry in chosen.criteria.items() if entry.of and not there[entry.of]),
         shown={name: lines for name, lines in there.items() if name in chosen.shows},
@@ -347,16 +329,6 @@ def _said(output: object, name: str = "") -> str:
         texts = output if isinstance(output, list) else [output]
         joined = "; ".join(text for text in texts if isinstance(text, str) and text)
     return f"{name}: {joined}" if joined and name else joined
-
-
-def _turns(dialogue: Dialogue, language: Language) -> list[tuple[str, str]]:
-    """Speakers and texts; speakers who are called by a letter, as responses are, get a number instead."""
-    names = list(dict.fromkeys(turn.speaker for turn in dialogue.turns))
-    shown = {name: name for name in names}
-    if any(name in LETTERS for name in names):
-        word = "说话人" if language == "zh" else "Speaker "
-        shown = {name: f"{word}{number}" for number, name in enumerate(names, start=1)}
-    return [(shown[turn.speaker], turn.text) for turn in dialogue.turns]
 
 
 def for_annotator(items: Sequence[Item], annotator: int, seed: int) -> list[Item]:

@@ -9,15 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import (
-    CriteriaSet,
-    Criterion,
-    Form,
-    Item,
-    columns_of,
-    rows_of,
-    sheet_words,
-)
+from dialore.evaluation.human.sheets import CriteriaSet, Criterion, Form, Item, columns_of, rows_of, sheet_words
 
 if TYPE_CHECKING:
     from dialore.text import Language
@@ -33,16 +25,21 @@ def has_xlsx() -> bool:
 
 
 def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:
-    """Write a sheet as XLSX: texts that are no formulas, lists of answers, the guide on a second sheet.
-
-    Raises:
-        MissingExtraError: openpyxl is not installed.
-        InputError: the file cannot be written.
-    """
+    """Write a sheet as XLSX: texts that are no formulas, lists of answers, the guide on a second sheet."""
     book = import_optional("openpyxl", f"writing {path.name}", "evaluation").Workbook()
     book.properties.creator = "dialore"
     _fill_sheet(book.active, items, chosen, form, language)
-    _fill_guide(book.create_sheet("guide"), chosen, form, language)
+    guide, words = book.create_sheet("guide"), sheet_words(language)
+    widths = (24, 24, 60, 60)[: 4 if form == "likert" else 3]
+    _lay_out(guide, widths)
+    lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
+    for number, text in enumerate(lines, start=1):
+        _put(guide, number, [text], [sum(widths)], language, is_head=number == 1)
+        guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
+    _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
+    for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
+        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
+        _put(guide, number, row, widths, language)
     try:
         book.save(path)
     except OSError as error:
@@ -51,7 +48,9 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
 
 def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
     from openpyxl.styles import PatternFill
+    from openpyxl.worksheet.datavalidation import DataValidation
 
+    words = sheet_words(language)
     columns = columns_of(items, chosen, form)
     letters = max((len(item.texts) for item in items), default=2)
     sheet.title = "answers"
@@ -69,7 +68,21 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     for column, name in enumerate(columns, start=1):
         criterion = chosen.criteria.get(name.rpartition(" ")[0] if form == "ranking" else name)
         if criterion is not None and items:
-            rule = _choice(criterion, form, letters, language)
+            low, high = (1, letters) if form == "ranking" else criterion.scale
+            options = [str(value) for value in range(low, high + 1)]
+            if form == "pairwise":
+                options = ["A", "B", words["tie"]]
+            # Answers are chosen from a list, with the question as its prompt.
+            rule = DataValidation(
+                "list",
+                formula1=f'"{",".join(options)}"',
+                allow_blank=True,
+                showErrorMessage=True,
+                error=f"{words['wrong']}{', '.join(options)}"[:_PROMPT],
+                showInputMessage=True,
+                promptTitle=criterion.title.in_(language)[:_TITLE],
+                prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
+            )
             sheet.add_data_validation(rule)
             first, last = sheet.cell(2, column), sheet.cell(len(items) + 1, column)
             rule.add(f"{first.coordinate}:{last.coordinate}")
@@ -90,45 +103,12 @@ def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
     sheet.sheet_properties.pageSetUpPr.fitToPage = True
 
 
-def _choice(criterion: Criterion, form: Form, letters: int, language: Language) -> Any:  # noqa: ANN401
-    """Return the list that an answer is chosen from, with the question as its prompt."""
-    from openpyxl.worksheet.datavalidation import DataValidation
-
-    low, high = (1, letters) if form == "ranking" else criterion.scale
-    options = [str(value) for value in range(low, high + 1)]
-    if form == "pairwise":
-        options = ["A", "B", sheet_words(language)["tie"]]
-    return DataValidation(
-        "list",
-        formula1=f'"{",".join(options)}"',
-        allow_blank=True,
-        showErrorMessage=True,
-        error=f"{sheet_words(language)['wrong']}{', '.join(options)}"[:_PROMPT],
-        showInputMessage=True,
-        promptTitle=criterion.title.in_(language)[:_TITLE],
-        prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
-    )
-
-
 def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
     """Return the question; of a scale, what its points mean, too."""
     if form != "likert":
         return [criterion.compare.in_(language)]
     points = (f"{point} = {words.in_(language)}" for point, words in sorted(criterion.anchors.items()))
     return [criterion.rate.in_(language), "; ".join(points)]
-
-
-def _fill_guide(guide: Any, chosen: CriteriaSet, form: Form, language: Language) -> None:  # noqa: ANN401
-    words, widths = sheet_words(language), (24, 24, 60, 60)[: 4 if form == "likert" else 3]
-    _lay_out(guide, widths)
-    lines = (chosen.title.in_(language), chosen.guide.in_(language), words["fill"], words[form])
-    for number, text in enumerate(lines, start=1):
-        _put(guide, number, [text], [sum(widths)], language, is_head=number == 1)
-        guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
-    _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
-    for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
-        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
-        _put(guide, number, row, widths, language)
 
 
 def _put(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, BeforeValidator, Field, create_model
 
 from dialore.errors import ModelError
 from dialore.evaluation.base import SampleScore
-from dialore.llm.structured import Structured, complete_structured
+from dialore.llm.structured import complete_structured
 from dialore.prompts.history import history_variables
 from dialore.prompts.library import PromptLibrary
 from dialore.text import LANGUAGES
@@ -37,8 +37,6 @@ def _picked(said: object) -> object:
 
 
 Pick = Annotated[Literal["A", "B", "same"], BeforeValidator(_picked)]
-_SHOWN = 200
-_BEGINNING = 400
 # What may stand before the refusal itself: an apology, and what the model says it is.
 _LEAD_EN = (
     r"(?:(?:sorry|(?:my )?apologies|i apologi[sz]e|unfortunately|i(?:'m| am)(?: \w+)? (?:sorry|afraid))\W+"
@@ -95,13 +93,9 @@ class JudgeClient:
     async def ask(self, name: str, shape: type[T], dialogue: Dialogue, *, label: str = "", **variables: object) -> T:
         """Ask for a value of a shape, in the dialogue's language, by the prompt `judge/<name>`.
 
-        Prompts see the dialogue (`history_variables`) and `variables`; `label` is the judge's name in requests,
-        the prompt's where it is empty.
-
-        Raises:
-            UnjudgedError: the judge refused, or its answer could not be parsed after one repair turn.
-            ModelError: the call failed.
-            InputError: the prompt is missing or names an unknown variable.
+        Prompts see the dialogue (`history_variables`) and `variables`; `label` is the judge's name in requests, the
+        prompt's where it is empty. Raises ModelError, and UnjudgedError where the judge refused, or its answer could
+        not be parsed after one repair turn.
         """
         prompt = self.prompts.get(f"judge/{name}", dialogue.language)
         known = history_variables(dialogue, numbered=prompt.front.history == "numbered") | variables
@@ -112,7 +106,15 @@ class JudgeClient:
             if error.refused:
                 raise _refused(error.message) from error
             raise
-        return _checked(answer)
+        completion = answer.completions[-1].text
+        # A number that comes with a refusal is not the judge's judgement.
+        for text in (completion, *([answer.completions[0].text] if answer.value is None else [])):
+            if is_refusal(text):
+                raise _refused(text)
+        if answer.value is None:
+            reason = f"the judge's answer could not be parsed: {answer.error}"
+            raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(completion)))
+        return answer.value
 
 
 def asker_of(context: Context) -> JudgeClient | None:
@@ -120,24 +122,12 @@ def asker_of(context: Context) -> JudgeClient | None:
     return JudgeClient(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
 
 
-def _checked(answer: Structured[T]) -> T:
-    completion = answer.completions[-1].text
-    # A number that comes with a refusal is not the judge's judgement.
-    for text in (completion, *([answer.completions[0].text] if answer.value is None else [])):
-        if is_refusal(text):
-            raise _refused(text)
-    if answer.value is None:
-        reason = f"the judge's answer could not be parsed: {answer.error}"
-        raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(completion)))
-    return answer.value
-
-
 def _refused(said: str) -> UnjudgedError:
     return UnjudgedError(SampleScore(problem="refused", reason="the judge refused", detail=_short(said)))
 
 
 def _short(text: str) -> str:
-    return " ".join(text.split())[:_SHOWN]
+    return " ".join(text.split())[:200]
 
 
 def is_refusal(text: str) -> bool:
@@ -145,7 +135,7 @@ def is_refusal(text: str) -> bool:
 
     Only the beginning counts: a judge's remark on a response that itself refuses is no refusal of the judge's.
     """
-    return _REFUSAL.match(" ".join(text[:_BEGINNING].replace("’", "'").split())) is not None
+    return _REFUSAL.match(" ".join(text[:400].replace("’", "'").split())) is not None
 
 
 def spoken(response: Response) -> str:
@@ -170,9 +160,3 @@ def list_shape(name: str, key: str, top: int | None = None, count: int | None = 
     """Return a list under the key that the prompt names: `count` numbers from 1 to `top`, or true or false."""
     item: Any = bool if top is None else Annotated[float, Field(ge=1, le=top)]
     return create_model(name, **{key: (Annotated[list[item], Field(min_length=count, max_length=count)], ...)})  # type: ignore[call-overload,no-any-return]
-
-
-@lru_cache(maxsize=64)
-def preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
-    """Return a pick for each criterion."""
-    return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]

@@ -9,20 +9,15 @@ import math
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import combinations
 from typing import TYPE_CHECKING, Literal, cast
 
+from pydantic import BaseModel, create_model
+
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.base import Mean, MetricInfo, Problem, Sample, SampleScore, about_of, unavailable
-from dialore.evaluation.judges.asking import (
-    JudgeClient,
-    UnjudgedError,
-    asker_of,
-    list_shape,
-    preferences_shape,
-    queries_of,
-    spoken,
-)
+from dialore.evaluation.judges.asking import JudgeClient, Pick, UnjudgedError, asker_of, list_shape, queries_of, spoken
 from dialore.evaluation.statistics import Rate, win_rate
 from dialore.parallel import gather
 
@@ -47,9 +42,8 @@ JOINT_CRITERIA: dict[Judged, tuple[str, ...]] = {"responses": ("overall", "usefu
 class Preference:
     """A judge's preference between two systems' answers to one dialogue, by one criterion.
 
-    Attributes:
-        picks: who was picked with the first system shown first, and with the second shown first; empty for "same".
-        conversation: the conversation that the dialogue was cut from; empty where it is not known.
+    `picks` are who was picked with the first system shown first, and with the second; empty for "same". The
+    `conversation` is the one that the dialogue was cut from, empty where it is not known.
     """
 
     criterion: str
@@ -74,20 +68,16 @@ class Preference:
 def rate_of(preferences: Iterable[Preference]) -> Rate:
     """Return wins, losses and ties of the first system, with the sign test over conversations."""
     known = [choice for choice in preferences if choice.problem is None]
-    return win_rate(
-        [choice.outcome for choice in known],
-        [choice.conversation or number for number, choice in enumerate(known)],
-    )
+    talks = [choice.conversation or number for number, choice in enumerate(known)]
+    return win_rate([choice.outcome for choice in known], talks)
 
 
 def position_bias(preferences: Iterable[Preference]) -> float:
     """Return the share of preferences that went by the first place, less those that went by the second; NaN of none."""
     known = [choice for choice in preferences if choice.problem is None]
-    leans = [
-        (choice.picks == (choice.first, choice.second)) - (choice.picks == (choice.second, choice.first))
-        for choice in known
-    ]
-    return sum(leans) / len(leans) if leans else math.nan
+    by_first = sum(choice.picks == (choice.first, choice.second) for choice in known)
+    by_second = sum(choice.picks == (choice.second, choice.first) for choice in known)
+    return (by_first - by_second) / len(known) if known else math.nan
 
 
 async def compare(
@@ -102,11 +92,6 @@ async def compare(
 
     All criteria are asked about in one prompt. A system wins only where both orders agree on it. Equal answers are a
     tie, and an empty one loses, without a call.
-
-    Raises:
-        UnknownNameError: no such criterion.
-        InputError: fewer than two systems.
-        ModelError: a call failed.
     """
     if len(responses) < 2:
         raise InputError("a comparison wants at least two systems", hint="name another")
@@ -135,6 +120,12 @@ def _is_unjudged(response: Response, judged: Judged) -> bool:
     return response.status == "failed" or (judged == "queries" and not queries_of(response))
 
 
+@lru_cache(maxsize=64)
+def _preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
+    """Return a pick for each criterion."""
+    return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]
+
+
 async def _pair(
     judge: JudgeClient,
     dialogue: Dialogue,
@@ -152,7 +143,7 @@ async def _pair(
     if a == b or not a or not b:  # an answer that says nothing loses
         winner = "" if a == b else first if a else second
         return [Preference(name, first, second, (winner, winner)) for name in criteria]
-    name, shape = f"pairwise-{judged}", preferences_shape(criteria)
+    name, shape = f"pairwise-{judged}", _preferences_shape(criteria)
     try:
         forward, backward = await gather(
             judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),
@@ -160,27 +151,16 @@ async def _pair(
         )
     except UnjudgedError as error:
         failure = error.measure
-        return [
-            Preference(criterion, first, second, problem=failure.problem, reason=failure.reason)
-            for criterion in criteria
-        ]
+        return [Preference(name, first, second, problem=failure.problem, reason=failure.reason) for name in criteria]
     picked, other = forward.model_dump(), backward.model_dump()
     ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
-    return [
-        Preference(criterion, first, second, (ahead[picked[criterion]], behind[other[criterion]]))
-        for criterion in criteria
-    ]
+    picks = ((name, (ahead[picked[name]], behind[other[name]])) for name in criteria)
+    return [Preference(criterion, first, second, both) for criterion, both in picks]
 
 
 @dataclass(frozen=True)
 class JointJudge(Mean):
-    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, in a shuffled order.
-
-    Attributes:
-        criterion: one of `JOINT_CRITERIA`.
-        judged: the responses' texts, or the queries that were asked for them.
-        seed: of the order, with the dialogue's id.
-    """
+    """A judge that scores several systems' answers to a dialogue in one prompt, 1 to 10, by one of `JOINT_CRITERIA`."""
 
     asker: JudgeClient | None
     criterion: str = "overall"

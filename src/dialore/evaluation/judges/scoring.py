@@ -11,14 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.evaluation.base import Mean, MetricInfo, Sample, SampleScore, about_of, unavailable
-from dialore.evaluation.judges.asking import (
-    JudgeClient,
-    UnjudgedError,
-    asker_of,
-    list_shape,
-    queries_of,
-    spoken,
-)
+from dialore.evaluation.judges.asking import JudgeClient, UnjudgedError, asker_of, list_shape, queries_of, spoken
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
 
@@ -35,10 +28,10 @@ def make(name: str, context: Context) -> Judge:
     """Return a judge by name."""
     about, embedder = about_of(name), context.embedder or "static"
     scores: dict[str, Score] = {
-        "meep": _meep,
-        "informativeness": functools.partial(_quality, name),
-        "overall": functools.partial(_quality, name),
-        "useful-knowledge": _useful_knowledge,
+        "meep": functools.partial(_rated, name, "meep", Engagingness),
+        "informativeness": functools.partial(_rated, name, "quality", Quality),
+        "overall": functools.partial(_rated, name, "quality", Quality),
+        "useful-knowledge": functools.partial(_rated, name, "useful-knowledge", UsefulKnowledge),
         "useful-pieces": _useful_pieces,
         "ragas-context-relevance": _context_relevance,
         "ragas-faithfulness": faithfulness,
@@ -54,12 +47,7 @@ def make(name: str, context: Context) -> Judge:
 
 @dataclass(frozen=True)
 class Judge(Mean):
-    """A metric whose values a language model gives.
-
-    Attributes:
-        score: asks it about one response.
-        also: what else its values depend on.
-    """
+    """A metric whose values a language model gives; `also` says what else they depend on."""
 
     about: MetricInfo
     asker: JudgeClient | None
@@ -116,15 +104,10 @@ class Questions(BaseModel):
     noncommittal: bool
 
 
-async def _meep(judge: JudgeClient, sample: Sample) -> SampleScore:
-    verdict = await judge.ask("meep", Engagingness, sample.dialogue, response=spoken(sample.response))
-    return SampleScore((verdict.score,))
-
-
-async def _quality(name: str, judge: JudgeClient, sample: Sample) -> SampleScore:
-    """One of two scores that one prompt asks for; a cache of completions answers whichever comes second."""
-    verdict = await judge.ask("quality", Quality, sample.dialogue, label=name, response=spoken(sample.response))
-    return SampleScore((float(verdict.overall if name == "overall" else verdict.informativeness),))
+async def _rated(name: str, prompt: str, shape: type[BaseModel], judge: JudgeClient, sample: Sample) -> SampleScore:
+    """Return the score of a prompt; of `quality`, which asks for two, the cache answers whichever comes second."""
+    verdict = await judge.ask(prompt, shape, sample.dialogue, label=name, response=spoken(sample.response))
+    return SampleScore((float(getattr(verdict, name if prompt == "quality" else "score")),))
 
 
 async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> SampleScore:
@@ -136,11 +119,6 @@ async def _queries(name: str, top: int, judge: JudgeClient, sample: Sample) -> S
     scores = (await judge.ask(name, shape, sample.dialogue, queries=queries)).model_dump()["scores"]
     detail = "; ".join(f"{query}: {score:g}" for query, score in zip(queries, scores, strict=True))
     return SampleScore((sum(scores) / len(scores),), detail=detail)
-
-
-async def _useful_knowledge(judge: JudgeClient, sample: Sample) -> SampleScore:
-    verdict = await judge.ask("useful-knowledge", UsefulKnowledge, sample.dialogue, response=spoken(sample.response))
-    return SampleScore((float(verdict.score),))
 
 
 async def _useful_pieces(judge: JudgeClient, sample: Sample) -> SampleScore:
@@ -167,34 +145,25 @@ async def faithfulness(judge: JudgeClient, sample: Sample, known: Sequence[str] 
     Two calls: what the response claims, and what of it follows.
     """
     pieces = pieces_of(sample) if known is None else known
-    claimed = await judge.ask(
-        "ragas-faithfulness-statements", Statements, sample.dialogue, response=spoken(sample.response)
-    )
+    name, response = "ragas-faithfulness-statements", spoken(sample.response)
+    claimed = await judge.ask(name, Statements, sample.dialogue, response=response)
     statements = [" ".join(statement.split()) for statement in claimed.statements if statement.strip()]
     if not statements:
         return unavailable("the response states nothing that could be verified")
     shape = list_shape("Verdicts", "verdicts", count=len(statements))
-    verdict = await judge.ask(
-        "ragas-faithfulness-verdicts", shape, sample.dialogue, knowledge=pieces, statements=statements
-    )
+    name = "ragas-faithfulness-verdicts"
+    verdict = await judge.ask(name, shape, sample.dialogue, knowledge=pieces, statements=statements)
     verdicts = verdict.model_dump()["verdicts"]
     missing = [text for text, follows in zip(statements, verdicts, strict=True) if not follows]
     detail = f"{len(statements) - len(missing)} of {len(statements)} statements"
-    return SampleScore(
-        (1 - len(missing) / len(statements),), detail=detail + (f"; not: {' | '.join(missing)}" if missing else "")
-    )
+    detail += f"; not: {' | '.join(missing)}" if missing else ""
+    return SampleScore((1 - len(missing) / len(statements),), detail=detail)
 
 
 async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     known = pieces_of(sample) if sample.response.knowledge else []
-    verdict = await judge.ask(
-        "ragas-answer-relevance",
-        Questions,
-        sample.dialogue,
-        response=spoken(sample.response),
-        knowledge=known,
-        count=QUESTIONS,
-    )
+    name, response = "ragas-answer-relevance", spoken(sample.response)
+    verdict = await judge.ask(name, Questions, sample.dialogue, response=response, knowledge=known, count=QUESTIONS)
     questions = [question for question in verdict.questions if question.strip()][:QUESTIONS]
     if not questions:
         return SampleScore(problem="unparsed", reason="the judge's questions are blank")
@@ -206,10 +175,7 @@ async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -
 
 
 def pieces_of(sample: Sample) -> list[str]:
-    """Return the knowledge that a response was given, a line each; a fact as the triple that its prompt had.
-
-    Raises UnjudgedError where it was given none.
-    """
+    """Return the knowledge that a response was given, a line each; a fact as the triple that its prompt had."""
     if not sample.response.knowledge:
         raise UnjudgedError(unavailable("the response was given no knowledge"))
     asked = "\n".join(message["content"] for stage in sample.response.trace for message in stage.messages)

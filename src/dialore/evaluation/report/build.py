@@ -15,26 +15,17 @@ import numpy as np
 from pydantic_core import to_json
 
 from dialore.datasets import gold_text
+from dialore.evaluation.report import tables
 from dialore.evaluation.report.data import Results, ScoredResponse, Survey
 from dialore.evaluation.report.display import notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
-from dialore.evaluation.report.tables import (
-    Ablation,
-    Contest,
-    Group,
-    MainTable,
-    ablations,
-    combiner,
-    contests,
-    labels,
-    main_table,
-    values_of,
-)
+from dialore.evaluation.report.tables import Group, labels
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.people import People
+    from dialore.response import Response
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""
@@ -42,23 +33,13 @@ DIALOGUES = 200
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The contents of a report.
-
-    Attributes:
-        facts: what the runs keep of themselves, by run.
-        contests: what judges prefer of two systems.
-        people: what annotators say, by export.
-        surveys: counts of every system, in the order of `names`.
-        names: every system's name, unlike any other's.
-        figures: by metric, a list a group: the group's title and its figures.
-        browser: the dialogues; None where none are wanted.
-    """
+    """A report's contents: facts by run, people by export, figures by metric and group, surveys in names' order."""
 
     title: str
     facts: Mapping[str, Any]
-    table: MainTable
-    ablations: list[Ablation]
-    contests: list[Contest]
+    table: tables.MainTable
+    ablations: list[tables.Ablation]
+    contests: list[tables.Contest]
     people: Sequence[People]
     surveys: list[Survey]
     names: list[str]
@@ -91,15 +72,12 @@ def make_report(
     """Make a report; `sizes` are models' in billions of parameters, where their names do not say them.
 
     The browser shows so many `dialogues` of each data set, none for 0; `keep_absent` gives metrics that no system has a
-    column, too. The title is the runs' names where none is given.
-
-    Raises:
-        UnknownNameError: no system is called as the baseline is.
-        MissingExtraError: the `evaluation` extra, with the tests of significance, is not installed.
+    column, too. The title is the runs' names where none is given. Raises UnknownNameError where no system is called as
+    the baseline is.
     """
     systems = results.systems()
     names = _names(results)
-    table = main_table(results, baseline=baseline, keep_absent=keep_absent)
+    table = tables.main_table(results, baseline=baseline, keep_absent=keep_absent)
     datasets = [system.dataset for system in systems]
     browser = Browser(names, datasets, results.metrics(), dialogues) if dialogues else None
     surveys = [Survey(system) for system in systems]
@@ -117,8 +95,8 @@ def make_report(
         title=title or results.title,
         facts=results.facts,
         table=table,
-        ablations=ablations(results, table.metrics),
-        contests=contests(results.judged()),
+        ablations=tables.ablations(results, table.metrics),
+        contests=tables.contests(results.judged()),
         people=people,
         surveys=surveys,
         names=names,
@@ -146,8 +124,8 @@ def _figures(
     rows, title = group.rows, group.title
     figures = [bars(about, rows, title)]
     if about.level == "response":
-        metric = combiner(about.name)
-        values = [values_of(metric, results.measures(row.system, about.name)) for row in rows]
+        metric = tables.combiner(about.name)
+        values = [tables.values_of(metric, results.measures(row.system, about.name)) for row in rows]
         given = [surveys[id(row.system)].given for row in rows]
         figures += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
     figures.append(sizes_against(about, rows, sizes, title))
@@ -164,7 +142,7 @@ class Browser:
         self._names, self._of, self._limit = list(names), list(datasets), limit
         self._datasets = list(dict.fromkeys(datasets))
         self._abouts = {about.name: about for about in abouts}
-        self._metrics = {about.name: combiner(about.name) for about in abouts if about.level == "response"}
+        self._metrics = {about.name: tables.combiner(about.name) for about in abouts if about.level == "response"}
         self._entries: dict[tuple[int, str], dict[str, Any]] = {}
         self._counts = [0] * len(self._datasets)
         self._details: list[dict[str, Any]] = []
@@ -181,7 +159,18 @@ class Browser:
             return
         response = scored.response
         outcomes = {stage.outcome for stage in response.trace}
-        values = self._values(scored)
+        values = {}  # those that single responses have, for sorting and for disagreement
+        for name, measure in scored.measures.items():
+            if measure.problem is None and name in self._metrics:
+                value = self._metrics[name].combine(np.array([measure.values]))
+                if not math.isnan(value):
+                    values[name] = round(value, 6)
+        # Name, value or None, problem with reason, and detail.
+        measures = [
+            [name, values.get(name), f"{it.problem}: {it.reason}" if it.problem else "", it.detail]
+            for name, about in self._abouts.items()
+            if (it := scored.measures.get(name)) is not None and (about.level == "response" or it.problem)
+        ]
         brief = {
             "text": response.text,
             "status": response.status,
@@ -192,7 +181,7 @@ class Browser:
             "place": len(self._details),
         }
         entry["answers"].setdefault(str(number), []).append(brief)
-        self._details.append(_detail(scored) | {"measures": self._measures(scored, values)})
+        self._details.append(_detail(response) | {"measures": measures})
 
     def packed(self) -> dict[str, str]:
         """Return the index (systems, metrics, dialogues with their answers) and the details, by the page's ids."""
@@ -226,24 +215,6 @@ class Browser:
             }
         return self._entries[key]
 
-    def _values(self, scored: ScoredResponse) -> dict[str, float]:
-        """Values of metrics that single responses have, for sorting and for disagreement."""
-        rounded = {}
-        for name, measure in scored.measures.items():
-            if measure.problem is None and name in self._metrics:
-                value = self._metrics[name].combine(np.array([measure.values]))
-                if not math.isnan(value):
-                    rounded[name] = round(value, 6)
-        return rounded
-
-    def _measures(self, scored: ScoredResponse, values: dict[str, float]) -> list[list[Any]]:
-        """Name, value or None, problem with reason, and detail, of every metric of the report."""
-        return [
-            [name, values.get(name), f"{it.problem}: {it.reason}" if it.problem else "", it.detail]
-            for name, about in self._abouts.items()
-            if (it := scored.measures.get(name)) is not None and (about.level == "response" or it.problem)
-        ]
-
 
 def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
     """Mark how far a dialogue's systems lie apart, as a share of a metric's range, averaged over metrics."""
@@ -267,8 +238,7 @@ def pack(data: object) -> str:
     return base64.b64encode(gzip.compress(to_json(data, inf_nan_mode="null", fallback=str), 9, mtime=0)).decode()
 
 
-def _detail(scored: ScoredResponse) -> dict[str, Any]:
-    response = scored.response
+def _detail(response: Response) -> dict[str, Any]:
     numbers = response.numbers
     return response.model_dump(include={"model", "error", "seconds", "usage", "demands"}) | {
         "parts": response.parts,

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 MINUS = "−"
-_NOTHING = 1e-9
-"""Figures that are nearer to zero are what rounding leaves over of it."""
+_NOTHING = 1e-9  # figures that are nearer to zero are what rounding leaves over of it
 
 
 def decimals(value: float, figures: int = 3) -> int:
@@ -118,10 +117,8 @@ class SystemScores:
     Attributes:
         name: its name in tables: `dcrag`, `dcrag (cross_revision=false)`.
         options: what was set beside the defaults, `stages` with the models of stages among them.
-        model: the model's name, or `no model`.
         dataset: the data set's name, with split and limit.
-        scores: by metric, over all its responses.
-        counts: responses by outcome: `ok`, `failed`; stages by outcome: `stage ok`, `stage repaired`, `stage unparsed`.
+        counts: responses by outcome (`ok`, `failed`) and stages by outcome (`stage ok`, `stage repaired`, ...).
         totals: calls, prompt_tokens, completion_tokens, cached, retries, seconds, over all its responses.
     """
 
@@ -138,12 +135,9 @@ class SystemScores:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """One judge's preferences between two systems by one criterion.
+    """One judge's preferences between two systems by one criterion, of their `responses` or `queries`.
 
-    Attributes:
-        judge: the judge's identity: its model, then its prompts.
-        judged: what it was shown: `responses` or `queries`.
-        preferences: one a dialogue and repetition.
+    `judge` is its identity: its model, then its prompts.
     """
 
     run: str
@@ -183,12 +177,8 @@ class Results(Protocol):
 class Survey:
     """Counts of one system's responses; it grows by a few numbers a response.
 
-    Attributes:
-        seconds: wall-clock time of each response that did not fail, from the start of its first stage.
-        queued_s: seconds that each waited for its turn before.
-        given: how much knowledge each response was given, by dialogue id and repetition.
-        stages: outcomes by stage, in the order in which stages were first seen.
-        failures: why responses failed.
+    `seconds` are those of each response that did not fail, from the start of its first stage, and `queued_s` those that
+    it waited before; `given` is how much knowledge each was given, by dialogue id and repetition.
     """
 
     system: SystemScores
@@ -232,7 +222,10 @@ class Survey:
         whole = duration(float(np.median(np.add(self.seconds, self.queued_s)))) if self.seconds else "–"
         return {
             "responses": f"{self.responses:,}",
-            **{name: _mean(value) for name, value in means.items()},
+            **{
+                name: f"{mean:,.0f}" if mean >= 100 or mean == int(mean) else three(mean)
+                for name, mean in means.items()
+            },
             "cached calls": share(totals.get("cached", 0.0), calls),
             "retries": f"{totals.get('retries', 0.0):,.0f}",
             "p50": p50,
@@ -247,18 +240,9 @@ class Survey:
         stages = counts.total()
         shares = (share(counts[outcome], stages) for outcome in _OUTCOMES)
         named = zip(("parsed at once", "repaired", "unparsed", "failed stages"), shares, strict=True)
-        return {
-            "ok": f"{len(self.seconds):,}",
-            "failed": f"{self.failed:,}",
-            "stages": f"{stages:,}",
-            **dict(named),
-        }
+        return {"ok": f"{len(self.seconds):,}", "failed": f"{self.failed:,}", "stages": f"{stages:,}", **dict(named)}
 
     @property
     def by_stage(self) -> list[tuple[str, list[str]]]:
         """How often each stage had each outcome."""
         return [(stage, [f"{counts[outcome]:,}" for outcome in _OUTCOMES]) for stage, counts in self.stages.items()]
-
-
-def _mean(value: float) -> str:
-    return f"{value:,.0f}" if value >= 100 or value == int(value) else three(value)

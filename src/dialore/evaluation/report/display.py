@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"-\d+\Z")
-_SHORT = 160
 _BY = {"model": "the model's", "documents": "the base's"}
 
 
@@ -49,12 +48,9 @@ def marked(response: Response) -> str:
 
 @dataclass(slots=True)
 class Steps:
-    """The steps of a response, each where its method has it.
+    """The steps of a response: sources planned (None where nothing is), and name and words of each stage's summary.
 
-    Attributes:
-        plan: the sources in order; empty for NULL, None where nothing is planned.
-        told: the summaries of its stages in order, each as name and words.
-        questions: open questions: `text` and `answers`, of each whose it is (`by`), its `text`, whether it is `chosen`.
+    Of open questions it has the `text` and the `answers`: whose each is (`by`), its `text`, whether it is `chosen`.
     """
 
     plan: list[str] | None = None
@@ -64,7 +60,7 @@ class Steps:
     @property
     def short(self) -> list[tuple[str, str]]:
         """The same in a few words: name and words of each."""
-        lines = [(name, shorten(words, _SHORT, placeholder=" …")) for name, words in self.told]
+        lines = [(name, shorten(words, 160, placeholder=" …")) for name, words in self.told]
         if self.plan is not None:
             lines.insert(0, ("Plan", " → ".join(self.plan) or "NULL: no source is needed"))
         if self.questions:
@@ -105,8 +101,7 @@ def notes_of(stage: StageTrace) -> list[str]:
 def longest_chain(stages: Sequence[StageTrace]) -> int:
     """Return how many model calls stand one after the other at most: the sequential steps, whatever their speed.
 
-    What a stage waited for is taken to be what ended last before it began; of stages that bear numbers (EDIT's
-    questions), none waits for one of another number.
+    A stage waited for what ended last before it began, but (EDIT's questions) for none of another number.
     """
     ended: list[tuple[float, int, str]] = []
     for stage in sorted(stages, key=lambda item: (item.started, item.started + item.seconds)):
@@ -135,9 +130,8 @@ def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
 
 def in_words(figures: Counter[str]) -> list[str]:
     """Figures in words, those that are there."""
-    phrases = [
-        f"{figures[name]} {name}" for name in ("linked", "facts found", "foreseen", "unforeseen") if name in figures
-    ]
+    names = ("linked", "facts found", "foreseen", "unforeseen")
+    phrases = [f"{figures[name]} {name}" for name in names if name in figures]
     phrases.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
     return phrases + ([f"{figures['repaired']} repaired"] if figures["repaired"] else [])
 
@@ -176,14 +170,7 @@ class Conversation:
 
 
 def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:
-    """Return the page as HTML.
-
-    Args:
-        conversations: what it shows.
-        title: its title.
-        made: one sentence on how the responses came about.
-        pace: what the time axis of traces means, where it is not plain time.
-    """
+    """Return the page as HTML, with a sentence on how the responses were made, and on the time axis of their traces."""
     return pages.render(
         "demo/page.html.j2",
         title=title,
@@ -200,6 +187,8 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
 
 def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
     dialogue = conversation.dialogue
+    documents = dialogue.extra.get("documents")
+    documents = documents if isinstance(documents, dict) else {}
     return {
         "anchor": f"d{number}",
         "first": number == 1,
@@ -210,7 +199,8 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
         "turns": [
             {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
         ],
-        "persona": _persona(dialogue),
+        # Each sentence with how many documents belong to it.
+        "persona": [(sentence, len(documents.get(sentence) or ())) for sentence in dialogue.persona],
         "responses": [
             _response(response, dialogue, f"d{number}r{column}")
             for column, response in enumerate(conversation.responses, start=1)
@@ -218,23 +208,19 @@ def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
     }
 
 
-def _persona(dialogue: Dialogue) -> list[tuple[str, int]]:
-    """Return the responder's persona sentences, each with how many documents belong to it."""
-    documents = dialogue.extra.get("documents")
-    under = documents if isinstance(documents, dict) else {}
-    return [(sentence, len(under.get(sentence) or ())) for sentence in dialogue.persona]
-
-
 def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
     numbers, used = response.numbers, response.used
-    calls = [stage for stage in response.trace if stage.usage.calls]
+    raising = Markup("<sup>{}</sup>")
     return {
         "anchor": anchor,
         "method": response.method,
         "model": response.model,
         "failed": response.status == "failed",
         "error": response.error,
-        "text": Markup("").join(_marked(text, used, dialogue) + _raised(after) for text, after in response.parts),
+        "text": Markup("").join(
+            _marked(text, used, dialogue) + (raising.format(", ".join(map(str, cited))) if cited else "")
+            for text, cited in response.parts
+        ),
         "way": steps_of(response),
         "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
         "used": [_chip(item, numbers.get(item.id)) for item in used],
@@ -242,16 +228,12 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "demands": response.demands,
         "cost": cost(response.usage, response.seconds),
         "figures": in_words(figures_of(response.trace)),
-        "calls": len(calls),
+        "calls": sum(bool(stage.usage.calls) for stage in response.trace),
         "steps": longest_chain(response.trace),
         "prompt_changed": any(stage.prompt_changed for stage in response.trace),
         "seconds": response.seconds,
         "trace": response.trace,
     }
-
-
-def _raised(numbers: Sequence[int]) -> Markup:
-    return Markup("<sup>{}</sup>").format(", ".join(map(str, numbers))) if numbers else Markup("")
 
 
 def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 def render_html(report: Report) -> str:
     """Return the report as one page."""
     browser = report.browser if report.browser is not None and report.browser.size else None
+    # Of each column, whether a figure in it has a mark, and how many characters its widest ± has.
+    columns = zip(*(row.cells for group in report.table.groups for row in group.rows), strict=True)
+    slots = [
+        (any(cell.mark for cell in cells), max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0))
+        for cells in columns
+    ]
     return pages.render(
         "report/page.html.j2",
         title=report.title,
@@ -43,7 +49,7 @@ def render_html(report: Report) -> str:
         templates=_templates(),
         report=report,
         table=report.table,
-        slots=_slots(report.table),
+        slots=slots,
         browser=browser,
         reading=how_to_read(report.table),
         can_draw=plots.can_draw(),
@@ -68,28 +74,19 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
-def _slots(table: MainTable) -> list[tuple[bool, int]]:
-    """Of each column, whether a figure in it has a mark, and how many characters its widest ± has."""
-    columns = zip(*(row.cells for group in table.groups for row in group.rows), strict=True)
-    return [
-        (any(cell.mark for cell in cells), max((len(cell.spread) + 1 for cell in cells if cell.spread), default=0))
-        for cells in columns
-    ]
-
-
 def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
     """Return a run's facts, each as text that folds."""
     facts = dict(facts) if isinstance(facts, dict) else {}
     config = facts.get("config") or {}
     known = {"name": str(facts.pop("name", "") or name), "about": str(facts.pop("about", "") or "")}
-    parts = [(key.replace("_", " ").capitalize(), _yaml(value)) for key, value in facts.items() if value]
+    parts = []
+    for key, value in facts.items():
+        if value:
+            plain = _without_empty(json.loads(json.dumps(value, default=str)))
+            words = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=100).rstrip()
+            parts.append((key.replace("_", " ").capitalize(), words))
     seed = (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None
     return {"folder": name, **known, "seed": seed, "parts": parts}
-
-
-def _yaml(value: Any) -> str:  # noqa: ANN401 - plain data
-    plain = json.loads(json.dumps(value, default=str))
-    return yaml.safe_dump(_without_empty(plain), allow_unicode=True, sort_keys=False, width=100).rstrip()
 
 
 def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
@@ -99,8 +96,7 @@ def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
     return [_without_empty(item) for item in value] if isinstance(value, list) else value
 
 
-WIDEST = 7
-"""The most columns beside each other: more of them, each with its interval, would be set too small to read."""
+_WIDEST = 7  # columns beside each other: more, each with its interval, would be set too small to read
 _SPECIAL = {
     "\\": r"\textbackslash{}",
     # At the start of a row or a note these would be an option of what stands before.
@@ -133,7 +129,7 @@ def render_latex(report: Report) -> str:
     table = report.table
     notes = [escape_latex(text) for text in how_to_read(table)]
     notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
-    parts = [_part(table, part) for part in table.parts(WIDEST)]
+    parts = [_part(table, part) for part in table.parts(_WIDEST)]
     shown = f"{report.title}{notes}{parts}{[item.findings for item in report.people]}"
     # Marks that LaTeX has not; texts are escaped here.
     templates = pages.environment().overlay(
@@ -163,16 +159,13 @@ def render_latex(report: Report) -> str:
 
 def escape_latex(text: str) -> str:
     """Text that LaTeX sets as it is; a question mark stands for symbols that its fonts have not, such as emoji."""
-    plain = "".join(map(_known, " ".join(text.split())))
+    plain = ""
+    for character in " ".join(text.split()):
+        kind = unicodedata.category(character)
+        is_symbol = kind[0] in "SC" and ord(character) > 0xFF and character not in {*_SPECIAL, "€", "™"}
+        if kind not in {"Cc", "Cf"}:
+            plain += "?" if is_symbol else character
     return _PATTERN.sub(lambda match: _SPECIAL[match[0]], plain)
-
-
-def _known(character: str) -> str:
-    kind = unicodedata.category(character)
-    if kind in {"Cc", "Cf"}:
-        return ""
-    is_symbol = kind[0] in "SC" and ord(character) > 0xFF and character not in _SPECIAL
-    return "?" if is_symbol and character not in "€™" else character
 
 
 def _part(table: MainTable, part: Part) -> dict[str, Any]:
@@ -185,7 +178,10 @@ def _part(table: MainTable, part: Part) -> dict[str, Any]:
         "width": len(places),
         "families": [_spanning(len(some), escape_latex(title)) for title, some in part] if has_families else [],
         "rules": "".join(rules),
-        "heads": [_spanning(1, _head(table.metrics[column])) for column in places],
+        "heads": [
+            _spanning(1, escape_latex(f"{about.name}{f' ({unit(about)})' if unit(about) else ''} {arrow(about)}"))
+            for about in (table.metrics[column] for column in places)
+        ],
         "groups": [
             (
                 escape_latex(group.title) if table.has_groups else "",
@@ -201,10 +197,6 @@ def _part(table: MainTable, part: Part) -> dict[str, Any]:
 
 def _spanning(metrics: int, text: str) -> str:
     return f"\\multicolumn{{{_SUBCOLUMNS * metrics}}}{{c}}{{{text}}}"
-
-
-def _head(about: MetricInfo) -> str:
-    return escape_latex(f"{about.name}{f' ({unit(about)})' if unit(about) else ''} {arrow(about)}")
 
 
 def _cell(cell: Cell) -> str:

@@ -34,13 +34,7 @@ class Table(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class People:
-    """The judgements of one export's annotators.
-
-    Attributes:
-        name: of the set of criteria.
-        counted: how many annotators answered how much, or why there is nothing.
-        findings: without any where no sheet is filled in.
-    """
+    """One export's judgements by a set of criteria; `counted` says how much annotators answered, or why nothing."""
 
     name: str
     chosen: CriteriaSet
@@ -61,13 +55,18 @@ class People:
             columns = ["system", "mean rank, reversed" if findings.form == "ranking" else "mean", "95%", "items"]
             tables.append(self._table("Scores", 2, columns, findings.standings, self._standing))
         if findings.form == "pairwise" or findings.contests:
-            tests = [
-                test for test in _TESTS if any(getattr(contest, test) is not None for contest in findings.contests)
-            ]
+            contests = findings.contests
+            tests = [test for test in _TESTS if any(getattr(contest, test) is not None for contest in contests)]
             columns = ["systems", "wins", "ties", "losses", "items", *(_TESTS[test] for test in tests)]
-            tables.append(
-                self._table("Contests", 2, columns, findings.contests, lambda contest: _contest(contest, tests))
-            )
+
+            def row(contest: Contest) -> list[str]:
+                rate = contest.rate
+                shares = (share(count, rate.n) for count in (rate.wins, rate.ties, rate.losses))
+                p_values = (getattr(contest, test) for test in tests)
+                marked = (p_value(p) + ("" if p is None else mark_of(p)) for p in p_values)
+                return [f"{contest.first} / {contest.second}", *shares, str(contest.items), *marked]
+
+            tables.append(self._table("Contests", 2, columns, findings.contests, row))
         columns = ["annotators", "items", "same", "Cohen", "Fleiss", "alpha"]
         return [*tables, self._table("Agreement", 1, columns, findings.agreement, _agreement)]
 
@@ -96,25 +95,15 @@ def people_of(answers: Answers) -> People:
     counts = {
         "annotators": len({annotation.annotator for annotation in asked}),
         "items": len({annotation.item for annotation in asked}),
+        "fields left empty": answers.empty,
+        "batches left out, as their control case was judged wrongly": answers.dropped,
     }
-    counts |= {"fields left empty": answers.empty}
-    counts |= {"batches left out, as their control case was judged wrongly": answers.dropped}
     counted = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    nothing = (
-        "no pair of different texts to ask about"
-        if answers.annotations
-        else f"no sheet in {answers.place} is filled in"
-    )
+    same = "no pair of different texts to ask about"
+    nothing = same if answers.annotations else f"no sheet in {answers.place} is filled in"
     findings = analyse(answers.annotations)
     findings.form = answers.form
     return People(answers.criteria, criteria_set(answers.criteria), counted or nothing, findings)
-
-
-def _contest(found: Contest, tests: Sequence[str]) -> list[str]:
-    rate = found.rate
-    shares = (share(count, rate.n) for count in (rate.wins, rate.ties, rate.losses))
-    marked = (p_value(p) + ("" if p is None else mark_of(p)) for p in (getattr(found, test) for test in tests))
-    return [f"{found.first} / {found.second}", *shares, str(found.items), *marked]
 
 
 def _agreement(found: Agreement) -> list[str]:

@@ -1,8 +1,4 @@
-"""Figures of a report: bars, distributions, score against knowledge given, score against model size.
-
-A figure holds its numbers as a table; matplotlib (the `report` extra) draws it as SVG, PDF or PNG, and as SVG whose
-colours follow the theme of a page.
-"""
+"""Figures of a report, each with its numbers as a table; matplotlib (the `report` extra) draws them."""
 
 from __future__ import annotations
 
@@ -39,7 +35,6 @@ _TOKENS = {INK: "ink", SOFT: "soft", LINE: "line"} | {colour: f"c{place}" for pl
 _CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei")
 _WIDTH = 5.0  # inches
 _LABEL = 58  # characters of a label's line
-_BINS = 20
 _STEPS = 6
 _STYLE = {
     "axes.axisbelow": True,
@@ -65,14 +60,7 @@ Form = Literal["svg", "pdf", "png"]
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: what it is called, its numbers as a table, and how it is drawn.
-
-    Attributes:
-        name: its kind, for files: `bars`, `distribution`, `knowledge`, `sizes`.
-        caption: its kind in words.
-        title: what it shows, for those who do not see it.
-        draw: draws it on matplotlib axes.
-    """
+    """A figure: its kind by name and in words, what it shows for those who do not see it, its numbers and drawing."""
 
     name: str
     caption: str
@@ -83,11 +71,7 @@ class Figure:
     draw: Callable[[Any], None]
 
     def render(self, form: Form) -> bytes:
-        """Return the figure as a file.
-
-        Raises:
-            MissingExtraError: matplotlib is not installed.
-        """
+        """Return the figure as a file."""
         if not can_draw():
             raise MissingExtraError("plots", "report")
         import matplotlib as mpl
@@ -119,18 +103,13 @@ class Figure:
         drawn = drawn.replace("fill: #ffffff", "fill: none")
         for colour, token in _TOKENS.items():
             drawn = drawn.replace(colour, f"var(--{token})")
-        head = '<svg class="plot" role="img"'
-        return re.sub(r"<svg([^<>]*)>", rf"{head}\1><title>{_literal(self.title)}</title>", drawn, count=1)
+        title = f"<title>{html.escape(self.title)}</title>"
+        return re.sub(r"<svg([^<>]*)>", lambda tag: f'<svg class="plot" role="img"{tag[1]}>{title}', drawn, count=1)
 
 
 def can_draw() -> bool:
     """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
-
-
-def _literal(text: str) -> str:
-    """Text for the right side of `re.sub`."""
-    return html.escape(text).replace("\\", r"\\")
 
 
 def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
@@ -163,14 +142,11 @@ def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
     """Return a histogram a system over one axis, with the mean."""
-    known = [
-        (position, row.label, np.array(list(scores.values())))
-        for position, (row, scores) in enumerate(zip(rows, values, strict=True))
-        if scores
-    ]
+    named = enumerate(zip(rows, values, strict=True))
+    known = [(position, row.label, np.array([*scores.values()])) for position, (row, scores) in named if scores]
     if not known:
         return None
-    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), _BINS)
+    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), 20)
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for y, (position, label, scores) in enumerate(known):

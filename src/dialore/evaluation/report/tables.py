@@ -26,14 +26,10 @@ Measures = dict[tuple[str, int], tuple[float, ...]]
 
 @dataclass(slots=True)
 class Comparison:
-    """One system against the baseline on one metric, on the dialogues that both have measures of.
+    """One system against the baseline on one metric, on the dialogues (`pairs`) that both have measures of.
 
-    Attributes:
-        pairs: dialogues that both have.
-        difference: the system's figure less the baseline's, on these.
-        bootstrap: p of the paired bootstrap, Holm-corrected over the systems compared on the metric.
-        wilcoxon: p of Wilcoxon's signed-rank test, corrected alike; None for metrics of the corpus as a whole.
-        uncorrected: the same p as most papers print it, DCRAG's tables too: of this one comparison.
+    The p-values are Holm-corrected over the systems compared on the metric; `wilcoxon` is None for metrics of the
+    corpus as a whole, and `uncorrected` is its p as most papers print it, DCRAG's tables too: of this one comparison.
     """
 
     system: SystemScores
@@ -74,9 +70,6 @@ class Ablation:
     comparisons: list[Comparison]
 
 
-_LEFT_OUT = (False, "none")
-
-
 def mark_of(p: float) -> str:
     """Return the mark of a p-value: `*` for p < 0.05, `**` for p < 0.01, else nothing."""
     return "**" if p < 0.01 else "*" if p < 0.05 else ""
@@ -98,11 +91,9 @@ def compare(
         if not base:
             continue
         metric = combiner(about.name)
-        made = [
-            pair
-            for system in others
-            if (pair := _compare(metric, system, baseline, results.measures(system, about.name), base, len(others)))
-        ]
+        measured = ((system, results.measures(system, about.name)) for system in others)
+        pairs = [_compare(metric, system, baseline, own, base, len(others)) for system, own in measured]
+        made = [pair for pair in pairs if pair is not None]
         for test in ("bootstrap", "wilcoxon"):
             tested = [pair for pair in made if getattr(pair, test) is not None]
             for pair, p in zip(tested, holm([getattr(pair, test) for pair in tested]), strict=True):
@@ -122,10 +113,8 @@ def ablations(results: Results, abouts: Sequence[MetricInfo]) -> list[Ablation]:
         places = range(len(family))
         bases = [[of for of in places if _is_variant(family, member, of)] for member in places]
         # A variant is its nearest full system's: the one that sets the most of what it sets.
-        fulls = [
-            max((of for of in some if not bases[of]), key=lambda of: len(family[of].options), default=None)
-            for some in bases
-        ]
+        wholes = ([of for of in some if not bases[of]] for some in bases)
+        fulls = [max(some, key=lambda of: len(family[of].options), default=None) for some in wholes]
         for of in places:
             if variants := [family[member] for member in places if fulls[member] == of]:
                 made = compare(results, [family[of], *variants], family[of], abouts)
@@ -147,17 +136,12 @@ def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
     if not changed or not base.keys() <= own.keys() or not stages.items() <= base_stages.items():
         return False
     if any(name in base for name in changed):
-        return all(own[name] in _LEFT_OUT for name in changed)
+        return all(own[name] in (False, "none") for name in changed)
     return of < place or not base or all(own[name] == "none" or isinstance(own[name], int | float) for name in changed)
 
 
 def _compare(
-    metric: Metric,
-    system: SystemScores,
-    baseline: SystemScores,
-    own: Measures,
-    base: Measures,
-    comparisons: int,
+    metric: Metric, system: SystemScores, baseline: SystemScores, own: Measures, base: Measures, comparisons: int
 ) -> Comparison | None:
     mine, theirs = by_dialogue(metric, own), by_dialogue(metric, base)
     common = [dialogue for dialogue in mine if dialogue in theirs]
@@ -170,28 +154,18 @@ def _compare(
     interval, bootstrapped = paired_bootstrap(metric, first, second, dialogues=talks, resamples=resamples)
     if math.isnan(interval.value):
         return None
-    about = metric.about
-    p = None
+    about, p = metric.about, None
     if about.level == "response":
-        p = wilcoxon(*(_by_talk(values(metric, rows), talks) for rows in (first, second)))
+        _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
+        p = wilcoxon(*(np.bincount(of, weights=values(metric, rows)) / counts for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
     return Comparison(
         system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p
     )
 
 
-def _by_talk(found: NDArray[np.float64], talks: Sequence[str]) -> NDArray[np.float64]:
-    """Return the mean of each conversation's values."""
-    _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
-    means: NDArray[np.float64] = np.bincount(of, weights=found) / counts
-    return means
-
-
 def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
-    """One row a dialogue: repetitions of one are no independent observations.
-
-    Measures that combine by addition are averaged over repetitions; of any other metric the first one counts.
-    """
+    """Return one row a dialogue: the mean of its repetitions where measures add up, else the first."""
     grouped_rows: dict[str, list[tuple[float, ...]]] = {}
     for (dialogue, _), row in sorted(measures.items(), key=lambda item: item[0][1]):
         grouped_rows.setdefault(dialogue, []).append(row)
@@ -228,10 +202,8 @@ READING = (
 class Verdict:
     """One criterion's outcome for the first system.
 
-    Attributes:
-        p: the sign test's p, Holm-corrected over the criteria of the contest.
-        lean: preferences that went by the first place less those that went by the second, as a share of all.
-        unjudged: why there are fewer preferences than dialogues; empty where there are not.
+    `p` is the sign test's, Holm-corrected over the criteria; `lean` the share of preferences that went by the first
+    place less that by the second; `unjudged` says why there are fewer preferences than dialogues.
     """
 
     criterion: str
@@ -310,7 +282,6 @@ def contests(found: Sequence[Judged]) -> list[Contest]:
 
 WIDEST = 9
 """The most columns that stand beside each other where a page has to hold them."""
-_DEFAULT_BASELINE = "vanilla"
 # In the order of tables, each with the needs that tell it, those of later ones first.
 _FAMILIES = {
     "Reference-based": {"reference"},
@@ -324,15 +295,9 @@ Part = list[tuple[str, list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One figure of the table.
+    """One figure of the table, with `text` and half of its interval as shown, empty where they are not available.
 
-    Attributes:
-        score: the figure with its interval; its value is None where it is not available.
-        text: the figure as shown; empty where it is not available.
-        spread: half the width of its interval, as shown; empty without one.
-        place: 1 for the best of its group, 2 for the second, else 0.
-        comparison: with the baseline, where one was made.
-        note: the number of its footnote, from 1; 0 without one.
+    Its `place` is 1 for the best of its group, 2 for the second, else 0; `note` is the number of its footnote, or 0.
     """
 
     score: Score
@@ -378,8 +343,7 @@ class MainTable:
     """The table and what stands below it.
 
     Attributes:
-        families: titles over them, each with how many columns it spans.
-        notes: the footnotes, in the order of their numbers.
+        families: titles over the columns, each with how many it spans.
         absent: metrics that no system has, with the reason; they have no column.
         remarks: what one should know of the runs before one reads their figures.
     """
@@ -428,7 +392,6 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     """Return the main table; `keep_absent` gives metrics that no system has a column, too.
 
     The baseline is named as in tables or by its method: `vanilla` where there is such a one, else each group's first.
-    Raises UnknownNameError where no system is called that.
     """
     systems = results.systems()
     known = {name for system in systems for name in (system.name, system.method)}
@@ -439,7 +402,9 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     shown = [about for about in abouts if keep_absent or about not in empty]
     made = MainTable(shown, [(title, len(list(some))) for title, some in groupby(shown, family)], [])
     made.remarks = _remarks(results.facts)
-    made.absent = [(about, _reasons(systems, about)) for about in empty if about not in shown]
+    for about in empty if not keep_absent else ():
+        reasons = dict.fromkeys(_score(system, about).reason or "not measured" for system in systems)
+        made.absent.append((about, "; ".join(reasons)))
     for title, some in grouped(systems):
         made.groups.append(_group(results, title, some, shown, baseline, made.notes))
     return made
@@ -493,7 +458,7 @@ def _group(
     wanted: str | None,
     notes: list[str],
 ) -> Group:
-    name = wanted or _DEFAULT_BASELINE
+    name = wanted or "vanilla"
     called = [system for system in systems if system.name == name]
     called = called or [system for system in systems if system.method == name]
     called = called or ([] if wanted else list(systems))
@@ -503,10 +468,10 @@ def _group(
     places = {about.name: _places(systems, about) for about in abouts}
     rows = []
     for number, (system, label) in enumerate(zip(systems, labels(systems), strict=True)):
-        cells = [
-            _cell(_score(system, about), places[about.name][number], by_place.get((id(system), about.name)), notes)
-            for about in abouts
-        ]
+        cells = []
+        for about in abouts:
+            pair = by_place.get((id(system), about.name))
+            cells.append(_cell(_score(system, about), places[about.name][number], pair, notes))
         rows.append(Row(system, label, cells, system is baseline))
     return Group(title, rows, baseline, made)
 
@@ -549,10 +514,6 @@ def _score(system: SystemScores, about: MetricInfo) -> Score:
     return system.scores.get(about.name) or Score(about.name, None, reason="not measured in this run")
 
 
-def _reasons(systems: Sequence[SystemScores], about: MetricInfo) -> str:
-    return "; ".join(dict.fromkeys(_score(system, about).reason or "not measured" for system in systems))
-
-
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
     lines = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
@@ -591,8 +552,6 @@ def significant(made: Sequence[Comparison]) -> list[str]:
             for word, is_better in (("better", True), ("worse", False))
             if (marked := [pair for pair in some if pair.mark and pair.is_better == is_better])
         ]
-        if parts:
-            sentences.append(f"{system} is {' and '.join(parts)} than {baseline}.")
-        else:
-            sentences.append(f"{system}: no difference from {baseline} is significant.")
+        none = f"{system}: no difference from {baseline} is significant."
+        sentences.append(f"{system} is {' and '.join(parts)} than {baseline}." if parts else none)
     return sentences
