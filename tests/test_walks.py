@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import io
 import json
 import re
@@ -104,6 +105,8 @@ def test_the_recipes(fresh, monkeypatch):
     assert walk.printed.count("Dogs are welcome") >= 2
     assert "the last turn is the query" in walk.printed
     assert "length" in walk.printed
+    monkeypatch.syspath_prepend(fresh)
+    importlib.import_module("test_length").test_words_are_counted()
 
 
 def stand_in(handler):

@@ -19,6 +19,12 @@ from dialore.errors import DialoreError, InputError, UnknownNameError, first_lin
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+_WRITE = {
+    "metric": "write a function make(name, context) that returns one",
+    "method": "write a subclass of dialore.methods.base.Method",
+    "data set": "write a subclass of dialore.datasets.base.DataSet",
+}
+"""What a file is to have."""
 
 
 def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
@@ -55,11 +61,11 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
         }
         if len(candidates) == 1:
             return candidates.popitem()[1]
-        hint = f"name one: {name}:{min(candidates)}" if candidates else f"see `dialore.{group.partition('.')[2]}`"
+        hint = f"name one: {name}:{min(candidates)}" if candidates else _WRITE[kind]
         raise InputError(f"{name} has {len(candidates) or 'no'} {kind}{'s' * (len(candidates) > 1)}", hint=hint)
     for point in [EntryPoint(name, own[name], group)] if name in own else _added(group, tuple(sys.path)):
         if point.name == name:
-            return _guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
+            return guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
     raise UnknownNameError(kind, name, names_of(group, own))
 
 
@@ -81,14 +87,15 @@ def _module(kind: str, path: Path) -> Any:  # noqa: ANN401
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type] # the name ends in .py
         sys.modules[name] = module  # dataclasses look their own up
         try:
-            _guarded(kind, str(path), lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
+            guarded(kind, str(path), lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
         except BaseException:
             del sys.modules[name]
             raise
     return sys.modules[name]
 
 
-def _guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
+def guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
+    """Return what `load` gives; raise InputError, which names it and `where`, for any exception in others' code."""
     try:
         return load()
     except DialoreError:

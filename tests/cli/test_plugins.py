@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from dialore.errors import InputError
+from dialore.experiments import scoring
 from dialore.methods.registry import create_method, method_class
 
 METHOD = '''
@@ -45,10 +46,17 @@ class Lines(Jsonl):
     name = "lines"
 """
 METRIC = """
-from dialore.evaluation.overlap import make as own
+from dialore.evaluation.base import Mean, MetricInfo, SampleScore
+
+class Words(Mean):
+    def __init__(self, name):
+        self.about = MetricInfo(name, paper="ours", definition="Words.", scale=0)
+
+    async def measure(self, sample):
+        return SampleScore((float(len(sample.response.text.split())),))
 
 def make(name, context):
-    return own("bleu-1", context)
+    return Words(name)
 """
 
 
@@ -112,8 +120,64 @@ def test_data_sets_and_metrics_of_a_file(call, mine, url, talks):
     assert call("run", *options, "--out", "run", "--no-cache").code == 0
     done = call("score", "run", "-x", "./shared.py", "--json")
     assert done.code == 0, done.err
-    assert list(done.lines[0][0]["scores"]) == ["bleu-1"]
+    assert list(done.lines[0][0]["scores"]) == ["./shared.py"]
     assert call("data", "stats", "./lines.py", talks, "--json").lines[0]["dialogues"] == 1
+
+
+@pytest.fixture
+def run(call, mine, url, talks):
+    """A run of one response, "Hello there friend."."""
+    talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
+    options = ("-M", "vanilla", "--dataset", "jsonl", "--data", talks, "-u", url, "--out", "run", "--no-cache")
+    assert call("run", *options).code == 0
+    return mine.parent / "run"
+
+
+def test_a_metric_whose_file_changed_measures_anew(call, run):
+    def figure():
+        return call("score", run, "-x", "./shared.py", "--json").lines[0][0]["scores"]["./shared.py"]["value"]
+
+    before = figure()
+    (run.parent / "shared.py").write_text(METRIC.replace("float(len", "100.0 + float(len"), "utf-8")
+    for name in [name for name in sys.modules if name.endswith("shared.py")]:
+        del sys.modules[name]  # as a new process has it
+    scoring._hash_of.cache_clear()
+    assert figure() == before + 100
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("Words(name)", "Words('other')"), "is no metric of that name (return an object with `measure`"),
+        (("Words(name)", "Words"), "is no metric of that name (return an object with `measure`"),
+        (("Words(name)", "name.nothing"), "cannot be loaded: AttributeError"),
+        (("async def", "def"), "failed on dialogue a: TypeError"),
+        (("SampleScore((float(", "((float("), "`measure` returns tuple, not a SampleScore"),
+        (("sample.response.text", "sample.nothing"), "failed on dialogue a: AttributeError"),
+        (("def make", "def made"), "has no metric (write a function make(name, context) that returns one)"),
+    ],
+)
+def test_a_metric_that_does_not_do_is_one_line_and_hides_no_other(call, run, change, said):
+    (run.parent / "broken.py").write_text(METRIC.replace(*change), "utf-8")
+    assert said in call("score", run, "-x", "./broken.py").complaint
+    assert call("score", run, "-x", "./shared.py").code == 0
+    (run.parent / "broken.py").unlink()
+    done = call("report", run, "--markdown", "--out", "shown")
+    assert done.code == 0, done.err
+    assert "broken.py" not in done.err
+
+
+def test_a_report_without_the_file_of_a_metric_leaves_it_out_and_says_so(call, run, caplog):
+    assert call("score", run, "-x", "./shared.py", "-x", "f1").code == 0
+    for name in [name for name in sys.modules if name.endswith("shared.py")]:
+        del sys.modules[name]
+    (run.parent / "shared.py").unlink()
+    assert call("report", run, "--markdown", "--out", "shown").code == 0
+    assert "left out: no such file: shared.py" in caplog.text
+    shown = (run.parent / "shown" / "report.md").read_text("utf-8")
+    assert "f1" in shown
+    assert "shared" not in shown
+    assert "no such file: shared.py" in call("report", run, "-x", "./shared.py", "--out", "shown").complaint
 
 
 @pytest.mark.parametrize(
@@ -145,7 +209,7 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
     for command, good, bad in [
         (("methods",), "mine", "method bad"),
         (("data", "list"), "lines", "data set bad-set"),
-        (("score", "-", "--list"), "bleu-1", "metric bad-metric"),
+        (("score", "-", "--list"), "shared", "metric bad-metric"),
     ]:
         done = call(*command)
         assert (done.code, good in done.out) == (0, True)

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.base import own_metrics
-from dialore.plugins import find, names_of
+from dialore.errors import InputError
+from dialore.evaluation.base import MetricInfo, own_metrics
+from dialore.plugins import find, guarded, names_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -50,7 +51,8 @@ def metric_names() -> list[str]:
 def load_metric(name: str, context: Context) -> Metric:
     """Return a metric by name, or of a file whose function `make(name, context)` makes it; `about` has that name.
 
-    Raises UnknownNameError, and MissingExtraError where it needs the `evaluation` or the `local` extra.
+    Raises UnknownNameError, InputError where what others add makes no metric of that name, and MissingExtraError where
+    it needs the `evaluation` or the `local` extra.
     """
     if name in own_metrics():
         module, _ = own_metrics()[name]
@@ -58,7 +60,11 @@ def load_metric(name: str, context: Context) -> Metric:
         return made
     known = dict.fromkeys(own_metrics(), "")
     make = find("metric", name, GROUP, known, lambda value: getattr(value, "__name__", "") == "make")
-    metric: Metric = make(name, context)
+    metric: Metric = guarded("metric", name, lambda: make(name, context), getattr(make, "__module__", name))
+    about = getattr(metric, "about", None)
+    if not isinstance(about, MetricInfo) or about.name != name or not hasattr(metric, "measure"):
+        hint = "return an object with `measure`, `combine` and `about`, a MetricInfo of the name that `make` is given"
+        raise InputError(f"metric {name}: what its make(name, context) returns is no metric of that name", hint=hint)
     return metric
 
 

@@ -197,7 +197,8 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
     if isinstance(models := given.get("models"), list):
-        given["models"] = [model | {"named_by": str(path)} if isinstance(model, dict) else model for model in models]
+        tables = [{"model": model} if isinstance(model, str) else model for model in models]
+        given["models"] = [model | {"named_by": str(path)} if isinstance(model, dict) else model for model in tables]
     return make_config(given, changes, where=str(path))
 
 

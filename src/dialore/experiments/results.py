@@ -15,6 +15,7 @@ from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner
 from dialore.experiments.scoring import kept_preferences, score_of
 from dialore.methods.registry import method_class, method_options
+from dialore.plugins import loadable
 
 if TYPE_CHECKING:
     from dialore.experiments.store import RunStore, System
@@ -29,7 +30,10 @@ class RunResults:
         for store in self._stores:
             recorded |= store.metrics()
         about = TypeAdapter(MetricInfo).validate_python
-        self._abouts = {name: about(recorded[name]) for name in metrics or recorded if name in recorded}
+        names = [name for name in metrics or recorded if name in recorded]
+        if not metrics:  # one of an absent file or package hides no other
+            names = list(loadable(names, lambda name: combiner(name).about.name))
+        self._abouts = {name: about(recorded[name]) for name in names}
         self.facts = {store.folder.name: store.facts() for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
         self._systems = [

@@ -6,21 +6,24 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
+import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from dialore.errors import MissingExtraError, ModelError, is_fatal
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, is_fatal
 from dialore.evaluation.base import Metric, Sample, SampleScore, Score, conversation_of
 from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, shown
-from dialore.evaluation.registry import Context, load_metrics, metric_names
+from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.experiments.config import SystemConfig
 from dialore.experiments.store import Job, RunStore
 from dialore.parallel import bounded_map
+from dialore.plugins import loadable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,7 +46,7 @@ OnProgress: TypeAlias = Callable[[str, int, int], None]
 def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model but those given, and nothing that few data sets have."""
     lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook", "conversation"}
-    metrics = load_metrics(metric_names(), Context())
+    metrics = loadable(metric_names(), lambda name: load_metric(name, Context()))
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 
 
@@ -78,7 +81,7 @@ async def measure_run(
     single = [metric for metric in metrics if not isinstance(metric, JointJudge)]
     for metric in single:
         # What else its measures depend on, e.g. judge and prompts: where that changes, they no longer hold.
-        identity = getattr(metric, "identity", None)
+        identity = getattr(metric, "identity", None) or code_mark(metric)
         also = {} if identity is None else {"identity": identity}
         store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
     plain = [metric for metric in single if not NEEDS_MODEL & set(metric.about.needs)]
@@ -174,6 +177,18 @@ async def measure_jointly(
     await _each(work, one, at_once, name, on_progress)
 
 
+def code_mark(metric: Metric) -> str | None:
+    """Return the hash of the file that defines a metric of somebody else's; None for ours."""
+    kind = type(metric)
+    file = None if kind.__module__.startswith("dialore.") else inspect.getsourcefile(kind)
+    return None if file is None else _hash_of(file)
+
+
+@functools.cache
+def _hash_of(file: str) -> str:
+    return hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest()
+
+
 async def _or_failed(work: Awaitable[Found], failed: Callable[[str], Found]) -> Found:
     """Return what is awaited, else what stands for its failure; raise what would befall every response."""
     try:
@@ -206,13 +221,23 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, opt
     """Measure one response; raise as `measure_run`. One that failed is measured where the metric `counts_failed`."""
     if response.status == "failed" and not metric.about.counts_failed:
         return SampleScore(problem="unavailable", reason="the response failed")
-    measured = metric.measure(Sample(dialogue, response))
     try:
-        return await _or_failed(measured, lambda reason: SampleScore(problem="failed", reason=reason))
+        measured = metric.measure(Sample(dialogue, response))
+        score = await _or_failed(measured, lambda reason: SampleScore(problem="failed", reason=reason))
     except MissingExtraError as error:
         if not optional:
             raise
         return SampleScore(problem="failed", reason=str(error))
+    except DialoreError:
+        raise
+    except Exception as error:
+        if not code_mark(metric):  # a fault of ours is shown whole
+            raise
+        message = f"metric {metric.about.name} failed on dialogue {dialogue.id}: {type(error).__name__}: {error}"
+        raise InputError(message, hint=f"mend {inspect.getsourcefile(type(metric))}") from error
+    if not isinstance(score, SampleScore):
+        raise InputError(f"metric {metric.about.name}: `measure` returns {type(score).__name__}, not a SampleScore")
+    return score
 
 
 def table_of(measures: Iterable[SampleScore]) -> NDArray[np.float64]:

@@ -431,8 +431,10 @@ class RunStore:
             database.execute(sql, (metric, description))
 
     def metrics(self) -> dict[str, dict[str, Any]]:
-        """Return what each metric is that was scored."""
-        rows = self._database.execute("select metric, about from metrics order by place")
+        """Return what each metric is that was scored; one that failed at once is none."""
+        rows = self._database.execute("""
+            select metric, about from metrics
+            where exists (select 1 from measures where measures.metric = metrics.metric) order by place""")
         return {name: json.loads(about) for name, about in rows}
 
     # Preferences
