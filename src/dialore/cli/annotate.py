@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
 from dialore.cli.output import console, escape, note, print_json, table
@@ -23,36 +24,24 @@ app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to 
 
 @app.command("export")
 def export(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")
-    ] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")] = None,
+    key: Annotated[Path | None, Option(metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")] = None,
     criteria: Annotated[
-        str, typer.Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
+        str, Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
     ] = "dcrag",
-    form: Annotated[
-        str | None, typer.Option("--form", metavar="pairwise|likert|ranking", help="(default: the paper's)")
-    ] = None,
+    form: Annotated[str | None, Option(metavar="pairwise|likert|ranking", help="(default: the paper's)")] = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", "-s", metavar="NAME", help="Only this system; may be given several times."),
+        list[str] | None, Option("--system", "-s", metavar="NAME", help="Only this system; may be given several times.")
     ] = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="SYSTEM", help="Only pairs with this system. (default: all)")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
+    against: Annotated[str | None, Option(metavar="SYSTEM", help="Only pairs with this system. (default: all)")] = None,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
     lowest: Annotated[
-        str | None,
-        typer.Option("--lowest", metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)"),
+        str | None, Option(metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)")
     ] = None,
-    annotators: Annotated[int, typer.Option("--annotators", min=1, help="How many sheets.")] = 3,
-    language: Annotated[
-        str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. (default: the dialogues')")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of sampling, shuffling and blinding.")] = 0,
+    annotators: Annotated[int, Option(min=1, help="How many sheets.")] = 3,
+    language: Annotated[str | None, Option(metavar="en|zh", help="Of the questions. (default: the dialogues')")] = None,
+    seed: Annotated[int, Option(help="Of sampling, shuffling and blinding.")] = 0,
     json: Json = False,
 ) -> None:
     """Write a sheet for each annotator, blind and shuffled; the key stays with you.
@@ -165,9 +154,9 @@ def _write(
 
 @app.command("import")
 def import_sheets(
-    sheets: Annotated[list[Path], typer.Argument(metavar="SHEET...", help="Filled-in sheets, one an annotator.")],
-    key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The export's key.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("annotations.jsonl"),
+    sheets: Annotated[list[Path], Argument(metavar="SHEET...", help="Filled-in sheets, one an annotator.")],
+    key: Annotated[Path, Option(metavar="FILE", help="The export's key.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where they go.")] = Path("annotations.jsonl"),
     json: Json = False,
 ) -> None:
     """Read filled-in sheets, CSV or XLSX, and undo the blinding; the file's name is the annotator's.
@@ -194,10 +183,7 @@ def import_sheets(
 
 
 @app.command("agreement")
-def agreement(
-    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
-    json: Json = False,
-) -> None:
+def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], json: Json = False) -> None:
     """Show how far annotators agree, who wins how often, and whether that is significant.
 
     [bold]Examples[/bold]
@@ -224,9 +210,9 @@ def agreement(
 
 @app.command("judged")
 def judged(
-    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
+    place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)],
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
 ) -> None:
     """Write annotated responses in the form of `dialore meta`, which says how far a judge agrees with your annotators.
 

@@ -5,6 +5,7 @@ import logging
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from dialore import __version__
 from dialore.cli import (
@@ -49,9 +50,9 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on standard error what goes on.")] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Say on standard error what goes on.")] = False,
 ) -> None:
     """Knowledge-grounded dialogue with large language models.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import (
     AcceptPrompts,
@@ -34,11 +35,9 @@ app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your ow
 @takes_settings
 def endpoint(
     settings: AgentSettings,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")
-    ] = None,
+    file: Annotated[Path | None, Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")] = None,
     dialogues: Annotated[
-        int, typer.Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
+        int, Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
     ] = 32,
     json: Json = False,
 ) -> None:
@@ -172,16 +171,12 @@ def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
 @takes_settings
 def handbook(
     settings: AgentSettings,
-    half: Annotated[
-        str, typer.Option("--half", metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")
-    ] = "b",
-    language: Annotated[str | None, typer.Option("--language", metavar="en|zh", help="Only this language.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="So many turns of each language and half, by chance.")
-    ] = None,
-    retrieval: Annotated[bool, typer.Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
+    half: Annotated[str, Option(metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")] = "b",
+    language: Annotated[str | None, Option(metavar="en|zh", help="Only this language.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many turns of each language and half, by chance.")] = None,
+    retrieval: Annotated[bool, Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
+        Path | None, Option(metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
     ] = None,
     accept_changed_prompts: AcceptPrompts = False,
     accept_changed_server: AcceptServer = False,
@@ -231,12 +226,10 @@ def handbook(
 def injection(
     settings: AgentSettings,
     fences: Annotated[
-        bool, typer.Option("--fences/--no-fences", help="With what guards prompts against orders, or without it.")
+        bool, Option("--fences/--no-fences", help="With what guards prompts against orders, or without it.")
     ] = True,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many of each carrier, by chance.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/injection)")
-    ] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many of each carrier, by chance.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where it is kept. (default: runs/injection)")] = None,
     accept_changed_prompts: AcceptPrompts = False,
     accept_changed_server: AcceptServer = False,
     json: Json = False,

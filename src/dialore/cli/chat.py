@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import console, escape, note, note_languages, say_error
@@ -40,10 +41,10 @@ _HELP = """\
 def chat(
     settings: AgentSettings,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
+        Path | None, Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
+        str | None, Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -289,10 +290,7 @@ class ChatSession:
         path = Path(name).expanduser()
         about = {key: value for key, value in self._about.items() if value}
         if not about.get("persona") and (given := self._bench.source("persona").persona):
-            about |= {
-                "persona": list(given),
-                "documents": {line: under for line, under in given.items() if under},
-            }
+            about |= {"persona": list(given), "documents": {line: under for line, under in given.items() if under}}
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
         kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
         write_whole(

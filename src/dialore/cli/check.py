@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json
 from dialore.cli.output import console, print_json, table
@@ -12,15 +13,15 @@ from dialore.errors import InputError
 
 
 def check(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a scored run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a scored run.")],
     least: Annotated[
-        list[str] | None, typer.Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least that is allowed.")
+        list[str] | None, Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least that is allowed.")
     ] = None,
     most: Annotated[
-        list[str] | None, typer.Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most that is allowed.")
+        list[str] | None, Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most that is allowed.")
     ] = None,
     against: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Another scored run: no score may be significantly worse.")
+        Path | None, Option(metavar="RUN", help="Another scored run: no score may be significantly worse.")
     ] = None,
     json: Json = False,
 ) -> None:

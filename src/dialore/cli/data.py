@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table
@@ -22,16 +23,16 @@ _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "f
 
 app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
+    str, Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
 ]
 _File = Annotated[
     Path | None,
-    typer.Argument(
+    Argument(
         metavar="[FILE]",
         help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: as --split says)",
     ),
 ]
-_Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
+_Split = Annotated[str, Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
 
 
 @app.command("list")
@@ -67,16 +68,16 @@ def list_data(json: Json = False) -> None:
 def get(
     name: _Name,
     split: Annotated[
-        list[str] | None, typer.Option("--split", metavar="NAME", help="Only this split; several times. (default: all)")
+        list[str] | None, Option(metavar="NAME", help="Only this split; several times. (default: all)")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where one split goes. (default: the cache folder)")
+        Path | None, Option(metavar="FILE", help="Where one split goes. (default: the cache folder)")
     ] = None,
     address: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
+        Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
     ] = None,
-    sha256: Annotated[str, typer.Option("--sha256", metavar="HASH", help="With --from: the SHA-256 of its file.")] = "",
+    sha256: Annotated[str, Option(metavar="HASH", help="With --from: the SHA-256 of its file.")] = "",
     json: Json = False,
 ) -> None:
     """Fetch a data set from its published home, and check it; `--dataset NAME` then finds it.
@@ -118,7 +119,7 @@ def show(
     name: _Name,
     file: _File = None,
     split: _Split = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
+    count: Annotated[int, Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
     json: Json = False,
 ) -> None:
     """Show whole dialogues, each turn beside the gold knowledge that it was written with.
@@ -172,19 +173,18 @@ def convert(
     file: _File = None,
     split: _Split = "",
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. (default: standard output)")
+        Path | None, Option(metavar="FILE", help="Where the dialogues go. (default: standard output)")
     ] = None,
     cut: Annotated[
         str,
-        typer.Option(
-            "--cut",
+        Option(
             metavar="last|random|all",
             help="Which turn is the reference: the last that may be, a random one, or each in turn.",
         ),
     ] = "last",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is sampled.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
+    limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, Option(help="Of what is sampled.")] = 0,
+    json: Annotated[bool, Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
     """Convert a data set's file to dialogues with references and gold knowledge (JSONL).
 

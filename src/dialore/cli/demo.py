@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Option
 
 from dialore.cli.options import Json
 from dialore.cli.output import check_targets, progress
@@ -32,17 +33,15 @@ _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open
 
 def demo(
     html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Where the page goes. (default: the cache folder)")
+        Path | None, Option(metavar="FILE", help="Where the page goes. (default: the cache folder)")
     ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Answer by a model of yours, too.")] = False,
+    open_page: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    live: Annotated[bool, Option("--live", help="Answer by a model of yours, too.")] = False,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="For --live: its name, or gguf:FILE.")
+        str | None, Option("--model", "-m", metavar="NAME", help="For --live: its name, or gguf:FILE.")
     ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many dialogues of each part.")] = None,
+    base_url: Annotated[str | None, Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many dialogues of each part.")] = None,
     json: Json = False,
 ) -> None:
     """Nine dialogues, answered by several methods, side by side.

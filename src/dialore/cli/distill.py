@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import METHODS, Json, RunOptions, one_of, takes_settings
 from dialore.cli.output import note, print_json
@@ -26,29 +26,25 @@ def distill(
     said: RunOptions,
     what: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="METHOD[/STAGE]", help="A method's stages before the response, or one.", autocompletion=METHODS
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the rows go (JSONL).")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the rows go (JSONL).")],
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", metavar="RUN", help="A finished run, responses with traces, a recording; several."),
+        Option("--from", metavar="RUN", help="A finished run, responses with traces, a recording; several."),
     ] = None,
-    by: Annotated[
-        str, typer.Option("--by", metavar="model|people|matching", help="Whose answers: see below.")
-    ] = "model",
+    by: Annotated[str, Option(metavar="model|people|matching", help="Whose answers: see below.")] = "model",
     folder: Annotated[
-        Path | None, typer.Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
+        Path | None, Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
     option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
+        list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
     ] = None,
     coq: Annotated[
         bool,
-        typer.Option(
-            "--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."
-        ),
+        Option("--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."),
     ] = False,
     json: Json = False,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
@@ -19,17 +20,14 @@ app = typer.Typer(no_args_is_help=True, help="Build an index of documents, chang
 
 _WIDEST = 300
 _SHOWN = 10
-_Index = Annotated[
-    str, typer.Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")
-]
+_Index = Annotated[str, Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")]
 _Dataset = Annotated[
-    str | None,
-    typer.Option("--dataset", metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS),
+    str | None, Option("--dataset", metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS)
 ]
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="Files, and folders with all below.")]
 _Format = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--format",
         metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub",
         help="Read all files like this.",
@@ -37,14 +35,14 @@ _Format = Annotated[
 ]
 _Meta = Annotated[
     list[str] | None,
-    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text."),
+    Option("--meta", metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text."),
 ]
 _Groups = Annotated[
-    str | None, typer.Option("--groups", metavar="A,B", help="Who may read them, by the groups of a service's keys.")
+    str | None, Option("--groups", metavar="A,B", help="Who may read them, by the groups of a service's keys.")
 ]
-_Ocr = Annotated[bool, typer.Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
-_Seconds = Annotated[float, typer.Option("--read-seconds", min=1, help="That reading one file may take.")]
-_Memory = Annotated[int, typer.Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
+_Ocr = Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
+_Seconds = Annotated[float, Option("--read-seconds", min=1, help="That reading one file may take.")]
+_Memory = Annotated[int, Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
 
 
 @app.command("build")
@@ -52,7 +50,7 @@ def build(
     index: _Index,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
+        Argument(
             metavar="[FILES...]",
             help="Files, and folders with all below; without any, the file of --dataset that is here.",
         ),
@@ -60,21 +58,19 @@ def build(
     dataset: _Dataset = None,
     chunk: Annotated[
         str | None,
-        typer.Option(
-            "--chunk",
+        Option(
             metavar="words|sentence|whole",
             help="So many words a passage, one sentence, or a whole section. (default: words; for a data set whole)",
         ),
     ] = None,
     chunk_words: Annotated[
-        int | None,
-        typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. (default: 120)"),
+        int | None, Option(min=1, help="Words of a passage; sentences stay whole. (default: 120)")
     ] = None,
-    overlap: Annotated[int, typer.Option("--overlap", min=0, help="Sentences that a passage repeats.")] = 1,
+    overlap: Annotated[int, Option(min=0, help="Sentences that a passage repeats.")] = 1,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The index's name. (default: the file's)")] = None,
+    name: Annotated[str | None, Option(help="The index's name. (default: the file's)")] = None,
     embedder: Annotated[
-        str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
+        str, Option(metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
     ] = "static",
     meta: _Meta = None,
     groups: _Groups = None,
@@ -126,7 +122,7 @@ def add(
     files: _Files,
     dataset: _Dataset = None,
     prune: Annotated[
-        bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
+        bool, Option("--prune", help="Drop documents whose files have vanished from the folders.")
     ] = False,
     file_format: _Format = None,
     meta: _Meta = None,
@@ -160,11 +156,9 @@ def add(
 @app.command("delete")
 def delete(
     index: _Index,
-    identifier: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="A passage's id.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", metavar="PATH", help="A document, or a folder with all below.")
-    ] = None,
-    url: Annotated[list[str] | None, typer.Option("--url", metavar="URL", help="What passages are from.")] = None,
+    identifier: Annotated[list[str] | None, Option("--id", metavar="ID", help="A passage's id.")] = None,
+    file: Annotated[list[str] | None, Option(metavar="PATH", help="A document, or a folder with all below.")] = None,
+    url: Annotated[list[str] | None, Option(metavar="URL", help="What passages are from.")] = None,
     json: Json = False,
 ) -> None:
     """Delete passages by id, by document or by url; each may be repeated.
@@ -185,14 +179,14 @@ def delete(
 
 @app.command("search")
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
-    indices: Annotated[list[str], typer.Argument(metavar="INDEX...", help="One or more; asked as one.")],
-    top: Annotated[int, typer.Option("--top", min=1, help="How many passages.")] = 10,
+    query: Annotated[str, Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
+    indices: Annotated[list[str], Argument(metavar="INDEX...", help="One or more; asked as one.")],
+    top: Annotated[int, Option(min=1, help="How many passages.")] = 10,
     retriever: Annotated[
-        str, typer.Option("--retriever", metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
+        str, Option(metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
     ] = "fused",
     where: Annotated[
-        str | None, typer.Option("--where", metavar="CONDITIONS", help="Of their metadata: year >= 2024 and lang = en")
+        str | None, Option(metavar="CONDITIONS", help="Of their metadata: year >= 2024 and lang = en")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -235,7 +229,7 @@ def search(
 @app.command("list")
 def list_documents(
     index: _Index,
-    passages: Annotated[bool, typer.Option("--passages", help="Every passage, with its id.")] = False,
+    passages: Annotated[bool, Option("--passages", help="Every passage, with its id.")] = False,
     json: Json = False,
 ) -> None:
     """List an index's documents, or its passages.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 _FORMS = ("dialogues", "responses", "pairs", "conversations")
 _Store = Annotated[
-    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
+    str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
 ]
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What users said of a service's responses.")
 
@@ -48,10 +49,10 @@ def report(store: _Store, json: Json = False) -> None:
 @app.command("export")
 def export(
     store: _Store,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--as",
             metavar="dialogues|responses|pairs|conversations",
             help="Dialogues for `run`, with better answers as references; the responses given, for `import`, and then "
@@ -59,7 +60,7 @@ def export(
             "conversations, for `import --conversations`.",
         ),
     ] = "dialogues",
-    bad: Annotated[bool, typer.Option("--bad", help="Of bad responses alone.")] = False,
+    bad: Annotated[bool, Option("--bad", help="Of bad responses alone.")] = False,
     json: Json = False,
 ) -> None:
     """Write feedback as data.
@@ -85,8 +86,8 @@ def export(
 def replay(
     settings: AgentSettings,
     store: _Store,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The run.")] = Path("runs/replay"),
-    again: Annotated[bool, typer.Option("--all", help="Good responses, too.")] = False,
+    out: Annotated[Path, Option(metavar="FOLDER", help="The run.")] = Path("runs/replay"),
+    again: Annotated[bool, Option("--all", help="Good responses, too.")] = False,
     json: Json = False,
 ) -> None:
     """Answer anew what was answered badly, beside what was said then, and compare.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
 from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
@@ -23,25 +24,23 @@ _NAMES_COMPARED = 300_000
 """A larger graph's names are not compared one by one for a "did you mean"."""
 
 app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
-_File = Annotated[Path, typer.Argument(metavar="GRAPH", help="The graph's file.")]
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
-_Format = Annotated[
-    str | None, typer.Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")
-]
-_Graph = Annotated[str, typer.Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
+_File = Annotated[Path, Argument(metavar="GRAPH", help="The graph's file.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
+_Format = Annotated[str | None, Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")]
+_Graph = Annotated[str, Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
 
 
 @app.command("build")
 def build(
     files: _Files,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the graph goes.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the graph goes.")],
     language: Annotated[
         list[str] | None,
-        typer.Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
+        Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
     ] = None,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The graph's name. (default: the file's)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no graph.")] = False,
+    name: Annotated[str | None, Option(help="The graph's name. (default: the file's)")] = None,
+    force: Annotated[bool, Option("--force", help="Overwrite a file that is no graph.")] = False,
     json: Json = False,
 ) -> None:
     """Build a graph file; an old one stays in place until the new one is whole.
@@ -76,8 +75,8 @@ def build(
 
 @app.command("stats")
 def stats(
-    graph: Annotated[str, typer.Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the best-connected concepts to name.")] = 10,
+    graph: Annotated[str, Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
+    top: Annotated[int, Option(min=0, help="How many of the best-connected concepts to name.")] = 10,
     json: Json = False,
 ) -> None:
     """Count a graph's facts, concepts and relations.
@@ -120,9 +119,9 @@ def stats(
 
 @app.command("show")
 def show(
-    concept: Annotated[str, typer.Argument(metavar="CONCEPT", help="A word or phrase.")],
+    concept: Annotated[str, Argument(metavar="CONCEPT", help="A word or phrase.")],
     graph: _Graph = "starter",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many facts to show, the heaviest first.")] = 50,
+    limit: Annotated[int, Option(min=1, help="How many facts to show, the heaviest first.")] = 50,
     json: Json = False,
 ) -> None:
     """Show the facts of one concept.
@@ -160,17 +159,15 @@ def show(
 
 @app.command("retrieve")
 def retrieve(
-    query: Annotated[list[str] | None, typer.Option("--query", "-q", help="A query; may be repeated.")] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be repeated.")] = None,
-    history: Annotated[
-        str | None, typer.Option("--history", help="What the facts are ranked by. (default: queries and topics)")
-    ] = None,
+    query: Annotated[list[str] | None, Option("--query", "-q", help="A query; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, Option("--topic", "-t", help="A topic; may be repeated.")] = None,
+    history: Annotated[str | None, Option(help="What the facts are ranked by. (default: queries and topics)")] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="en|zh", help="(default: found from the text)")
+        str | None, Option("--language", "-l", metavar="en|zh", help="(default: found from the text)")
     ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Facts to keep of each set.")] = 10,
+    top: Annotated[int, Option(min=1, help="Facts to keep of each set.")] = 10,
     ranking: Annotated[
-        str, typer.Option("--ranking", metavar="default|paper", help="paper: the cosine with the history alone.")
+        str, Option(metavar="default|paper", help="paper: the cosine with the history alone.")
     ] = "default",
     graph: _Graph = "starter",
     json: Json = False,
@@ -294,9 +291,9 @@ def verify(graph: _File, json: Json = False) -> None:
 @app.command("export")
 def export(
     graph: _File,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="(default: standard output)")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="(default: standard output)")] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", metavar="tsv|jsonl", help="(default: by the file's name, else tsv)")
+        str | None, Option("--format", metavar="tsv|jsonl", help="(default: by the file's name, else tsv)")
     ] = None,
 ) -> None:
     """Write a graph's facts to a file that a graph can be built of again.
@@ -326,12 +323,7 @@ def export(
 
 
 def _change(
-    verb: Literal["add", "delete", "update"],
-    graph: Path,
-    files: Sequence[Path],
-    *,
-    file_format: str | None,
-    json: bool,
+    verb: Literal["add", "delete", "update"], graph: Path, files: Sequence[Path], *, file_format: str | None, json: bool
 ) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
     from dialore.retrieval.graph.changes import GraphEditor

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DatasetOptions, Json, takes_settings
 from dialore.cli.output import note, print_json
@@ -14,13 +14,12 @@ from dialore.cli.output import note, print_json
 @takes_settings
 def import_files(
     said: DatasetOptions,
-    files: Annotated[list[str], typer.Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
+    files: Annotated[list[str], Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
+        Path | None, Option(metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)")
     ] = None,
     conversations: Annotated[
-        bool, typer.Option("--conversations", help="Files are whole conversations: each answer is a response.")
+        bool, Option("--conversations", help="Files are whole conversations: each answer is a response.")
     ] = False,
     json: Json = False,
 ) -> None:

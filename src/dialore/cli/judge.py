@@ -7,7 +7,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
 from dialore.cli.output import console, escape, note, print_json, progress, table
@@ -27,29 +27,24 @@ _DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
 @takes_settings
 def judge(
     asked: JudgeModel,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--pairwise", metavar="A B", help="Compare two systems, dialogue by dialogue, in both orders."),
+        tuple[str, str] | None, Option(metavar="A B", help="Compare two systems, dialogue by dialogue, in both orders.")
     ] = None,
     together: Annotated[
-        bool, typer.Option("--together", help="Score all systems, or those of --system, in one prompt a dialogue.")
+        bool, Option("--together", help="Score all systems, or those of --system, in one prompt a dialogue.")
     ] = False,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", "-s", metavar="NAME", help="With --together: this system; several times."),
+        list[str] | None, Option("--system", "-s", metavar="NAME", help="With --together: this system; several times.")
     ] = None,
     criteria: Annotated[
-        str | None,
-        typer.Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by."),
+        str | None, Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by.")
     ] = None,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="Judge the queries that were asked, not the responses.")
-    ] = False,
+    queries: Annotated[bool, Option("--queries", help="Judge the queries that were asked, not the responses.")] = False,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N dialogues.")
+        int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the first N dialogues.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="With --together: of the order that systems are shown in.")] = 0,
+    seed: Annotated[int, Option(help="With --together: of the order that systems are shown in.")] = 0,
     prompts: JudgePrompts = None,
     json: Json = False,
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note
@@ -19,12 +19,12 @@ _PORT = 8018
 def mcp(
     said: _Said,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
+        Path | None, Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
     ] = None,
-    http: Annotated[bool, typer.Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="(default: 8018)")] = _PORT,
-    user: Annotated[str, typer.Option("--user", metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
+    http: Annotated[bool, Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
+    host: Annotated[str | None, Option(metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
+    port: Annotated[int, Option(min=0, max=65535, help="(default: 8018)")] = _PORT,
+    user: Annotated[str, Option(metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
 ) -> None:
     """Offer agents and sources as tools of the Model Context Protocol.
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, SettingsGroup
 from dialore.cli.output import console, note, print_json, table
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _Store = Annotated[
-    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
+    str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
 ]
-_Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
-_Key = Annotated[str, typer.Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
+_Name = Annotated[str, Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
+_Id = Annotated[str, Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
+_Key = Annotated[str, Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What a service remembers of a user.")
 
 
@@ -31,8 +32,8 @@ def show(
     store: _Store,
     user: _Name,
     key: _Key = "local",
-    history: Annotated[bool, typer.Option("--history", help="Also what holds no longer.")] = False,
-    as_of: Annotated[datetime | None, typer.Option("--as-of", metavar="DATE", help="What held then.")] = None,
+    history: Annotated[bool, Option("--history", help="Also what holds no longer.")] = False,
+    as_of: Annotated[datetime | None, Option(metavar="DATE", help="What held then.")] = None,
     json: Json = False,
 ) -> None:
     """Show what is remembered, the newest first.
@@ -57,7 +58,7 @@ def show(
 def export(
     store: _Store,
     user: _Name,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     key: _Key = "local",
 ) -> None:
     """Write all that is remembered, also what holds no longer, as a file that `--memory` takes.
@@ -78,9 +79,9 @@ def edit(
     user: _Name,
     identifier: _Id,
     key: _Key = "local",
-    text: Annotated[str | None, typer.Option("--text", help="What it says.")] = None,
-    since: Annotated[datetime | None, typer.Option("--from", metavar="DATE", help="Since when it holds.")] = None,
-    until: Annotated[datetime | None, typer.Option("--until", metavar="DATE", help="Until when it held.")] = None,
+    text: Annotated[str | None, Option(help="What it says.")] = None,
+    since: Annotated[datetime | None, Option("--from", metavar="DATE", help="Since when it holds.")] = None,
+    until: Annotated[datetime | None, Option(metavar="DATE", help="Until when it held.")] = None,
 ) -> None:
     """Correct a statement.
 

@@ -6,7 +6,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
@@ -29,14 +29,12 @@ _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", 
 def meta(
     judge: JudgeModel,
     measures: MeasureSettings,
-    sets: Annotated[
-        list[Path], typer.Argument(metavar="SET...", help="Files of judged responses, or folders of them.")
-    ],
+    sets: Annotated[list[Path], Argument(metavar="SET...", help="Files of judged responses, or folders of them.")],
     metric: Metrics = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
+        int | None, Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample, the bootstrap and the folds.")] = 0,
+    seed: Annotated[int, Option(help="Of the sample, the bootstrap and the folds.")] = 0,
     json: Json = False,
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.

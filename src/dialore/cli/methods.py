@@ -4,7 +4,7 @@
 import re
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from dialore.cli.options import METHODS, Json
 from dialore.cli.output import console, escape, print_json, table
@@ -12,7 +12,7 @@ from dialore.cli.output import console, escape, print_json, table
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.", autocompletion=METHODS)
+        str | None, Argument(metavar="[NAME]", help="Only this one, with its options.", autocompletion=METHODS)
     ] = None,
     json: Json = False,
 ) -> None:

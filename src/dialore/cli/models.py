@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from dialore.cli.options import Json
 from dialore.cli.output import console, escape, note, print_json, table
@@ -15,8 +16,7 @@ app = typer.Typer(no_args_is_help=True, help="List trained parts, and show what 
 
 @app.command("list")
 def list_models(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"),
-    json: Json = False,
+    folder: Annotated[Path, Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"), json: Json = False
 ) -> None:
     """List the trained parts in a folder.
 
@@ -40,7 +40,7 @@ def list_models(
 
 
 @app.command("show")
-def show(path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
+def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
     """Show a model's card: its data, settings and figures.
 
     [bold]Example[/bold]

@@ -36,15 +36,13 @@ Json = Annotated[
 AcceptPrompts = Annotated[
     bool,
     typer.Option(
-        "--accept-changed-prompts",
-        help="Go on where prompts or a method's file changed since; the report will say so.",
+        "--accept-changed-prompts", help="Go on where prompts or a method's file changed since; the report will say so."
     ),
 ]
 AcceptServer = Annotated[
     bool,
     typer.Option(
-        "--accept-changed-server",
-        help="Go on where a model answers at another address now; the report will say so.",
+        "--accept-changed-server", help="Go on where a model answers at another address now; the report will say so."
     ),
 ]
 JudgePrompts = Annotated[

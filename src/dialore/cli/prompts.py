@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json
 from dialore.cli.output import console, note, print_json, table
@@ -13,8 +14,8 @@ if TYPE_CHECKING:
     from dialore.prompts.library import Prompt
 
 app = typer.Typer(no_args_is_help=True, help="Show and export the prompts.")
-_Folder = Annotated[Path | None, typer.Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
-_Language = Annotated[str | None, typer.Option("--language", "-l", metavar="en|zh", help="Only this language.")]
+_Folder = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
+_Language = Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="Only this language.")]
 
 
 @app.command("list")
@@ -40,8 +41,8 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
 
 @app.command("show")
 def show_prompt(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
-    language: Annotated[str, typer.Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
+    name: Annotated[str, Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
+    language: Annotated[str, Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
     prompts: _Folder = None,
     json: Json = False,
 ) -> None:
@@ -62,8 +63,8 @@ def show_prompt(
 
 @app.command("export")
 def export_prompts(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
+    force: Annotated[bool, Option("--force", help="Overwrite files that are there.")] = False,
     json: Json = False,
 ) -> None:
     """Write the prompts into a folder, to be changed and given back with --prompts.

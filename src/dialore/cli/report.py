@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
@@ -20,34 +21,23 @@ _FORMS = "Forms; without any, all of them"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it goes. (default: RUN/report)")
-    ] = None,
-    html: Annotated[bool, typer.Option("--html", rich_help_panel=_FORMS, help="One self-contained page.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", rich_help_panel=_FORMS, help="The main table.")] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", rich_help_panel=_FORMS, help="Every figure, in full precision.")
-    ] = False,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where it goes. (default: RUN/report)")] = None,
+    html: Annotated[bool, Option("--html", rich_help_panel=_FORMS, help="One self-contained page.")] = False,
+    markdown: Annotated[bool, Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
+    latex: Annotated[bool, Option("--latex", rich_help_panel=_FORMS, help="The main table.")] = False,
+    csv: Annotated[bool, Option("--csv", rich_help_panel=_FORMS, help="Every figure, in full precision.")] = False,
     baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. (default: vanilla)"),
+        str | None, Option(metavar="SYSTEM", help="What others are compared with. (default: vanilla)")
     ] = None,
     metric: Metrics = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="(default: the runs' names)")] = "",
-    dialogues: Annotated[
-        int, typer.Option("--dialogues", metavar="N", min=0, help="How many of each data set can be browsed.")
-    ] = 200,
+    title: Annotated[str, Option(metavar="TEXT", help="(default: the runs' names)")] = "",
+    dialogues: Annotated[int, Option(metavar="N", min=0, help="How many of each data set can be browsed.")] = 200,
     sizes: Annotated[
-        list[str] | None,
-        typer.Option("--sizes", metavar="MODEL=B", help="A model's size in billions, where its name does not say it."),
+        list[str] | None, Option(metavar="MODEL=B", help="A model's size in billions, where its name does not say it.")
     ] = None,
-    sheets: Annotated[
-        list[Path] | None,
-        typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} (default: those of RUN)"),
-    ] = None,
-    plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
+    sheets: Annotated[list[Path] | None, Option(metavar="PLACE", help=f"{PLACE} (default: those of RUN)")] = None,
+    plots: Annotated[bool, Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
     log_to: LogTo = None,
     json: Json = False,
 ) -> None:

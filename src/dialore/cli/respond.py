@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error
@@ -25,24 +26,17 @@ if TYPE_CHECKING:
     Entry = tuple[str, Dialogue | InputError]
 
 
-_File = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
-]
-_Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
-]
+_File = Annotated[str, Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")]
+_Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Options of output."""
 
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
-    ] = None
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write one JSON object a line here instead.")] = None
     trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write everything here, every stage's prompt and answer."),
+        Path | None, Option(metavar="FILE", help="Write everything here, every stage's prompt and answer.")
     ] = None
 
 
@@ -69,7 +63,7 @@ def respond(file: _File, outputs: Outputs, settings: AgentSettings, html: _Html 
 
 @takes_settings
 def ask(
-    question: Annotated[str, typer.Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
+    question: Annotated[str, Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
     outputs: Outputs,
     settings: AgentSettings,
     html: _Html = None,

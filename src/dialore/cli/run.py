@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import (
     METHODS,
@@ -39,20 +40,16 @@ class _EnoughError(Exception):
 def run(
     said: RunOptions,
     config: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
+        Path | None, Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS
-        ),
+        Option("--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS),
     ] = None,
     option: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--option",
             "-o",
             metavar="NAME=VALUE",
@@ -61,9 +58,9 @@ def run(
     ] = None,
     accept_changed_prompts: AcceptPrompts = False,
     accept_changed_server: AcceptServer = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
-    engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
+    dry: Annotated[bool, Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
+    engine: Annotated[str, Option(metavar="local|ray", help="Where it runs.")] = "local",
     json: Json = False,
 ) -> None:
     """Answer a data set by several systems, into a folder from which the run can be resumed.
@@ -173,13 +170,7 @@ def carried_out(
             step(words, now.before + now.done, now.total)
 
         running = run_experiment(
-            config,
-            folder,
-            connect,
-            engine=elsewhere,
-            on_estimate=estimated,
-            on_progress=on_progress,
-            **accepted,
+            config, folder, connect, engine=elsewhere, on_estimate=estimated, on_progress=on_progress, **accepted
         )
         return asyncio.run(running)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json
 from dialore.cli.output import note, print_json, progress
@@ -18,10 +19,10 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
 _DataSet = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--dataset",
         "-D",
         metavar="NAME",
@@ -34,39 +35,30 @@ app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt 
 
 @app.command("build")
 def build(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that the database goes to.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder that the database goes to.")],
     files: _Files,
     dataset: _DataSet = None,
     align_graph: Annotated[
         str | None,
-        typer.Option(
-            "--align-graph",
+        Option(
             metavar="PATH|URL|starter",
             help="Take as knowledge the facts between history and reply in this graph, for msdp-dcrag.",
         ),
     ] = None,
-    facts: Annotated[int, typer.Option("--facts", min=1, help="With --align-graph: facts of a sample at most.")] = 3,
+    facts: Annotated[int, Option(min=1, help="With --align-graph: facts of a sample at most.")] = 3,
     perplexity: Annotated[
         str | None,
-        typer.Option(
-            "--perplexity",
-            metavar="NAME",
-            help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2.",
-        ),
+        Option(metavar="NAME", help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2."),
     ] = None,
     embedder: Annotated[
-        str,
-        typer.Option("--embedder", metavar="SPEC", help="Encodes topic and history: static, st:NAME, dot:NAME."),
+        str, Option(metavar="SPEC", help="Encodes topic and history: static, st:NAME, dot:NAME.")
     ] = "static",
-    turns: Annotated[int, typer.Option("--turns", min=1, help="Last turns of a history that are encoded.")] = 3,
+    turns: Annotated[int, Option(min=1, help="Last turns of a history that are encoded.")] = 3,
     overlap_run: Annotated[
-        int,
-        typer.Option(
-            "--overlap-run", min=1, help="Words overlap only in a row of so many; 10 is MSDP's released code."
-        ),
+        int, Option(min=1, help="Words overlap only in a row of so many; 10 is MSDP's released code.")
     ] = 1,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
+    limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, Option(help="Of the sample.")] = 0,
     json: Json = False,
 ) -> None:
     """Build a sample database from dialogues whose replies come with knowledge.
@@ -120,10 +112,10 @@ def build(
 
 @app.command("compare")
 def compare(
-    base: Annotated[Path, typer.Argument(metavar="BASE", help="A database of samples.")],
+    base: Annotated[Path, Argument(metavar="BASE", help="A database of samples.")],
     files: _Files,
     dataset: _DataSet = None,
-    grams: Annotated[int, typer.Option("--grams", min=1, help="Words in a row by which knowledge is compared.")] = 13,
+    grams: Annotated[int, Option(min=1, help="Words in a row by which knowledge is compared.")] = 13,
     json: Json = False,
 ) -> None:
     """Tell how much of the knowledge and the topics of other data a base has.

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.imports import imported
 from dialore.cli.options import (
@@ -39,13 +39,11 @@ _WITHOUT_JUDGE = "nothing is judged"
 def score(
     judge: JudgeModel,
     measures: MeasureSettings,
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")
-    ],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
     said: DatasetOptions,
     metric: Metrics = None,
-    again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
+    again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
+    listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
     log_to: LogTo = None,
     json: Json = False,
 ) -> None:
@@ -123,10 +121,7 @@ async def _measure(context: "Context", store: "RunStore", names: Sequence[str], 
         note(f"{name}: as it was measured before, by a model that is not named now")
     with progress("scoring") as step:
         await measure_run(
-            store,
-            [metric for metric in metrics if metric.about.name not in kept],
-            **how,
-            on_progress=step,
+            store, [metric for metric in metrics if metric.about.name not in kept], **how, on_progress=step
         )
 
 

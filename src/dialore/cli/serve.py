@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note, say
@@ -18,16 +18,16 @@ _Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "sai
 def serve(
     said: _Said,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
+        Path | None, Argument(metavar="[FILE]", help="Settings, dialore.toml. Else DIALORE_SETTINGS.")
     ] = None,
     settings_file: Annotated[
-        Path | None, typer.Option("--settings", metavar="FILE", help="The same, as every other command has it.")
+        Path | None, Option("--settings", metavar="FILE", help="The same, as every other command has it.")
     ] = None,
-    host: Annotated[str | None, typer.Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
-    port: Annotated[int | None, typer.Option("--port", min=0, max=65535, help="Default: 8017.")] = None,
-    workers: Annotated[int | None, typer.Option("--workers", min=1, help="Processes that answer. Default: 1.")] = None,
+    host: Annotated[str | None, Option(metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
+    port: Annotated[int | None, Option(min=0, max=65535, help="Default: 8017.")] = None,
+    workers: Annotated[int | None, Option(min=1, help="Processes that answer. Default: 1.")] = None,
     new_key: Annotated[
-        str | None, typer.Option("--new-key", metavar="NAME", help="Make a key, show what FILE is to hold, and leave.")
+        str | None, Option(metavar="NAME", help="Make a key, show what FILE is to hold, and leave.")
     ] = None,
 ) -> None:
     """Serve agents to any client of OpenAI's API, with what they rest on.

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import METHODS, Json, RunOptions, connecting, takes_settings
 from dialore.cli.output import console, note, print_json, progress, table
@@ -17,22 +18,15 @@ if TYPE_CHECKING:
 @takes_settings
 def simulate(
     said: RunOptions,
-    config: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An experiment file; or say all here.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
+    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
     method: Annotated[
-        str | None, typer.Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
+        str | None, Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
     ] = None,
-    user_model: Annotated[
-        str | None, typer.Option("--user-model", metavar="NAME", help="The user's model. (default: the agent's)")
-    ] = None,
-    user_base_url: Annotated[
-        str | None, typer.Option("--user-base-url", metavar="URL", help="Where it is. (default: the agent's)")
-    ] = None,
+    user_model: Annotated[str | None, Option(metavar="NAME", help="The user's model. (default: the agent's)")] = None,
+    user_base_url: Annotated[str | None, Option(metavar="URL", help="Where it is. (default: the agent's)")] = None,
     real: Annotated[
-        str | None,
-        typer.Option("--real", metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against."),
+        str | None, Option(metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against.")
     ] = None,
     json: Json = False,
 ) -> None:

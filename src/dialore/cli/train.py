@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, SettingsGroup, one_of, takes_settings
 from dialore.cli.training import KINDS, TuningOptions, run_encoder, run_finetuning, run_part, run_sequence, split_files
@@ -16,15 +17,15 @@ app = typer.Typer(
     help="Train small parts that need no language model, on a laptop's processor.",
 )
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The data set: kbp has personas and plans.", autocompletion=DATA_SETS)
+    str, Argument(metavar="NAME", help="The data set: kbp has personas and plans.", autocompletion=DATA_SETS)
 ]
 _Data = Annotated[
-    Path, typer.Option("--data", metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")
+    Path, Option("--data", metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")
 ]
-_Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the model goes.")]
-_Seed = Annotated[int, typer.Option("--seed", help="The same seed and data give the same files.")]
-_Kind = Annotated[str, typer.Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
-_AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
+_Out = Annotated[Path, Option("--out", metavar="FOLDER", help="Where the model goes.")]
+_Seed = Annotated[int, Option("--seed", help="The same seed and data give the same files.")]
+_Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
+_AnyName = Annotated[str, Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
 
 
 @app.command("planner")
@@ -33,7 +34,7 @@ def planner(
     data: _Data,
     out: _Out,
     context: Annotated[
-        bool, typer.Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
+        bool, Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
     ] = False,
     seed: _Seed = 0,
     json: Json = False,
@@ -60,15 +61,13 @@ def retriever(
     out: _Out,
     given: TuningOptions,
     kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="trees|dual|cross", help="What is trained. (default: trees; dual with --as)"),
+        str | None, Option(metavar="trees|dual|cross", help="What is trained. (default: trees; dual with --as)")
     ] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
+        bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
     ] = False,
     dot: Annotated[
-        bool,
-        typer.Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states."),
+        bool, Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states.")
     ] = False,
     seed: _Seed = 0,
     json: Json = False,
@@ -108,14 +107,10 @@ def nli(
     out: _Out,
     given: TuningOptions,
     kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="trees|cross", help="What is trained. (default: trees; cross with --as)"),
+        str | None, Option(metavar="trees|cross", help="What is trained. (default: trees; cross with --as)")
     ] = None,
     negatives: Annotated[
-        str | None,
-        typer.Option(
-            "--negatives", metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)"
-        ),
+        str | None, Option(metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)")
     ] = None,
     seed: _Seed = 0,
     json: Json = False,
@@ -151,10 +146,8 @@ def generator(
     data: _Data,
     out: _Out,
     given: TuningOptions,
-    recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
-    sources: Annotated[
-        Path | None, typer.Option("--sources", metavar="FILE", help="What safari plans over; see `respond`.")
-    ] = None,
+    recipe: Annotated[str, Option(metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
+    sources: Annotated[Path | None, Option(metavar="FILE", help="What safari plans over; see `respond`.")] = None,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -187,7 +180,7 @@ def decision(
     name: _AnyName,
     data: _Data,
     out: _Out,
-    label: Annotated[str, typer.Option("--label", metavar="search|shift", help="What is decided.")] = "search",
+    label: Annotated[str, Option(metavar="search|shift", help="What is decided.")] = "search",
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:
@@ -208,13 +201,11 @@ def decision(
 @app.command("stages")
 @takes_settings
 def stages(
-    rows: Annotated[Path, typer.Argument(metavar="FILE", help="Rows of `dialore distill`.")],
+    rows: Annotated[Path, Argument(metavar="FILE", help="Rows of `dialore distill`.")],
     out: _Out,
     given: TuningOptions,
     kind: _Kind = "seq2seq",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")
-    ] = False,
+    whole: Annotated[bool, Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")] = False,
     seed: _Seed = 0,
     json: Json = False,
 ) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from dialore.cli.options import one_of
 from dialore.cli.output import console, note, print_json, progress, table
@@ -29,7 +29,7 @@ class TuningOptions:
 
     start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--base",
             metavar="NAME|FOLDER|scratch",
             help="The model to start from, or a small one of chance. (default: scratch, or what a paper names)",
@@ -37,7 +37,7 @@ class TuningOptions:
     ] = None
     preset: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--as",
             metavar="PAPER",
             help="A paper's settings, where no option says otherwise: safari-chatglm, safari-belle (generator); dpr, "
@@ -45,27 +45,20 @@ class TuningOptions:
         ),
     ] = None
     epochs: Annotated[
-        float | None,
-        typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
+        float | None, Option(min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)")
     ] = None
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
-    ] = None
-    accumulation: Annotated[
-        int | None, typer.Option("--accumulation", min=1, help="Steps before the weights change. (default: 1)")
-    ] = None
+    batch: Annotated[int | None, Option(min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")] = None
+    accumulation: Annotated[int | None, Option(min=1, help="Steps before the weights change. (default: 1)")] = None
     rate: Annotated[
         float | None,
-        typer.Option(
-            "--rate",
+        Option(
             help="The greatest learning rate; it rises over 5% of the steps, then falls in a line. "
-            "(default: 3e-4; nli 2e-5)",
+            "(default: 3e-4; nli 2e-5)"
         ),
     ] = None
     length: Annotated[
         int | None,
-        typer.Option(
-            "--length",
+        Option(
             min=8,
             help="Tokens of a target; older turns go where it is more. "
             "(default: 512; stages 1024; retrievers 96; nli 128)",
@@ -73,15 +66,13 @@ class TuningOptions:
     ] = None
     lora: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--lora",
             help="Train low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged into the weights; not "
             "of encoders.",
         ),
     ] = False
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
-    ] = "auto"
+    precision: Annotated[str, Option(metavar="auto|fp32|bf16|fp16", help="Of the calculation.")] = "auto"
 
     def refuse(self) -> None:
         """Raise InputError where any is given: trees have no such numbers."""
@@ -182,14 +173,7 @@ def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]
 
 
 def run_encoder(
-    kind: str,
-    name: str,
-    data: Path,
-    out: Path,
-    base: str,
-    tuning: "Tuning",
-    json: bool,
-    **reading: bool,
+    kind: str, name: str, data: Path, out: Path, base: str, tuning: "Tuning", json: bool, **reading: bool
 ) -> None:
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
