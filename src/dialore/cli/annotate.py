@@ -3,13 +3,13 @@
 # No deferred annotations here: typer reads them.
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, print_json, table
+from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.errors import InputError, install
 from dialore.files import write_whole
 
@@ -70,16 +70,13 @@ def export(
     gathered = dict(list(gathered.items())[:limit]) if lowest else gathered
     languages = [dialogue.language for dialogue, _ in gathered.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
-    items, made = make_items(
-        gathered,
-        criteria,
-        chosen,
-        asked,
-        language=check_language(language or common),
-        limit=limit,
-        against=against,
-        seed=seed,
-    )
+    sampling: dict[str, Any] = {
+        "language": check_language(language or common),
+        "limit": limit,
+        "against": against,
+        "seed": seed,
+    }
+    items, made = make_items(gathered, criteria, chosen, asked, **sampling)
     written = _write(out, items, made, chosen, annotators=annotators, seed=seed)
     write_whole(key_path, made.model_dump_json(indent=1))
     if json:
@@ -125,13 +122,10 @@ def _gather(
             for (dialogue, _), value in values_of(combiner(lowest), results.measures(named[name], lowest)).items():
                 scores[dialogue] = scores.get(dialogue, 0.0) + value
         if not scores:
-            raise InputError(
-                f"nothing is scored by {lowest}", hint=f"score it first: dialore score {runs[0]} -x {lowest}"
-            )
-        return {
-            name: gathered[name]
-            for name in sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
-        }
+            hint = f"score it first: dialore score {runs[0]} -x {lowest}"
+            raise InputError(f"nothing is scored by {lowest}", hint=hint)
+        order = sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
+        return {name: gathered[name] for name in order}
 
 
 def _write(
@@ -201,10 +195,7 @@ def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], jso
         return
     for _, words, columns, lines in people.tables:
         heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
-        rows = table(*heads)
-        for line in lines:
-            rows.add_row(*map(escape, line))
-        console().print(rows)
+        console().print(Table(*heads, rows=[[escape(cell) for cell in line] for line in lines]))
     note(f"{people.counted}. {READING}")
 
 
@@ -241,10 +232,9 @@ def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
     from dialore.evaluation.human.sheets import criteria_sets
 
+    sets = criteria_sets()
     if json:
-        print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
+        print_json({name: chosen.model_dump(mode="json") for name, chosen in sets.items()})
         return
-    rows = table("!name", "form", "criteria", "paper")
-    for name, chosen in criteria_sets().items():
-        rows.add_row(name, chosen.form, ", ".join(chosen.criteria), chosen.paper)
-    console().print(rows)
+    rows = [(name, chosen.form, ", ".join(chosen.criteria), chosen.paper) for name, chosen in sets.items()]
+    console().print(Table("!name", "form", "criteria", "paper", rows=rows))

@@ -19,6 +19,7 @@ from dialore.cli.options import (
     one_of,
     takes_settings,
 )
+from dialore.cli.output import Table, console, note, print_json, progress, run_progress
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -53,22 +54,28 @@ def endpoint(
     """
     import asyncio
 
-    from dialore.cli.output import console, print_json, table
-
     given = _dialogues(file, dialogues)
     figures = asyncio.run(_measure(settings, given))
     if json:
         print_json(figures)
         return
-    out = console()
-    out.print(
-        f"[bold]{figures['model']}[/], {settings.method[0]}, {len(given)} dialogues, "
-        f"at most {settings.model.concurrency} calls at once"
-    )
-    rows = table("measured", ">value")
-    for words, value in _words(figures):
-        rows.add_row(words, value)
-    out.print(rows)
+    about = f"{settings.method[0]}, {len(given)} dialogues, at most {settings.model.concurrency} calls at once"
+    console().print(f"[bold]{figures['model']}[/], {about}")
+    latency = figures["latency_ms"]
+    answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"
+    rows = [
+        ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
+        ("calls", answered),
+        ("calls a second", f"{figures['calls_a_second']:,.2f}"),
+        ("responses a second", f"{figures['responses_a_second']:,.2f}"),
+        ("latency of a call, ms", f"p50 {latency['p50']:,.0f}, p95 {latency['p95']:,.0f}, p99 {latency['p99']:,.0f}"),
+        ("prompt tokens a second", f"{figures['prompt_tokens_a_second']:,.0f}"),
+        ("completion tokens a second", f"{figures['completion_tokens_a_second']:,.0f}"),
+        ("the same, of one call", f"{figures['completion_tokens_a_second_of_one_call']:,.0f}"),
+        ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
+        ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
+    ]
+    console().print(Table("measured", ">value", rows=rows))
 
 
 def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
@@ -94,7 +101,6 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
 
     import numpy as np
 
-    from dialore.cli.output import progress
     from dialore.errors import InputError
     from dialore.llm.model import Wrapper
     from dialore.session import connect_model, open_agents
@@ -150,23 +156,6 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
     }
 
 
-def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the figures in words."""
-    latency = figures["latency_ms"]
-    return [
-        ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
-        ("calls", f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"),
-        ("calls a second", f"{figures['calls_a_second']:,.2f}"),
-        ("responses a second", f"{figures['responses_a_second']:,.2f}"),
-        ("latency of a call, ms", f"p50 {latency['p50']:,.0f}, p95 {latency['p95']:,.0f}, p99 {latency['p99']:,.0f}"),
-        ("prompt tokens a second", f"{figures['prompt_tokens_a_second']:,.0f}"),
-        ("completion tokens a second", f"{figures['completion_tokens_a_second']:,.0f}"),
-        ("the same, of one call", f"{figures['completion_tokens_a_second_of_one_call']:,.0f}"),
-        ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
-        ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
-    ]
-
-
 @app.command("handbook")
 @takes_settings
 def handbook(
@@ -197,7 +186,6 @@ def handbook(
     dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
     dialore bench handbook --retrieval
     """
-    from dialore.cli.output import console, print_json, table
     from dialore.datasets.handbook import HALVES, LANGUAGES
     from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
     from dialore.text import check_language
@@ -214,11 +202,9 @@ def handbook(
     if json:
         print_json(figures)
         return
-    by_figure = [[row[name] for row in figures] for name in figures[0]]
-    rows = table(next(iter(figures[0])), *(f">{column}" for column in by_figure[0]))
-    for name, values in zip(list(figures[0])[1:], by_figure[1:], strict=True):
-        rows.add_row(name.replace("_", " "), *(_figure(name, value) for value in values))
-    console().print(rows)
+    corner, *names = figures[0]
+    rows = [[name.replace("_", " "), *(_figure(name, row[name]) for row in figures)] for name in names]
+    console().print(Table(corner, *(f">{row[corner]}" for row in figures), rows=rows))
 
 
 @app.command("injection")
@@ -246,7 +232,6 @@ def injection(
     dialore bench injection --model llama3.1 --no-fences
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
-    from dialore.cli.output import console, print_json, table
     from dialore.experiments.injection import injection_table, run_injections
 
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
@@ -256,24 +241,16 @@ def injection(
     if json:
         print_json(figures)
         return
-    rows = table("method", "of", ">n", ">reached", ">changed", ">share")
-    for row in figures:
-        rows.add_row(*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"]))
-    console().print(rows)
+    rows = [[*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"])] for row in figures]
+    console().print(Table("method", "of", ">n", ">reached", ">changed", ">share", rows=rows))
 
 
 def _run(answering: "Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]") -> None:
     """Answer with a progress bar, and note what failed."""
     import asyncio
 
-    from dialore.cli.output import note, progress
-
     connect, say_without = connecting()
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
-
+    with run_progress("answering") as on_progress:
         ended = asyncio.run(answering(connect, on_progress))
     say_without("what was found is scored")
     for failure in [failure for run in ended for failure in run.failures]:

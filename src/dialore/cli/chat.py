@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from dialore.agent import Agent
     from dialore.dialogue import Dialogue
-    from dialore.response import Response, StageTrace
+    from dialore.response import Response
     from dialore.session import Session
     from dialore.settings import Settings
 
@@ -107,17 +107,9 @@ class ChatSession:
         self._failed, self._noted = False, set[str]()
         self._agent: Agent
         self._is_terminal = sys.stdin.isatty()
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/why": self._why,
-            "/trace": self._trace,
-            "/method": self._method,
-            "/graph": self._show_graph,
-            "/reset": self._reset,
-            "/save": self._save,
-            "/help": lambda _: self._say(_HELP),
-            "/quit": self._leave,
-            "/exit": self._leave,
-        }
+        names = ("why", "trace", "method", "graph", "reset", "save", "help", "quit")
+        self._commands: dict[str, Callable[[str], None]] = {f"/{name}": getattr(self, f"_{name}") for name in names}
+        self._commands["/exit"] = self._quit
 
     def use(self, method: str) -> None:
         """Answer by this method from now on; raises InputError where it cannot be made."""
@@ -260,7 +252,12 @@ class ChatSession:
         stages = {stage.stage: stage for stage in response.trace}
         if name not in stages:
             raise UnknownNameError("stage", name, stages)
-        self._say(_stage_text(stages[name]))
+        stage = stages[name]
+        head = f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms"
+        parts = [head, *(f"[{message['role']}]\n{message['content']}" for message in stage.messages)]
+        parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}"]
+        parts += ["\n".join(f"note: {line}" for line in stage.notes)]
+        self._say("\n\n".join(filter(None, parts)))
 
     def _method(self, name: str) -> None:
         from dialore.methods.registry import method_names
@@ -272,7 +269,7 @@ class ChatSession:
             self.use(name)
         self._say(f"method: {self._agent.method.name} by {self._agent.stage_runner.name}")
 
-    def _show_graph(self, _: str) -> None:
+    def _graph(self, _: str) -> None:
         graph = self._bench.source("graph", needed=True)
         console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
 
@@ -292,26 +289,18 @@ class ChatSession:
         if not about.get("persona") and (given := self._bench.source("persona").persona):
             about |= {"persona": list(given), "documents": {line: under for line, under in given.items() if under}}
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
-        kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
-        write_whole(
-            path, render.dumps({**kept, "responses": [render.as_line(response) for response in self._responses]}) + "\n"
-        )
+        responses = [render.as_line(response) for response in self._responses]
+        kept = {"id": path.stem, **about, "turns": self._turns[:-1], "responses": responses}
+        write_whole(path, f"{render.dumps(kept)}\n")
         self._say(f"{len(self._turns)} turns written to {path}")
 
-    def _leave(self, _: str) -> None:
+    def _help(self, _: str) -> None:
+        self._say(_HELP)
+
+    def _quit(self, _: str) -> None:
         raise _LeaveError
 
 
 def _named(speaker: str) -> str:
     """Return a speaker's name as the terminal shows it."""
     return {"user": "you", "system": "dialore"}.get(speaker, speaker)
-
-
-def _stage_text(stage: "StageTrace") -> str:
-    from dialore.cli import render
-
-    prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
-    notes = "\n".join(f"note: {line}" for line in stage.notes)
-    parts = [f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
-    parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}", notes]
-    return "\n\n".join(part for part in parts if part)

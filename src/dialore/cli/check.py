@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, print_json, table
+from dialore.cli.output import Table, console, print_json
 from dialore.errors import InputError
 
 
@@ -55,7 +55,7 @@ def check(
     if json:
         print_json([dataclasses.asdict(verdict) for verdict in verdicts])
     else:
-        rows = table("!system", "!figure", ">found", "wanted", "holds")
+        rows = Table("!system", "!figure", ">found", "wanted", "holds")
         for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
             value = "-" if verdict.value is None else f"{verdict.value:.4g}"
             holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"

@@ -2,7 +2,8 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table
+from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
 from dialore.errors import InputError
 from dialore.files import write_whole
 
@@ -49,12 +50,10 @@ def list_data(json: Json = False) -> None:
     readers, can = list(loadable(data_set_names(), data_set)), published()
     if json:
         splits = {name: list(entry["splits"]) for name, entry in can.items()}
-        shown = [
-            {key: getattr(reader, key) for key in _SHOWN} | {"get": splits.get(reader.name, [])} for reader in readers
-        ]
-        print_json(shown)
+        described = ({key: getattr(reader, key) for key in _SHOWN} for reader in readers)
+        print_json([{**entry, "get": splits.get(entry["name"], [])} for entry in described])
         return
-    rows = table("!data set", ">v", "!language", "has", "licence", "where to get it")
+    rows = Table("!data set", ">v", "!language", "has", "licence", "where to get it")
     for reader in readers:
         held = ", ".join(reader.has) or "-"
         rows.add_row(reader.name, str(reader.version), ", ".join(reader.languages), held, reader.licence, reader.where)
@@ -133,12 +132,21 @@ def show(
 
     from dialore.datasets.published import data_file
     from dialore.datasets.registry import data_set
+    from dialore.datasets.split import answers_of
 
     for dialogue in islice(data_set(name).read(file or data_file(name, split)), count):
+        gold = {answer.turn: answer for answer in answers_of(dialogue)}
         if json:
-            print_json(_as_data(dialogue))
-        else:
-            _show_one(dialogue)
+            print_json(_as_data(dialogue, gold))
+            continue
+        out = console()
+        out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
+        for sentence in dialogue.persona:
+            out.print(f"[dim]persona:[/] {escape(sentence)}")
+        rows = Table("!speaker", "turn", "gold knowledge")
+        for position, turn in enumerate(dialogue.turns):
+            rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
+        out.print(rows)
 
 
 @app.command("stats")
@@ -158,12 +166,13 @@ def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = Fals
     if json:
         print_json(figures)
         return
-    rows = table("!measure", ">value")
+    rows = Table("!measure", ">value")
     for key, value in figures.items():
-        shown = value if isinstance(value, dict) else {"": value}
-        for part, number in shown.items():
-            label = " ".join(f"{key} {part}".replace("_", " ").split())
-            rows.add_row(label, _number(number))
+        for part, number in (value if isinstance(value, dict) else {"": value}).items():
+            shown = (
+                f"{number:,.3f}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else number
+            )
+            rows.add_row(f"{key} {part}".replace("_", " ").strip(), "-" if shown is None else shown)
     console().print(rows)
 
 
@@ -218,10 +227,7 @@ def convert(
         note(f"{count} dialogues of {name} written to {out}")
 
 
-def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
-    from dialore.datasets.split import answers_of
-
-    gold = {answer.turn: answer for answer in answers_of(dialogue)}
+def _as_data(dialogue: "WholeDialogue", gold: "Mapping[int, Answer]") -> dict[str, Any]:
     turns = []
     for position, turn in enumerate(dialogue.turns):
         shown: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
@@ -230,20 +236,6 @@ def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
         turns.append(shown)
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"turns", "answers", "pool"})
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
-
-
-def _show_one(dialogue: "WholeDialogue") -> None:
-    out = console()
-    out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
-    for sentence in dialogue.persona:
-        out.print(f"[dim]persona:[/] {escape(sentence)}")
-    from dialore.datasets.split import answers_of
-
-    gold = {answer.turn: answer for answer in answers_of(dialogue)}
-    rows = table("!speaker", "turn", "gold knowledge")
-    for position, turn in enumerate(dialogue.turns):
-        rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
-    out.print(rows)
 
 
 def _gold_cell(answer: "Answer | None") -> str:
@@ -257,19 +249,11 @@ def _gold_cell(answer: "Answer | None") -> str:
     return "\n".join(lines)
 
 
-def _number(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
 def as_line(dialogue: "Dialogue") -> str:
     """Return a dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
 
     A gold plan stays even where it is to use no source.
     """
-    from json import dumps
-
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
     if "sources" in dialogue.model_fields_set:
         data["sources"] = list(dialogue.sources)
@@ -286,9 +270,7 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
     """
     from dialore.datasets.registry import data_set
 
-    sums: Counter[str] = Counter()
-    plans: Counter[str] = Counter()
-    languages: Counter[str] = Counter()
+    sums, plans, languages = Counter[str](), Counter[str](), Counter[str]()
     for dialogue in data_set(name).read(file):
         languages[dialogue.language] += 1
         _add(dialogue, sums, plans)
@@ -325,15 +307,13 @@ def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]")
     from dialore.datasets.base import gold_text
     from dialore.datasets.split import answers_of
 
-    language = dialogue.language
-    sums["dialogues"] += 1
-    sums["turns"] += len(dialogue.turns)
-    sums["length"] += sum(_length(turn.text, language) for turn in dialogue.turns)
-    sums["pool"] += len(dialogue.pool)
+    language, turns = dialogue.language, dialogue.turns
+    sums.update(dialogues=1, turns=len(turns), pool=len(dialogue.pool))
+    sums["length"] += sum(_length(turn.text, language) for turn in turns)
     for answer in answers_of(dialogue):
         sums["samples"] += 1
-        if answer.turn < len(dialogue.turns):
-            sums["reference_length"] += _length(dialogue.turns[answer.turn].text, language)
+        if answer.turn < len(turns):
+            sums["reference_length"] += _length(turns[answer.turn].text, language)
         sums["with_knowledge"] += bool(answer.knowledge)
         sums["with_persona"] += bool(dialogue.persona)
         sums["with_query"] += "query" in answer.extra

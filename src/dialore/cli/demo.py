@@ -127,9 +127,7 @@ async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list
                 agents: list[Agent] = []
                 for model in models:
                     agents += await stack.enter_async_context(open_part(part, model))
-                for dialogue in {
-                    talk.language: talk for talk in dialogues
-                }.values():  # what a language needs is loaded now
+                for dialogue in {talk.language: talk for talk in dialogues}.values():  # to load what a language needs
                     await gather(*(agent.ground(dialogue) for agent in agents[: len(part.methods)]))
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)

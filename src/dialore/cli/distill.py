@@ -15,7 +15,6 @@ from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.experiments.config import RunConfig
-    from dialore.llm.distilled import Row
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """Options that are switched off, as hard matching has no answer for them."""
@@ -60,10 +59,12 @@ def distill(
     dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
-    from dialore.experiments.distill import contexts_of, coq_entries, coq_splits, read_answers, stages_of
+    import asyncio
+
+    from dialore.experiments import distill as distilling
     from dialore.llm.distilled import write_lines
 
-    stages = stages_of(what)
+    stages = distilling.stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
     if source and (by != "model" or "dataset.name" in said):
         raise InputError("--from takes the answers of a finished run", hint="leave --by and the data set out")
@@ -72,18 +73,20 @@ def distill(
     if coq and by != "model":
         raise InputError("--coq is of a model's questions", hint="leave --by out")
     places = source or []
-    if source or by == "model":
-        if not places:
-            config = _configured(what, said, option or [], by)
+    config = None if source else _configured(what, said, option or [], by)
+    if config is None or by == "model":
+        if config is not None:
             places = [folder or Path("runs") / config.name]
-            _answer(config, places[0])
-        rows = [row for path in places for row in read_answers(path)]
+            ended = carried_out(config, places[0], "local", lambda _: None, {})
+            note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
+        rows = [row for path in places for row in distilling.read_answers(path)]
     else:
-        rows = _without_model(_configured(what, said, option or [], by), stages, by)
+        work = distilling.people(config, stages) if by == "people" else distilling.matched(config)
+        rows = asyncio.run(work)
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
     if coq:
-        contexts = {name: context for path in places for name, context in contexts_of(path).items()}
-        splits = coq_splits(coq_entries(kept.values(), contexts))
+        contexts = {name: context for path in places for name, context in distilling.contexts_of(path).items()}
+        splits = distilling.coq_splits(distilling.coq_entries(kept.values(), contexts))
         count = sum(write_lines(out / f"{name}.jsonl", entries) for name, entries in splits.items())
     else:
         count = write_lines(out, (row.model_dump() for row in kept.values()))
@@ -102,16 +105,3 @@ def _configured(what: str, said: Mapping[str, object], options: list[str], by: s
     off = _OFF.get(method, {}) if by == "matching" else {}
     changed = system.model_copy(update={"options": off | system.options})
     return config.model_copy(update={"systems": [changed], "name": f"distill-{config.name}"})
-
-
-def _answer(config: "RunConfig", folder: Path) -> None:
-    ended = carried_out(config, folder, "local", lambda _: None, {})
-    note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder}")
-
-
-def _without_model(config: "RunConfig", stages: set[str], by: str) -> "list[Row]":
-    import asyncio
-
-    from dialore.experiments.distill import matched, people
-
-    return asyncio.run(people(config, stages) if by == "people" else matched(config))

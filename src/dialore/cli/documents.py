@@ -9,11 +9,10 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
     from dialore.retrieval.documents.indexing import DocumentReport
 
 app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
@@ -97,22 +96,13 @@ def build(
     from dialore.retrieval.embedding import load_embedder
     from dialore.retrieval.loaders.reader import Reader
 
-    given = _given(dataset, files, file_format)
+    given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
     unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
-    chunking = Chunking(unit, chunk_words or 120, overlap)
-    made = None if embedder == "none" else load_embedder(embedder)
+    encoder = None if embedder == "none" else load_embedder(embedder)
+    given |= {"name": name, "chunking": Chunking(unit, chunk_words or 120, overlap)}
+    given |= {"embedder": encoder, "vectors": encoder is not None}
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        report = build_documents(
-            index,
-            **given,
-            reader=reader,
-            name=name,
-            chunking=chunking,
-            embedder=made,
-            vectors=made is not None,
-            metadata=metadata_of(meta or (), groups),
-            on_step=step,
-        )
+        report = build_documents(index, **given, reader=reader, on_step=step)
     _show_report(report, json=json)
 
 
@@ -146,10 +136,9 @@ def add(
     from dialore.retrieval.documents.indexing import add_documents
     from dialore.retrieval.loaders.reader import Reader
 
-    given = _given(dataset, files, file_format)
+    given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        metadata = metadata_of(meta or (), groups)
-        report = add_documents(index, **given, metadata=metadata, reader=reader, prune=prune, on_step=step)
+        report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
@@ -220,8 +209,11 @@ def search(
     out = console()
     for rank, piece in enumerate(result, start=1):
         text = piece.text if len(piece.text) <= _WIDEST else f"{piece.text[: _WIDEST - 2]} …"
+        detail = piece.passage
+        location = detail.url or (Path(detail.file).name if detail.file else "")
+        places = (detail.title, location, f"page {detail.page}" if detail.page else "", detail.index)
         out.print(f"[bold]{rank}[/]  {escape(text)}")
-        out.print(f"   [dim]{escape(_where(piece))} · {piece.score:.4f} · {piece.id}[/]")
+        out.print(f"   [dim]{escape(' · '.join(filter(None, places)))} · {piece.score:.4f} · {piece.id}[/]")
     if not result:
         note("nothing fits")
 
@@ -248,15 +240,14 @@ def list_documents(
                 else:
                     typer.echo(f"{piece.id}\t{' '.join(piece.text.split())}")
             return
-        if json:
-            for document in opened.documents():
-                print_json(document.model_dump())
-            return
-        rows = table(">passages", ">size", "document")
+        rows = Table(">passages", ">size", "document")
         for document in opened.documents():
+            if json:
+                print_json(document.model_dump())
             size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
             rows.add_row(f"{document.passages:,}", size, escape(document.name))
-        console().print(rows)
+        if not json:
+            console().print(rows)
 
 
 @app.command("stats")
@@ -284,7 +275,6 @@ def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str |
     """Return what is taken in: the files, or the knowledge of the data set that they are of."""
     from dialore.datasets import data_set, knowledge_pieces
     from dialore.datasets.published import data_file
-    from dialore.errors import InputError
     from dialore.retrieval.documents.store import Piece
     from dialore.retrieval.loaders.reading import FILE_FORMATS
 
@@ -316,10 +306,3 @@ def _show_report(report: "DocumentReport", *, json: bool) -> None:
     done += [f"{report.unchanged:,} documents unchanged"] if report.unchanged else []
     summary = ", ".join(done) or "nothing to change"
     note(f"{summary}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
-
-
-def _where(piece: "Knowledge") -> str:
-    detail = piece.passage
-    location = detail.url or (Path(detail.file).name if detail.file else "")
-    page = f"page {detail.page}" if detail.page else ""
-    return " · ".join(part for part in (detail.title, location, page, detail.index) if part)

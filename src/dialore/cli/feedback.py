@@ -7,23 +7,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
+from dialore.cli.memory import Store, asked
 from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.experiments.feedback import Row
-    from dialore.experiments.run import Progress
 
-_FORMS = ("dialogues", "responses", "pairs", "conversations")
-_Store = Annotated[
-    str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
-]
 app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What users said of a service's responses.")
 
 
 @app.command("report")
-def report(store: _Store, json: Json = False) -> None:
+def report(store: Store, json: Json = False) -> None:
     """Show which methods and sources go with bad responses, the worst first.
 
     [bold]Examples[/bold]
@@ -36,7 +32,7 @@ def report(store: _Store, json: Json = False) -> None:
     if json:
         print_json(figures)
         return
-    shown = table("!what", "!name", ">responses", ">bad", ">95%")
+    shown = Table("!what", "!name", ">responses", ">bad", ">95%")
     for entry in figures:
         interval = f"{entry['low']:.0%} to {entry['high']:.0%}"
         shown.add_row(entry["what"], entry["name"], str(entry["responses"]), f"{entry['bad']:.0%}", interval)
@@ -48,7 +44,7 @@ def report(store: _Store, json: Json = False) -> None:
 
 @app.command("export")
 def export(
-    store: _Store,
+    store: Store,
     out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     form: Annotated[
         str,
@@ -75,7 +71,7 @@ def export(
     make = {"dialogues": feedback.as_dialogues, "responses": feedback.as_responses, "pairs": feedback.as_pairs}
     make["conversations"] = feedback.as_conversations
     rows = _rows(store, bad=bad)
-    count = feedback.write_lines(out, make[one_of("form", form, _FORMS)](rows))
+    count = feedback.write_lines(out, make[one_of("form", form, list(make))](rows))
     if json:
         print_json({"file": str(out), "entries": count})
     note(f"{count} of {len(rows)} responses: {out}")
@@ -85,7 +81,7 @@ def export(
 @takes_settings
 def replay(
     settings: AgentSettings,
-    store: _Store,
+    store: Store,
     out: Annotated[Path, Option(metavar="FOLDER", help="The run.")] = Path("runs/replay"),
     again: Annotated[bool, Option("--all", help="Good responses, too.")] = False,
     json: Json = False,
@@ -111,11 +107,7 @@ def replay(
 
     rows = _rows(store, bad=not again)
     connect, say_without = connecting()
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            step(f"answering: {now.failed} failed", now.before + now.done, now.total)
-
+    with run_progress("answering") as on_progress:
         asyncio.run(answer_anew(rows, settings, out, connect, on_progress))
     say_without("what was found is scored")
     names = ("f1", "rouge-l") if any(row["better"] for row in rows) else ("distinct-2",)
@@ -132,22 +124,7 @@ def replay(
 
 def _rows(place: str, *, bad: bool = False) -> "list[Row]":
     """Return the feedback in a store; raises InputError where there is none."""
-    import asyncio
-
-    from dialore.server.store import ServerStore
-
-    if "://" not in place and not Path(place).is_file():
-        raise InputError(f"no such store: {place}", hint="it is `store` of [server], else store.sqlite in its folder")
-
-    async def read() -> "list[Row]":
-        store = ServerStore(place)
-        try:
-            await store.open()
-            return await store.feedback()
-        finally:
-            await store.close()
-
-    rows = [row for row in asyncio.run(read()) if not (bad and row["good"])]
+    rows = [row for row in asked(place, lambda store: store.feedback()) if not (bad and row["good"])]
     if not rows:
         raise InputError(f"{place} has no {'bad ' * bad}feedback", hint="users give it by thumb, or POST /v1/feedback")
     return rows

@@ -3,13 +3,13 @@
 # No deferred annotations here: typer reads them.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
 from dialore.errors import GraphError, InputError
 
 if TYPE_CHECKING:
@@ -105,14 +105,11 @@ def stats(
         return
     out = console()
     size = f"{data['bytes'] / 2**20:.1f} MB"
-    out.print(
-        f"[bold]{escape(meta.name)}[/]  {meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
-    )
+    counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
+    out.print(f"[bold]{escape(meta.name)}[/]  {counts}")
     out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
-    rows = table("relation", ">facts", ">share")
-    for relation, count in relations.items():
-        rows.add_row(relation, f"{count:,}", f"{count / max(1, meta.facts):.1%}")
-    out.print(rows)
+    rows = [(name, f"{count:,}", f"{count / max(1, meta.facts):.1%}") for name, count in relations.items()]
+    out.print(Table("relation", ">facts", ">share", rows=rows))
     if best:
         out.print("best connected: " + escape(", ".join(f"{concept} ({degree:,})" for concept, degree in best)))
 
@@ -149,7 +146,7 @@ def show(
         facts = [{name: getattr(fact, name) for name in fields} for fact in facts_found[:limit]]
         print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in facts])
         return
-    rows = table("head", "relation", "tail", ">weight", "from")
+    rows = Table("head", "relation", "tail", ">weight", "from")
     for fact in facts_found[:limit]:
         rows.add_row(escape(fact.head), fact.relation, escape(fact.tail), f"{fact.weight:g}", escape(fact.provenance))
     console().print(rows)
@@ -198,12 +195,9 @@ def retrieve(
         retrieved = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
         links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in retrieved.links]
-        sets = {
-            kind: [item.model_dump(mode="json") for item in getattr(retrieved, kind)]
-            for kind in ("foreseen", "unforeseen")
-        }
-        counts = {"foreseen_found": retrieved.foreseen_found, "unforeseen_found": retrieved.unforeseen_found}
-        print_json({"links": links, "unlinked": retrieved.unlinked, **counts, **sets})
+        data: dict[str, Any] = {"links": links, "unlinked": retrieved.unlinked}
+        data |= {"foreseen_found": retrieved.foreseen_found, "unforeseen_found": retrieved.unforeseen_found}
+        print_json({**data, "foreseen": retrieved.foreseen, "unforeseen": retrieved.unforeseen})
         return
     out = console()
     for link in retrieved.links:
@@ -227,7 +221,7 @@ def add(graph: _File, files: _Files, file_format: _Format = None, json: Json = F
     [bold]Example[/bold]
     dialore graph add my.graph more.tsv
     """
-    _change("add", graph, files, file_format=file_format, json=json)
+    _change("add", graph, files, file_format, json=json)
 
 
 @app.command("delete")
@@ -237,7 +231,7 @@ def delete(graph: _File, files: _Files, file_format: _Format = None, json: Json 
     [bold]Example[/bold]
     dialore graph delete my.graph wrong.tsv
     """
-    _change("delete", graph, files, file_format=file_format, json=json)
+    _change("delete", graph, files, file_format, json=json)
 
 
 @app.command("update")
@@ -247,7 +241,7 @@ def update(graph: _File, files: _Files, file_format: _Format = None, json: Json 
     [bold]Example[/bold]
     dialore graph update my.graph weights.jsonl
     """
-    _change("update", graph, files, file_format=file_format, json=json)
+    _change("update", graph, files, file_format, json=json)
 
 
 @app.command("compact")
@@ -307,7 +301,6 @@ def export(
     from dialore.retrieval.graph.store import GraphStore
 
     graph = starter_graph() if str(graph) == NAME and not graph.exists() else graph
-
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
     if out is not None and out.exists() and graph.exists() and out.samefile(graph):
@@ -322,9 +315,7 @@ def export(
     note(f"{done:,} facts: {out}")
 
 
-def _change(
-    verb: Literal["add", "delete", "update"], graph: Path, files: Sequence[Path], *, file_format: str | None, json: bool
-) -> None:
+def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | None, *, json: bool) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
     from dialore.retrieval.graph.changes import GraphEditor
     from dialore.retrieval.graph.facts import Rejects
@@ -411,6 +402,4 @@ def _alike(concept: str, store: "FactStore") -> list[str]:
     if store.meta.concepts > _NAMES_COMPARED:
         return []
     names = map(store.concept, range(store.meta.concepts))
-    return difflib.get_close_matches(
-        concept, [candidate for candidate in names if abs(len(candidate) - len(concept)) < 4], n=3
-    )
+    return difflib.get_close_matches(concept, [name for name in names if abs(len(name) - len(concept)) < 4], n=3)

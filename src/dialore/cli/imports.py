@@ -62,15 +62,12 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     if json:
         print_json({"folder": str(folder), "systems": systems})
     for name, counts in systems.items():
-        empty = (
-            f"; {counts['empty']} without text, which are scored as answers that say nothing" if counts["empty"] else ""
-        )
-        missing = (
-            f"; {len(counts['missing'])} dialogues without one, such as {counts['missing'][0]!r}"
-            if counts["missing"]
-            else ""
-        )
-        note(f"{name}: {counts['responses']} responses{empty}{missing}")
+        told = [f"{name}: {counts['responses']} responses"]
+        if counts["empty"]:
+            told.append(f"{counts['empty']} without text, which are scored as answers that say nothing")
+        if missing := counts["missing"]:
+            told.append(f"{len(missing)} dialogues without one, such as {missing[0]!r}")
+        note("; ".join(told))
     note(f"they are in {folder}")
     return folder
 

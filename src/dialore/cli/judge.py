@@ -2,7 +2,6 @@
 
 # No deferred annotations here: typer reads them.
 from collections import Counter
-from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
-from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.cli.output import Table, console, escape, note, print_json, progress
 from dialore.errors import InputError, UnknownNameError
 
 if TYPE_CHECKING:
@@ -98,10 +97,8 @@ def judge(
         rows = asyncio.run(work())
     if json:
         print_json(rows)
-    elif pairwise is not None:
-        _show_compared(rows, pairwise)
     else:
-        _show_scored(rows)
+        _show(rows, pairwise)
 
 
 def _number(store: "RunStore", name: str) -> int:
@@ -127,7 +124,8 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
     for criterion, preferences in found.items():
         rate = rate_of(preferences)
         row = {"criterion": criterion, **dataclasses.asdict(rate), "share": rate.share}
-        rows.append({**row, "position_bias": position_bias(preferences), "problems": _problems(preferences)})
+        problems = dict(Counter(str(measure.problem) for measure in preferences if measure.problem is not None))
+        rows.append({**row, "position_bias": position_bias(preferences), "problems": problems})
     return rows
 
 
@@ -142,48 +140,36 @@ def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list
     return rows
 
 
-def _problems(judged: "Sequence[Preference]") -> dict[str, int]:
-    """Return how often each problem kept something from being judged."""
-    return dict(Counter(str(measure.problem) for measure in judged if measure.problem is not None))
+def _show(rows: list[dict[str, Any]], pairwise: tuple[str, str] | None) -> None:
+    if pairwise is not None:
+        _show_compared(rows, *pairwise)
+    else:
+        _show_scored(rows)
+    for row in rows:
+        if row["problems"]:
+            counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
+            note(f"{row['criterion' if pairwise else 'system']}: not judged: {counts}")
 
 
-def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
-    first, second = pair
-    shown = table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
+def _show_compared(rows: list[dict[str, Any]], first: str, second: str) -> None:
+    shown = Table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
     for row in rows:
         share = "-" if isnan(row["share"]) else f"{row['share']:.1%}"
-        lean = row["position_bias"]
-        lean_shown = "-" if isnan(lean) else f"{lean:+.1%}"
-        shown.add_row(
-            row["criterion"],
-            str(row["wins"]),
-            str(row["ties"]),
-            str(row["losses"]),
-            share,
-            f"{row['p']:.4f}",
-            lean_shown,
-        )
+        lean = "-" if isnan(row["position_bias"]) else f"{row['position_bias']:+.1%}"
+        counts = (str(row[name]) for name in ("wins", "ties", "losses"))
+        shown.add_row(row["criterion"], *counts, share, f"{row['p']:.4f}", lean)
     console().print(shown)
     note(
         "p: sign test of wins against losses, turns of one conversation counted as one; position: answers that went by "
         "the first place, less by the second"
     )
-    _show_problems(rows, "criterion")
 
 
 def _show_scored(rows: list[dict[str, Any]]) -> None:
-    shown = table("!criterion", "!system", ">score (1-10)", ">dialogues")
+    shown = Table("!criterion", "!system", ">score (1-10)", ">dialogues")
     for row in rows:
         score = "-" if row["score"] is None else f"{row['score']:.2f}"
         if row["low"] is not None:
             score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
         shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
     console().print(shown)
-    _show_problems(rows, "system")
-
-
-def _show_problems(rows: list[dict[str, Any]], key: str) -> None:
-    for row in rows:
-        if row["problems"]:
-            counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
-            note(f"{row[key]}: not judged: {counts}")

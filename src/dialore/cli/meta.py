@@ -9,17 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.evaluation.base import Metric, SampleScore
     from dialore.evaluation.meta import Agreement, Judgement
-    from dialore.evaluation.registry import Context
 
-    Found = dict[
-        str, Any
-    ]  # a set: its name, language and size, agreements, and by metric why responses have no measure
+    # A set: its name, language and size, agreements, and by metric why responses have no measure.
+    Found = dict[str, Any]
     Step = Callable[[str, int, int | None], None]
 
 _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
@@ -51,6 +49,8 @@ def meta(
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
     """
     import asyncio
+    import dataclasses
+    from functools import partial
 
     from dialore.cli.score import abouts, default_metrics, measuring
     from dialore.evaluation.meta import read_judgements
@@ -68,7 +68,10 @@ def meta(
                     some = sampled(judgements, limit, seed)
                     result: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
                     result |= {"agreements": [], "problems": {}}
-                    for loaded in load_metrics(names, _with_corpus(context, name, judgements)):
+                    # For the IDF, the whole set's histories, each once.
+                    corpus = list({judged.dialogue.history: judged.dialogue for judged in judgements}.values())
+                    own: dict[str, Any] = {"idf_corpus": partial(list, corpus), "idf_corpus_name": name}
+                    for loaded in load_metrics(names, dataclasses.replace(context, **own)):
                         await _measure(result, loaded, some, judge.concurrency, seed, step)
                     results.append(result)
             return results
@@ -92,7 +95,7 @@ def _show(one: "Found") -> None:
         labels = ["accuracy", "commoner label"] if kinds == ["auc"] else []
         columns = ["!metric", "!people", ">n" if level == "response" else ">systems"]
         columns += [f">{name}" for name in [*(_COLUMNS[kind] for kind in kinds), *labels]]
-        shown = table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
+        shown = Table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
         for row in rows:
             cells = [_narrow(row[kind]) for kind in kinds]
             cells += [f"{row[name]:.3f}" if name in row else "-" for name in ("accuracy", "majority") if labels]
@@ -138,14 +141,6 @@ def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> 
     return [judgements[position] for position in sorted(picked)]
 
 
-def _with_corpus(context: "Context", name: str, judgements: "Sequence[Judgement]") -> "Context":
-    """Return the context with the whole set's histories, each once, for the IDF."""
-    import dataclasses
-
-    corpus = list({judgement.dialogue.history: judgement.dialogue for judgement in judgements}.values())
-    return dataclasses.replace(context, idf_corpus=lambda: corpus, idf_corpus_name=name)
-
-
 async def _measure(
     one: "Found", metric: "Metric", judgements: "Sequence[Judgement]", limit: int, seed: int, step: "Step"
 ) -> None:
@@ -161,26 +156,19 @@ async def _measure(
 
     async def work(some: "list[Judgement]") -> None:
         if isinstance(metric, JointJudge):
-            measures.update(
-                await metric.measure_together(
-                    some[0].dialogue, {judgement.id: judgement.response for judgement in some}
-                )
-            )
+            responses = {judgement.id: judgement.response for judgement in some}
+            measures.update(await metric.measure_together(some[0].dialogue, responses))
         else:
             measures[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
         step(f"{one['set']}: {metric.about.name}", len(measures), len(judgements))
 
     groups: dict[str, list[Judgement]] = {}
     for judgement in judgements:
-        groups.setdefault(judgement.dialogue.history if isinstance(metric, JointJudge) else judgement.id, []).append(
-            judgement
-        )
+        group = judgement.dialogue.history if isinstance(metric, JointJudge) else judgement.id
+        groups.setdefault(group, []).append(judgement)
     await bounded_map(list(groups.values()), work, limit=limit)
-    problems = [judgement for judgement in measures.values() if judgement.problem is not None]
-    reasons = (
-        judgement.reason if judgement.problem == "unavailable" else f"{judgement.problem}: {judgement.reason}"
-        for judgement in problems
-    )
+    problems = [score for score in measures.values() if score.problem is not None]
+    reasons = (s.reason if s.problem == "unavailable" else f"{s.problem}: {s.reason}" for s in problems)
     one["problems"][metric.about.name] = dict(Counter(reasons).most_common(5))
     one["agreements"] += map(_data, agreements(metric, judgements, measures, seed=seed))
 

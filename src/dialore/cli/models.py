@@ -8,7 +8,7 @@ import typer
 from typer import Argument
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, escape, note, print_json, table
+from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.errors import InputError
 
 app = typer.Typer(no_args_is_help=True, help="List trained parts, and show what they are made of.")
@@ -31,7 +31,7 @@ def list_models(
     if json:
         print_json([{"path": str(path), **card} for path, card in cards])
         return
-    shown = table("!folder", "kind", "data set", ">responses", ">seed")
+    shown = Table("!folder", "kind", "data set", ">responses", ">seed")
     for path, card in cards:
         data = card["data"]
         shown.add_row(escape(str(path)), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))

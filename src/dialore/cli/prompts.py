@@ -8,7 +8,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, note, print_json, table
+from dialore.cli.output import Table, console, note, print_json
 
 if TYPE_CHECKING:
     from dialore.prompts.library import Prompt
@@ -33,10 +33,8 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     if json:
         print_json([_described(prompt) for prompt in listed])
         return
-    rows = table("!prompt", "language", ">version", "hash", "output")
-    for prompt in listed:
-        rows.add_row(prompt.name, prompt.language, str(prompt.front.version), prompt.hash, prompt.front.output)
-    console().print(rows)
+    rows = [(p.name, p.language, str(p.front.version), p.hash, p.front.output) for p in listed]
+    console().print(Table("!prompt", "language", ">version", "hash", "output", rows=rows))
 
 
 @app.command("show")

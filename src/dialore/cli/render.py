@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Table as Grid
 
-from dialore.cli.output import console, table
+from dialore.cli.output import Table, console
 from dialore.evaluation.report.display import (
     cost,
     figures_of,
@@ -112,17 +112,21 @@ def show_found(out: Console, result: Result, most: int | None = None) -> None:
 
 
 def show_grounds(out: Console, response: Response, most: int) -> None:
-    """Show what a response in a chat cites; without a model the best of what was found."""
+    """Show what each number of a response stands for: spans, knowledge, place; without a model the best found."""
     if is_without_model(response):
         show_found(out, response, most)
-    elif response.citations:
-        _show_cited(out, response)
+        return
+    pieces = {item.id: item for item in response.knowledge}
+    for name, number in response.numbers.items():
+        cited = (citation for citation in response.citations if citation.knowledge == name)
+        spans = dict.fromkeys(response.text[citation.start : citation.end] for citation in cited)
+        words = f"{escape(' … '.join(spans))}: {escape(pieces[name].text)}"
+        out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
 
 
 def show_used(out: Console, response: Response) -> None:
     """Show what a response drew on, of what it was given; what it cites first, by number."""
-    knowledge, numbers = response.knowledge, response.numbers
-    used = response.used
+    knowledge, numbers, used = response.knowledge, response.numbers, response.used
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
@@ -131,21 +135,10 @@ def show_used(out: Console, response: Response) -> None:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
             number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
+            colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
+            label = f"[{colour}]{item.set}[/] " if colour else ""
             where = "" if item.kind == "fact" else _origin(item)
-            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}{where}", (0, 0, 0, 2)))
-
-
-def _show_cited(out: Console, response: Response) -> None:
-    """Show what each number stands for: its spans, its knowledge, and where to look that up."""
-    pieces = {item.id: item for item in response.knowledge}
-    for name, number in response.numbers.items():
-        spans = [
-            response.text[citation.start : citation.end]
-            for citation in response.citations
-            if citation.knowledge == name
-        ]
-        words = f"{escape(' … '.join(dict.fromkeys(spans)))}: {escape(pieces[name].text)}"
-        out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
+            out.print(Padding(f"{number}{label}{escape(item.text)}{where}", (0, 0, 0, 2)))
 
 
 def answer(response: Response) -> str:
@@ -168,28 +161,22 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
         out.print("[dim]no knowledge was found[/]")
         return
     sets = any(item.set for item in knowledge)  # foreseen and unforeseen facts
-    rows = table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
+    rows = Table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
     for rank, item in enumerate(knowledge, start=1):
         cells = [escape(item.text), f"{item.score:.3f}", *([item.set] if sets else []), escape(item.origin)]
         rows.add_row(str(rank), *cells)
     out.print(rows)
 
 
-def _label(item: Knowledge) -> str:
-    colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
-    return f"[{colour}]{item.set}[/] " if colour else ""
-
-
 def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     """Show every stage as a row: when it began, how long it took, what it cost, what was noted."""
-    rows = table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
+    rows = Table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
         notes = [stage.outcome, *notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
-        rows.add_row(
-            stage.stage, escape(stage.model), *times, f"{tokens:,}" if tokens else "", escape("; ".join(notes))
-        )
+        figures = (*times, f"{tokens:,}" if tokens else "")
+        rows.add_row(stage.stage, escape(stage.model), *figures, escape("; ".join(notes)))
     out.print(rows)
 
 
@@ -198,7 +185,7 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     by_method: dict[str, list[Result]] = {}
     for result in results:
         by_method.setdefault(result.method, []).append(result)
-    rows = table("method", ">ok", ">failed", "cost", "parsing and retrieval", title="in all")
+    rows = Table("method", ">ok", ">failed", "cost", "parsing and retrieval", title="in all")
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
@@ -220,7 +207,15 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
             out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
             out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
         out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
-        out.print(_turns(dialogue))
+        turns = Grid.grid(padding=(0, 1))
+        turns.add_column(justify="right")
+        turns.add_column(overflow="fold")
+        for turn in dialogue.turns:
+            colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
+            turns.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
+        for sentence in dialogue.persona:
+            turns.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
+        out.print(turns)
         wide = out.width >= _COLUMN * len(conversation.responses)
         (_side_by_side if wide else _stacked)(out, conversation.responses)
     stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
@@ -232,18 +227,6 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
     out.print(f"[dim]{made}[/]")
     out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
     out.print(_LIVE, soft_wrap=True)
-
-
-def _turns(dialogue: Dialogue) -> Table:
-    rows = Table.grid(padding=(0, 1))
-    rows.add_column(justify="right")
-    rows.add_column(overflow="fold")
-    for turn in dialogue.turns:
-        colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
-        rows.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
-    for sentence in dialogue.persona:
-        rows.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
-    return rows
 
 
 def _name(response: Response) -> str:
@@ -273,7 +256,7 @@ def _way(response: Response) -> str:
 
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
-    rows = table(*(_name(response) for response in responses), shares=[1] * len(responses))
+    rows = Table(*(_name(response) for response in responses), shares=[1] * len(responses))
     rows.add_row(*map(answer, responses), end_section=True)
     ways = [_way(response) for response in responses]
     if any(ways):
@@ -284,7 +267,7 @@ def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
 
 
 def _stacked(out: Console, responses: Sequence[Response]) -> None:
-    rows = table("!method", "response", "draws on", shares=[1, 3, 2])
+    rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
         below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
         rows.add_row(_name(response), answer(response) + below, _drew(response), end_section=True)

@@ -108,9 +108,8 @@ def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> 
     if report.people and "csv" in forms:
         files["people.csv"] = render_people(report.people)
     if plots:
-        files |= {
-            f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in get_args(Form)
-        }
+        for name, figure in report.files():
+            files |= {f"plots/{name}.{form}": figure.render(form) for form in get_args(Form)}
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]

@@ -110,7 +110,6 @@ def _answer(
     import asyncio
 
     from dialore.cli import render
-    from dialore.response import Response
 
     source = Path(asked) if isinstance(asked, str) and asked != "-" else None
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
@@ -132,7 +131,7 @@ def _answer(
 
         results = asyncio.run(_answer_all(settings, entries, write, ground=ground))
     if html is not None:
-        _write_page(html, entries, [result for result in results if isinstance(result, Response)])
+        _write_page(html, entries, results)
     if len(results) > 1 and not json:
         render.totals(results, to_stderr=files.out is not None)
     failed = sum(result.status == "failed" for result in results)
@@ -194,9 +193,11 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
     return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
 
 
-def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Response]") -> None:
+def _write_page(path: Path, entries: "Sequence[Entry]", results: "Sequence[Result]") -> None:
     from dialore.evaluation.report.display import Conversation, render_page
+    from dialore.response import Response
 
+    responses = [result for result in results if isinstance(result, Response)]
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])
         for identifier, entry in entries

@@ -20,7 +20,7 @@ from dialore.cli.options import (
     one_of,
     takes_settings,
 )
-from dialore.cli.output import note, print_json, progress
+from dialore.cli.output import note, print_json, run_progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -89,7 +89,8 @@ def run(
     def on_estimate(estimate: "Estimate") -> None:
         expected.append(estimate)
         _say_estimate(estimate)
-        if dry or (not (yes or json) and not _is_wanted(estimate)):
+        is_asked = not (yes or json) and estimate.calls > _MANY_CALLS and sys.stdin.isatty()
+        if dry or (is_asked and not typer.confirm("Go on?", err=True)):
             raise _EnoughError
 
     accepted = {"accept_changed_prompts": accept_changed_prompts, "accept_changed_server": accept_changed_server}
@@ -163,16 +164,9 @@ def carried_out(
         say_without(WITHOUT_MODEL)
         on_estimate(estimate)
 
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{now.batches}"
-            step(words, now.before + now.done, now.total)
-
-        running = run_experiment(
-            config, folder, connect, engine=elsewhere, on_estimate=estimated, on_progress=on_progress, **accepted
-        )
-        return asyncio.run(running)
+    with run_progress("answering") as on_progress:
+        told: dict[str, Any] = {"on_estimate": estimated, "on_progress": on_progress, **accepted}
+        return asyncio.run(run_experiment(config, folder, connect, engine=elsewhere, **told))
 
 
 def _say_estimate(estimate: "Estimate") -> None:
@@ -183,10 +177,6 @@ def _say_estimate(estimate: "Estimate") -> None:
     )
     if estimate.failed:
         note(f"a rehearsed response failed: {estimate.failed}")
-
-
-def _is_wanted(estimate: "Estimate") -> bool:
-    return estimate.calls <= _MANY_CALLS or not sys.stdin.isatty() or typer.confirm("Go on?", err=True)
 
 
 def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
@@ -200,15 +190,9 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok
     if json:
-        summary: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
-        summary |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
-        summary |= {
-            "cached": ended.cached,
-            "tokens": ended.tokens,
-            "stopped": ended.stopped or None,
-            "expected": expected,
-        }
-        print_json(summary)
+        summary = {"folder": str(folder), "responses": ended.total, "before": ended.before, "answered": ended.ok}
+        summary |= {"failed": ended.failed, "missing": missing, "calls": ended.calls, "cached": ended.cached}
+        print_json({**summary, "tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected})
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "

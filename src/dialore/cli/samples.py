@@ -85,10 +85,8 @@ def build(
         histories = stream_histories(lambda: _whole(files, dataset, step), cut="all", limit=limit, seed=seed)
         samples, graph = _samples(histories, align_graph, encoder, facts)
         if not samples:
-            lacking = (
-                "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
-            )
-            raise InputError(f"no reply {lacking}", hint="see `dialore samples build --help`")
+            wanted = "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
+            raise InputError(f"no reply {wanted}", hint="see `dialore samples build --help`")
         perplexities = _perplexities(samples, perplexity, step) if perplexity else None
         meta = build_samples(
             samples,

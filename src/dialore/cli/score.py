@@ -19,7 +19,7 @@ from dialore.cli.options import (
     connecting,
     takes_settings,
 )
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -111,24 +111,18 @@ async def _measure(context: "Context", store: "RunStore", names: Sequence[str], 
     from dialore.experiments.scoring import measure_run
 
     metrics = load_metrics(names, context)
-    lacking = {
-        name
-        for name, given in (("judge", context.judge), ("nli", context.nli), ("language-model", context.language_model))
-        if not given
-    }
-    kept = [metric.about.name for metric in metrics if lacking & set(metric.about.needs) and _is_kept(store, metric)]
-    for name in kept:
-        note(f"{name}: as it was measured before, by a model that is not named now")
+    models = {"judge": context.judge, "nli": context.nli, "language-model": context.language_model}
+    lacking = {name for name, given in models.items() if not given}
+    wanted: list[Metric] = []
+    for metric in metrics:
+        before = store.metrics().get(metric.about.name)
+        is_by_another = before is not None and before.get("identity", "") != getattr(metric, "identity", "")
+        if is_by_another and lacking & set(metric.about.needs):  # paid for, its measures are not dropped for none
+            note(f"{metric.about.name}: as it was measured before, by a model that is not named now")
+        else:
+            wanted.append(metric)
     with progress("scoring") as step:
-        await measure_run(
-            store, [metric for metric in metrics if metric.about.name not in kept], **how, on_progress=step
-        )
-
-
-def _is_kept(store: "RunStore", metric: "Metric") -> bool:
-    """Return whether the run has measures that another model made: paid for, they are not dropped for none."""
-    before = store.metrics().get(metric.about.name)
-    return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
+        await measure_run(store, wanted, **how, on_progress=step)
 
 
 def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
@@ -149,21 +143,16 @@ def show_scores(results: "RunResults") -> None:
     for begin in range(0, len(systems), _ACROSS):
         some = systems[begin : begin + _ACROSS]
         heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
-        rows = table("!metric", *(f">{head}" for head in heads), ">n")
+        rows = Table("!metric", *(f">{head}" for head in heads), ">n")
         for about in measured:
             scores = [system.scores[about.name] for system in some]
             numbers = [str(score.n) for score in scores if score.value is not None]
             counted = ", ".join(numbers if len(set(numbers)) > 1 else numbers[:1])
             rows.add_row(about.name, *map(_cell, scores), counted)
         console().print(rows)
-    missing = {
-        f"{about.name}: {system.scores[about.name].reason}"
-        for about in measured
-        for system in systems
-        if system.scores[about.name].value is None
-    }
-    for reason in sorted(missing):
-        note(f"not available: {reason}")
+    scored = [(about.name, system.scores[about.name]) for about in measured for system in systems]
+    for missing in sorted({f"{name}: {score.reason}" for name, score in scored if score.value is None}):
+        note(f"not available: {missing}")
 
 
 def _cell(score: "Score") -> str:
@@ -182,10 +171,8 @@ def _show_list(*, json: bool) -> None:
     if json:
         print_json([dataclasses.asdict(about) for about in known])
         return
-    rows = table("!metric", "what it measures", "needs", "paper")
-    for about in known:
-        rows.add_row(about.name, about.definition, ", ".join(about.needs) or "-", about.paper)
-    console().print(rows)
+    rows = [(about.name, about.definition, ", ".join(about.needs) or "-", about.paper) for about in known]
+    console().print(Table("!metric", "what it measures", "needs", "paper", rows=rows))
 
 
 def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:

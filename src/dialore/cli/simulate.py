@@ -2,17 +2,14 @@
 
 # No deferred annotations here: typer reads them.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import METHODS, Json, RunOptions, connecting, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.cli.run import configured
-
-if TYPE_CHECKING:
-    from dialore.experiments.run import Progress
 
 
 @takes_settings
@@ -50,12 +47,8 @@ def simulate(
     chosen = configured(config, changes, [method] if method else [], [])
     folder = out or Path("runs") / chosen.name
     connect, _ = connecting()
-    with progress("talking") as step:
-
-        def tell(now: "Progress") -> None:
-            step(f"talking: {now.failed} failed, {now.tokens:,} tokens", now.before + now.done, now.total)
-
-        ended = asyncio.run(run_simulation(chosen, folder, connect, tell))
+    with run_progress("talking") as on_progress:
+        ended = asyncio.run(run_simulation(chosen, folder, connect, on_progress))
     with RunStore.open(folder) as store:
         facts = store.facts()
     realism: list[dict[str, Any]] = facts.get("realism", [])
@@ -64,7 +57,7 @@ def simulate(
         print_json(figures | {"ended": facts["ended"], "realism": realism})
     elif realism:
         columns = ("simulated", "real", "difference", "distance")
-        rows = table("!of users", *(f">{name}" for name in columns))
+        rows = Table("!of users", *(f">{name}" for name in columns))
         for row in realism:
             rows.add_row(row["feature"], *("-" if row[name] is None else f"{row[name]:.2f}" for name in columns))
         console().print(rows)

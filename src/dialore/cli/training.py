@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Option
+from typer import Argument, Option
 
-from dialore.cli.options import one_of
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
@@ -21,6 +21,23 @@ if TYPE_CHECKING:
 
 _SPLITS = ("train", "dev")
 KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Options of a trained part."""
+
+    out: Annotated[Path, Option(metavar="FOLDER", help="Where the model goes.")]
+    seed: Annotated[int, Option(help="The same seed and data give the same files.")] = 0
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(Output):
+    """Options of a part that is trained on a data set."""
+
+    name: Annotated[str, Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
+    data: Annotated[Path, Option(metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,33 +126,26 @@ class TuningOptions:
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
-def run_sequence(
-    what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool
-) -> None:
+def run_sequence(what: str, work: Work, kind: str, base: str, tuning: "Tuning") -> None:
     """Train on queries or questions of a data set's train file, with those of its dev file held out."""
     from dialore.training.stages import USES, data_targets
 
-    *targets, described = data_targets(what, name, split_files(name, data))
-    card = {"kind": what, "use": USES[what], "data": described}
-    run_finetuning(one_of("kind", kind, KINDS), base, targets, out, card, (), tuning, json)
+    *targets, described = data_targets(what, work.name, split_files(work))
+    run_finetuning(kind, base, targets, work, {"kind": what, "use": USES[what], "data": described}, (), tuning)
 
 
 def run_part(
     recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
-    name: str,
-    data: Path,
-    out: Path,
-    seed: int,
-    json: bool,
+    work: Work,
     reader: "Callable[..., Examples] | None" = None,
 ) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
     from dialore.learned.model import check_place
     from dialore.training import read_examples, refuse_leaks, save_trained
 
-    check_place(out)
-    train, *held = split_files(name, data, needed=1)
-    examples = (reader or read_examples)(name, train, seed=seed)
+    check_place(work.out)
+    train, *held = split_files(work, needed=1)
+    examples = (reader or read_examples)(work.name, train, seed=work.seed)
     for path in held:
         refuse_leaks(examples, path)
     try:
@@ -144,82 +154,69 @@ def run_part(
     except MemoryError as error:
         message = f"not enough memory to train on {len(examples.dialogues):,} responses"
         raise InputError(message, hint="give fewer dialogues") from error
-    card = save_trained(out, examples, card, arrays)
-    if json:
-        print_json({"path": str(out), **card})
-        return
-    _show_measured(card)
-    note(f"{out} is written; `dialore models show {out}` says what it is")
+    card = save_trained(work.out, examples, card, arrays)
+    shown = Table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
+    for name, figures in card["measured"].items():
+        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
+    _show(card, work, shown)
 
 
-def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
-    """Return what is trained on, and what is held out; no dialogue is in both."""
-    from dialore.training import read_examples, refuse_leaks
-
-    files = split_files(name, data)
-    train, dev = (read_examples(name, path, needs=needs, seed=seed) for path in files)
-    refuse_leaks(train, files[1])
-    return [train, dev]
-
-
-def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
+def split_files(work: Work, needed: int = len(_SPLITS)) -> list[Path]:
     """Return the file that is trained on, and, where it is needed or there, that which is held out."""
-    files = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    files = [path for split in _SPLITS for path in sorted(work.data.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
         if not any(path.name.startswith(split) for path in files):
-            hint = f"`dialore data get {name} --split {split} --out FILE`"
-            raise InputError(f"{data} has no {split}.json", hint=hint)
+            hint = f"`dialore data get {work.name} --split {split} --out FILE`"
+            raise InputError(f"{work.data} has no {split}.json", hint=hint)
     return files
 
 
-def run_encoder(
-    kind: str, name: str, data: Path, out: Path, base: str, tuning: "Tuning", json: bool, **reading: bool
-) -> None:
+def run_encoder(kind: str, work: Work, base: str, tuning: "Tuning", **reading: bool) -> None:
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
         raise InputError("--lora is for language models, not for encoders", hint="leave it out")
     from dialore.datasets import data_set
+    from dialore.training import read_examples, refuse_leaks
     from dialore.training.encoders import train_encoder
 
     # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
-    is_bare = kind == "dual" and "persona" not in data_set(name).has
+    is_bare = kind == "dual" and "persona" not in data_set(work.name).has
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
-    train, dev = _examples(name, data, tuning.seed, needs)
+    files = split_files(work)
+    train, dev = (read_examples(work.name, path, needs=needs, seed=work.seed) for path in files)
+    refuse_leaks(train, files[1])
     with progress("training") as step:
-        card = train_encoder(kind, base, train, dev, out, tuning, step, **reading)  # type: ignore[arg-type]
-    _show_tuned(card, out, json)
+        card = train_encoder(kind, base, train, dev, work.out, tuning, step, **reading)  # type: ignore[arg-type]
+    _show_tuned(card, work)
 
 
 def run_finetuning(
-    kind: "Kind",
+    kind: str,
     base: str,
     targets: "Sequence[Sequence[Target]]",
-    out: Path,
+    output: Output,
     card: "dict[str, Any]",
     tokens: "Sequence[str]",
     tuning: "Tuning",
-    json: bool,
 ) -> None:
     """Train on the first targets, hold out the second, and say what came of it."""
     from dialore.training.finetune import finetune
 
+    chosen = one_of("kind", kind, KINDS)
     with progress("training") as step:
-        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
-    _show_tuned(card, out, json)
+        card = finetune(chosen, base, *targets[:2], output.out, card, tokens=tokens, tuning=tuning, step=step)
+    _show_tuned(card, output)
 
 
-def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
-    if json:
-        print_json({"path": str(out), **card})
+def _show_tuned(card: "dict[str, Any]", output: Output) -> None:
+    loss = card.get("loss", {})  # there is no card where another process writes it
+    _show(card, output, f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs" if loss else "")
+
+
+def _show(card: "dict[str, Any]", output: Output, figures: Table | str) -> None:
+    """Show how good a trained part is, and say where it is; nothing without a card."""
+    if output.json:
+        print_json({"path": str(output.out), **card})
     elif card:
-        loss = card["loss"]
-        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
-        note(f"{out} is written; `dialore models show {out}` says what it is")
-
-
-def _show_measured(card: "dict[str, Any]") -> None:
-    """Show a model's figures of cross-validation."""
-    shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
-    for name, figures in card["measured"].items():
-        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
-    console().print(shown)
+        console().print(figures)
+        note(f"{output.out} is written; `dialore models show {output.out}` says what it is")
