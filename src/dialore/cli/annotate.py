@@ -1,25 +1,45 @@
 """`dialore annotate`: human evaluation by sheets."""
 
-# No deferred annotations here: typer reads them.
+import dataclasses
+import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
 from dialore.cli.output import Table, console, escape, note, print_json
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
+from dialore.evaluation.human.agreement import judged_responses
+from dialore.evaluation.human.reading import read_answers, read_filled, read_key
+from dialore.evaluation.human.sheets import (
+    CriteriaSet,
+    Form,
+    Item,
+    Key,
+    criteria_set,
+    criteria_sets,
+    for_annotator,
+    gather,
+    key_of,
+    make_items,
+    render_csv,
+)
+from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
+from dialore.evaluation.report.people import READING, people_of
+from dialore.evaluation.report.tables import combiner, labels, values_of
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import RunStore
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.human.sheets import CriteriaSet, Item, Key
-    from dialore.response import Response
+from dialore.response import Response
+from dialore.text import check_language
 
 PLACE = "A folder of filled-in sheets with its key beside it, or what `annotate import` wrote."
-app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("export")
@@ -54,10 +74,6 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.sheets import Form, criteria_set, key_of, make_items
-    from dialore.evaluation.human.workbook import has_xlsx
-    from dialore.text import check_language
-
     chosen = criteria_set(criteria)
     asked = one_of("form", form or chosen.form, get_args(Form))
     out = out or runs[0] / f"sheets-{criteria}"
@@ -92,16 +108,9 @@ def export(
 
 
 def _gather(
-    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet", lowest: str | None
-) -> "dict[str, tuple[Dialogue, dict[str, Response]]]":
+    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: CriteriaSet, lowest: str | None
+) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
     """Return what there is to judge of the named systems, else of all; the lowest scores first."""
-    from contextlib import ExitStack
-
-    from dialore.evaluation.human.sheets import gather
-    from dialore.evaluation.report.tables import combiner, labels, values_of
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
         # Without a metric to go by no score is computed: sheets want responses alone.
@@ -129,11 +138,8 @@ def _gather(
 
 
 def _write(
-    out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
+    out: Path, items: Sequence[Item], key: Key, chosen: CriteriaSet, *, annotators: int, seed: int
 ) -> list[Path]:
-    from dialore.evaluation.human.sheets import for_annotator, render_csv
-    from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
-
     written = []
     for number in range(1, annotators + 1):
         own = for_annotator(items, number, seed)
@@ -159,8 +165,6 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.reading import read_filled, read_key
-
     _, _, _, annotations, empty, dropped = read_filled(sheets, read_key(key), out)
     names = list(dict.fromkeys(annotation.annotator for annotation in annotations))
     if not annotations:
@@ -184,11 +188,6 @@ def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], jso
     dialore annotate agreement runs/try/sheets-dcrag
     dialore annotate agreement annotations.jsonl
     """
-    import dataclasses
-
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.report.people import READING, people_of
-
     people = people_of(read_answers(place))
     if json:
         print_json(dataclasses.asdict(people.findings))
@@ -211,12 +210,6 @@ def judged(
     dialore annotate judged annotations.jsonl runs/try --out judged.jsonl
     dialore meta judged.jsonl -x query-score --model gpt-4o
     """
-    import json
-
-    from dialore.evaluation.human.agreement import judged_responses
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.human.sheets import criteria_set
-
     answers = read_answers(place)
     gathered = _gather(runs, [], None, criteria_set(answers.criteria), None)
     lines = judged_responses(answers.annotations, gathered)
@@ -230,8 +223,6 @@ def judged(
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.evaluation.human.sheets import criteria_sets
-
     sets = criteria_sets()
     if json:
         print_json({name: chosen.model_dump(mode="json") for name, chosen in sets.items()})

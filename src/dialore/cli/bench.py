@@ -1,35 +1,32 @@
 """`dialore bench`: how fast your endpoint answers, and how well a model answers from a handbook that it cannot know."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import (
-    AcceptPrompts,
-    AcceptServer,
-    AgentSettings,
-    Json,
-    SettingsGroup,
-    connecting,
-    one_of,
-    takes_settings,
-)
+from dialore.cli.options import AcceptPrompts, AcceptServer, AgentSettings, Json, connecting, one_of, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress, run_progress
+from dialore.datasets.handbook import HALVES, LANGUAGES
+from dialore.dialogue import Dialogue, Utterance, read_dialogues
+from dialore.errors import InputError
+from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
+from dialore.experiments.injection import injection_table, run_injections
+from dialore.experiments.run import Progress
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.response import Response
+from dialore.session import Connect, connect_model, open_agents
+from dialore.settings import ModelSettings, Settings
+from dialore.text import check_language
 
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.experiments.run import Progress
-    from dialore.llm.model import Completion, LanguageModel, OnToken, Request
-    from dialore.response import Response
-    from dialore.session import Connect
-    from dialore.settings import ModelSettings, Settings
-
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint, or a model.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("endpoint")
@@ -52,8 +49,6 @@ def endpoint(
     dialore bench endpoint --concurrency 8
     dialore bench endpoint talks.jsonl -n 200 -M vanilla --json
     """
-    import asyncio
-
     given = _dialogues(file, dialogues)
     figures = asyncio.run(_measure(settings, given))
     if json:
@@ -78,12 +73,8 @@ def endpoint(
     console().print(Table("measured", ">value", rows=rows))
 
 
-def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
+def _dialogues(file: Path | None, count: int) -> list[Dialogue]:
     """So many dialogues; those asked again begin with a number, so that a server's cache does not know them."""
-    from importlib.resources import as_file, files
-
-    from dialore.dialogue import Utterance, read_dialogues
-
     with as_file(files("dialore") / "data" / "demo" / "dialogues.jsonl") as demo:
         some = read_dialogues(file or demo)
     given = []
@@ -96,23 +87,15 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
     return given
 
 
-async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dict[str, Any]:
-    import time
-
-    import numpy as np
-
-    from dialore.errors import InputError
-    from dialore.llm.model import Wrapper
-    from dialore.session import connect_model, open_agents
-
+async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[str, Any]:
     calls: list[Completion] = []
 
     class Timed(Wrapper):
-        async def complete(self, request: "Request", on_token: "OnToken | None" = None) -> "Completion":
+        async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
             calls.append(await self._model.complete(request, on_token))
             return calls[-1]
 
-    def connect(chosen: "ModelSettings", name: str | None) -> "LanguageModel":
+    def connect(chosen: ModelSettings, name: str | None) -> LanguageModel:
         model = connect_model(chosen, name)
         if model is None:
             raise InputError("an endpoint is needed", hint="set --base-url and --model")
@@ -186,10 +169,6 @@ def handbook(
     dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
     dialore bench handbook --retrieval
     """
-    from dialore.datasets.handbook import HALVES, LANGUAGES
-    from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
-    from dialore.text import check_language
-
     halves = HALVES if one_of("half", half, (*HALVES, "both")) == "both" else (half,)
     languages = LANGUAGES if language is None else (check_language(language),)
     if retrieval:
@@ -232,8 +211,6 @@ def injection(
     dialore bench injection --model llama3.1 --no-fences
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
-    from dialore.experiments.injection import injection_table, run_injections
-
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
     answering = partial(run_injections, settings, folder, fences=fences, limit=limit)
     _run(partial(answering, accept_changed_prompts=accept_changed_prompts, accept_changed_server=accept_changed_server))
@@ -245,10 +222,8 @@ def injection(
     console().print(Table("method", "of", ">n", ">reached", ">changed", ">share", rows=rows))
 
 
-def _run(answering: "Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]") -> None:
+def _run(answering: Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]) -> None:
     """Answer with a progress bar, and note what failed."""
-    import asyncio
-
     connect, say_without = connecting()
     with run_progress("answering") as on_progress:
         ended = asyncio.run(answering(connect, on_progress))

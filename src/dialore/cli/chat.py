@@ -1,29 +1,30 @@
 """`dialore chat`: talk, and look at the grounds."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 import contextlib
 import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 from typer import Argument, Option
 
+from dialore.agent import Agent
+from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import console, escape, note, note_languages, say_error
-from dialore.errors import DialoreError, InputError, UnknownNameError
+from dialore.cli.waiting import watched
+from dialore.dialogue import Dialogue, read_dialogues
+from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from dialore.agent import Agent
-    from dialore.dialogue import Dialogue
-    from dialore.response import Response
-    from dialore.session import Session
-    from dialore.settings import Settings
+from dialore.methods.registry import method_names
+from dialore.response import Response
+from dialore.session import Session, options_by_method
+from dialore.settings import Settings
+from dialore.text import spoken_in
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
@@ -63,12 +64,6 @@ def chat(
     Nothing is cached unless --cache says so. Exit code of lines from a pipe:
     0 all went well, 1 some failed, 2 nothing was answered.
     """
-    import asyncio
-
-    from dialore.dialogue import read_dialogues
-    from dialore.session import Session
-    from dialore.text import spoken_in
-
     begun = read_dialogues(file)[0] if file else None
     if language:
         spoken_in([], language)
@@ -95,7 +90,7 @@ class ChatSession:
     """One chat: the dialogue so far, the agent that answers, the last response."""
 
     def __init__(
-        self, runner: "asyncio.Runner", bench: "Session", settings: "Settings", *, language: str | None, json: bool
+        self, runner: asyncio.Runner, bench: Session, settings: Settings, *, language: str | None, json: bool
     ) -> None:
         self._runner, self._bench, self._settings = runner, bench, settings
         self._models = bench.models(settings.model)
@@ -113,18 +108,11 @@ class ChatSession:
 
     def use(self, method: str) -> None:
         """Answer by this method from now on; raises InputError where it cannot be made."""
-        from dialore.session import options_by_method
-
         options = options_by_method([method], self._settings.options)[method]
         self._agent = self._bench.agent(method, self._models, options)
 
-    def go_on(self, dialogue: "Dialogue") -> None:
+    def go_on(self, dialogue: Dialogue) -> None:
         """Go on with a dialogue: after the response that was kept with it, or by answering its last turn."""
-        from pydantic import TypeAdapter, ValidationError
-
-        from dialore.errors import describe
-        from dialore.response import Response
-
         self._about |= {"topic": dialogue.topic, "persona": list(dialogue.persona), **dialogue.extra}
         self._turns = [turn.model_dump() for turn in dialogue.turns]
         try:
@@ -189,10 +177,6 @@ class ChatSession:
         return self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
 
     async def _answer(self, turn: dict[str, str]) -> None:
-        from dialore.cli import render
-        from dialore.cli.waiting import watched
-        from dialore.dialogue import Dialogue
-
         turns = [*self._turns, turn]
         dialogue = Dialogue.model_validate({"id": "chat", **self._about, "turns": turns})
         note_languages({dialogue.spoken} - self._noted)
@@ -225,14 +209,12 @@ class ChatSession:
     def _say(self, text: str) -> None:
         typer.echo(text, err=self._json)
 
-    def _response(self) -> "Response":
+    def _response(self) -> Response:
         if not self._responses:
             raise InputError("there is no response yet", hint="say something first")
         return self._responses[-1]
 
     def _why(self, _: str) -> None:
-        from dialore.cli import render
-
         response = self._response()
         out = console(stderr=self._json)
         if render.is_without_model(response):
@@ -243,8 +225,6 @@ class ChatSession:
         render.show_used(out, response)
 
     def _trace(self, name: str) -> None:
-        from dialore.cli import render
-
         response = self._response()
         if not name:
             render.show_trace(console(stderr=self._json), response.trace)
@@ -260,8 +240,6 @@ class ChatSession:
         self._say("\n\n".join(filter(None, parts)))
 
     def _method(self, name: str) -> None:
-        from dialore.methods.registry import method_names
-
         known = method_names()
         if name and name not in known:
             raise InputError(f"unknown method: {name!r}", hint=f"known: {', '.join(known)}")
@@ -278,8 +256,6 @@ class ChatSession:
         self._say("a new dialogue")
 
     def _save(self, name: str) -> None:
-        from dialore.cli import render
-
         if not name:
             raise InputError("/save needs a file's name", hint="/save talk.json")
         if not self._turns:

@@ -1,6 +1,7 @@
 """`dialore check`: a gate for a scored run, for machines that build and test."""
 
-# No deferred annotations here: typer reads them.
+import dataclasses
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +11,8 @@ from typer import Argument, Option
 from dialore.cli.options import Json
 from dialore.cli.output import Table, console, print_json
 from dialore.errors import InputError
+from dialore.experiments.gate import Limit, check_against, check_limits
+from dialore.experiments.store import RunStore
 
 
 def check(
@@ -36,12 +39,6 @@ def check(
     dialore check runs/try --max failed=0 --against runs/before
     dialore check runs/try --min weave:handbook-right=0.9 --json
     """
-    import dataclasses
-    from contextlib import ExitStack
-
-    from dialore.experiments.gate import Limit, check_against, check_limits
-    from dialore.experiments.store import RunStore
-
     limits = [Limit.parse(text, is_least=True) for text in least or ()]
     limits += [Limit.parse(text, is_least=False) for text in most or ()]
     if not limits and against is None:

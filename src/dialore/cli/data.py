@@ -1,28 +1,30 @@
 """`dialore data`: published data sets, looked into, counted, and made into dialogue files."""
 
-# No deferred annotations here: typer reads them.
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
+from dialore.datasets.base import Answer, WholeDialogue, gold_text
+from dialore.datasets.published import data_file, fetch, published, remote, remotes
+from dialore.datasets.registry import data_set, data_set_names
+from dialore.datasets.split import CUTS, answers_of, stream_histories
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.datasets.base import Answer, WholeDialogue
-    from dialore.dialogue import Dialogue
-    from dialore.text import Language
+from dialore.plugins import loadable
+from dialore.text import Language
 
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
-app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
+app = typer.Typer(no_args_is_help=True)
 _Name = Annotated[
     str, Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
 ]
@@ -43,10 +45,6 @@ def list_data(json: Json = False) -> None:
     [bold]Example[/bold]
     dialore data list
     """
-    from dialore.datasets.published import published
-    from dialore.datasets.registry import data_set, data_set_names
-    from dialore.plugins import loadable
-
     readers, can = list(loadable(data_set_names(), data_set)), published()
     if json:
         splits = {name: list(entry["splits"]) for name, entry in can.items()}
@@ -89,9 +87,6 @@ def get(
     dialore data get kbp --split dev --out data/kbp/dev.json
     dialore data get dailydialog --split train --from hf:OWNER/NAME/train.json
     """
-    from dialore.datasets.published import fetch, published, remote, remotes
-    from dialore.datasets.registry import data_set, data_set_names
-
     known = remotes(name) if address is None else dict.fromkeys(split or ["data"], remote(address, {"": sha256}))
     wanted = [one_of("split", part, list(known)) for part in split or known]
     if out is not None and len(wanted) > 1:
@@ -128,12 +123,6 @@ def show(
     dialore data show kbp dev.json -n 1
     dialore data show wizard-of-internet valid.jsonl --json
     """
-    from itertools import islice
-
-    from dialore.datasets.published import data_file
-    from dialore.datasets.registry import data_set
-    from dialore.datasets.split import answers_of
-
     for dialogue in islice(data_set(name).read(file or data_file(name, split)), count):
         gold = {answer.turn: answer for answer in answers_of(dialogue)}
         if json:
@@ -160,8 +149,6 @@ def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = Fals
     dialore data stats kbp train.json
     dialore data stats kbp kbp.zip:dev.json --json
     """
-    from dialore.datasets.published import data_file
-
     figures = describe_file(name, file or data_file(name, split))
     if json:
         print_json(figures)
@@ -202,10 +189,6 @@ def convert(
     dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
-    from dialore.datasets.published import data_file
-    from dialore.datasets.registry import data_set
-    from dialore.datasets.split import CUTS, stream_histories
-
     reader, file = data_set(name), file or data_file(name, split)
     histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
     if out is None:
@@ -227,7 +210,7 @@ def convert(
         note(f"{count} dialogues of {name} written to {out}")
 
 
-def _as_data(dialogue: "WholeDialogue", gold: "Mapping[int, Answer]") -> dict[str, Any]:
+def _as_data(dialogue: WholeDialogue, gold: Mapping[int, Answer]) -> dict[str, Any]:
     turns = []
     for position, turn in enumerate(dialogue.turns):
         shown: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
@@ -238,9 +221,7 @@ def _as_data(dialogue: "WholeDialogue", gold: "Mapping[int, Answer]") -> dict[st
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
 
 
-def _gold_cell(answer: "Answer | None") -> str:
-    from dialore.datasets.base import gold_text
-
+def _gold_cell(answer: Answer | None) -> str:
     if answer is None:
         return ""
     lines = [f"<{', '.join(answer.sources) or 'no source'}>"] if answer.sources is not None else []
@@ -249,7 +230,7 @@ def _gold_cell(answer: "Answer | None") -> str:
     return "\n".join(lines)
 
 
-def as_line(dialogue: "Dialogue") -> str:
+def as_line(dialogue: Dialogue) -> str:
     """Return a dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
 
     A gold plan stays even where it is to use no source.
@@ -268,8 +249,6 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is not in its published form, or holds no dialogue.
     """
-    from dialore.datasets.registry import data_set
-
     sums, plans, languages = Counter[str](), Counter[str](), Counter[str]()
     for dialogue in data_set(name).read(file):
         languages[dialogue.language] += 1
@@ -302,11 +281,8 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
     }
 
 
-def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]") -> None:
+def _add(dialogue: WholeDialogue, sums: Counter[str], plans: Counter[str]) -> None:
     """Count a dialogue and its samples."""
-    from dialore.datasets.base import gold_text
-    from dialore.datasets.split import answers_of
-
     language, turns = dialogue.language, dialogue.turns
     sums.update(dialogues=1, turns=len(turns), pool=len(dialogue.pool))
     sums["length"] += sum(_length(turn.text, language) for turn in turns)
@@ -328,7 +304,7 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _length(text: str, language: "Language") -> int:
+def _length(text: str, language: Language) -> int:
     """Return the words of an English text as white space divides them, or the characters of a Chinese one."""
     pieces = text.split()
     return len(pieces) if language == "en" else sum(map(len, pieces))

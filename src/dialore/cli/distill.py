@@ -1,10 +1,10 @@
 """`dialore distill`: rows to train a small model on, of what a prompted model, people or hard matching did."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from typer import Argument, Option
 
@@ -12,9 +12,9 @@ from dialore.cli.options import METHODS, Json, RunOptions, one_of, takes_setting
 from dialore.cli.output import note, print_json
 from dialore.cli.run import carried_out, configured
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.experiments.config import RunConfig
+from dialore.experiments import distill as distilling
+from dialore.experiments.config import RunConfig
+from dialore.llm.distilled import write_lines
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """Options that are switched off, as hard matching has no answer for them."""
@@ -59,11 +59,6 @@ def distill(
     dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
-    import asyncio
-
-    from dialore.experiments import distill as distilling
-    from dialore.llm.distilled import write_lines
-
     stages = distilling.stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
     if source and (by != "model" or "dataset.name" in said):
@@ -97,7 +92,7 @@ def distill(
         note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
 
 
-def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> "RunConfig":
+def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
     """Return the run that answers; without a model, what hard matching has no answer for is switched off."""
     method = what.partition("/")[0]
     config = configured(None, said, [method], options)

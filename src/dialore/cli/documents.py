@@ -1,21 +1,31 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.datasets import data_set, knowledge_pieces
+from dialore.datasets.published import data_file
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.filters import metadata_of
+from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.store import Piece
+from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.loaders.reader import Reader
+from dialore.retrieval.loaders.reading import FILE_FORMATS
+from dialore.sources.base import SearchResult
+from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrowed, open_documents
 
-if TYPE_CHECKING:
-    from dialore.retrieval.documents.indexing import DocumentReport
-
-app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
+app = typer.Typer(no_args_is_help=True)
 
 _WIDEST = 300
 _SHOWN = 10
@@ -90,12 +100,6 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    from dialore.retrieval.chunking import Chunking
-    from dialore.retrieval.documents.filters import metadata_of
-    from dialore.retrieval.documents.indexing import build_documents
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.loaders.reader import Reader
-
     given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
     unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
     encoder = None if embedder == "none" else load_embedder(embedder)
@@ -132,10 +136,6 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    from dialore.retrieval.documents.filters import metadata_of
-    from dialore.retrieval.documents.indexing import add_documents
-    from dialore.retrieval.loaders.reader import Reader
-
     given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
     with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
         report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
@@ -156,8 +156,6 @@ def delete(
     dialore documents delete handbook --file docs/old.md
     dialore documents delete handbook --id passage:0a1b2c3d4e5f
     """
-    from dialore.retrieval.documents.indexing import delete_documents
-
     if not (identifier or file or url):
         raise InputError("nothing to delete is named", hint="give --id, --file or --url")
     report = delete_documents(index, ids=identifier or [], files=file or [], urls=url or [])
@@ -186,13 +184,6 @@ def search(
     dialore documents search 怎么重置 handbook faq --top 3 --json
     dialore documents search "opening hours" handbook --where "year >= 2024"
     """
-    import asyncio
-    from contextlib import closing
-
-    from dialore.dialogue import Dialogue
-    from dialore.sources.base import SearchResult
-    from dialore.sources.documents import RETRIEVERS, narrowed, open_documents
-
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
         raise InputError("the query is empty", hint="say what to look for")
@@ -230,8 +221,6 @@ def list_documents(
     dialore documents list handbook
     dialore documents list handbook --passages --json
     """
-    from dialore.sources.documents import DocumentIndex
-
     with DocumentIndex(index) as opened:
         if passages:
             for piece in opened.passages():
@@ -257,8 +246,6 @@ def stats(index: _Index, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore documents stats handbook
     """
-    from dialore.sources.documents import DocumentIndex
-
     with DocumentIndex(index) as opened:
         data: dict[str, Any] = opened.stats()
     if json:
@@ -273,11 +260,6 @@ def stats(index: _Index, json: Json = False) -> None:
 
 def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str | None) -> dict[str, Any]:
     """Return what is taken in: the files, or the knowledge of the data set that they are of."""
-    from dialore.datasets import data_set, knowledge_pieces
-    from dialore.datasets.published import data_file
-    from dialore.retrieval.documents.store import Piece
-    from dialore.retrieval.loaders.reading import FILE_FORMATS
-
     read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
     if dataset is None:
         if not files:
@@ -288,7 +270,7 @@ def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str |
     return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 
 
-def _show_report(report: "DocumentReport", *, json: bool) -> None:
+def _show_report(report: DocumentReport, *, json: bool) -> None:
     note_rejects(report.rejects[:_SHOWN], report.rejected)
     for sentence in report.notices[:_SHOWN]:
         note(sentence)

@@ -1,21 +1,27 @@
 """`dialore feedback`: what users said of a service's responses, counted, exported, and answered anew."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.memory import Store, asked
-from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
+from dialore.cli.options import AgentSettings, Json, connecting, one_of, takes_settings
 from dialore.cli.output import Table, console, note, print_json, run_progress
+from dialore.cli.score import show_scores
 from dialore.errors import InputError
+from dialore.evaluation.registry import Context, load_metrics
+from dialore.experiments import feedback
+from dialore.experiments.feedback import Row, summary
+from dialore.experiments.feedback import replay as answer_anew
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import measure_run
+from dialore.experiments.store import RunStore
 
-if TYPE_CHECKING:
-    from dialore.experiments.feedback import Row
-
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What users said of a service's responses.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("report")
@@ -25,8 +31,6 @@ def report(store: Store, json: Json = False) -> None:
     [bold]Examples[/bold]
     dialore feedback report store.sqlite
     """
-    from dialore.experiments.feedback import summary
-
     rows = _rows(store)
     figures = summary(rows)
     if json:
@@ -66,8 +70,6 @@ def export(
     dialore feedback export store.sqlite given.jsonl --as responses
     dialore feedback export store.sqlite pairs.jsonl --as pairs
     """
-    from dialore.experiments import feedback
-
     make = {"dialogues": feedback.as_dialogues, "responses": feedback.as_responses, "pairs": feedback.as_pairs}
     make["conversations"] = feedback.as_conversations
     rows = _rows(store, bad=bad)
@@ -95,16 +97,6 @@ def replay(
     dialore feedback replay store.sqlite -M weave --documents notes.index
     dialore feedback replay store.sqlite -M rag -o top=10 --prompts mine
     """
-    import asyncio
-    import dataclasses
-
-    from dialore.cli.score import show_scores
-    from dialore.evaluation.registry import Context, load_metrics
-    from dialore.experiments.feedback import replay as answer_anew
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.scoring import measure_run
-    from dialore.experiments.store import RunStore
-
     rows = _rows(store, bad=not again)
     connect, say_without = connecting()
     with run_progress("answering") as on_progress:
@@ -122,7 +114,7 @@ def replay(
     note(f"side by side: `dialore report {out}`")
 
 
-def _rows(place: str, *, bad: bool = False) -> "list[Row]":
+def _rows(place: str, *, bad: bool = False) -> list[Row]:
     """Return the feedback in a store; raises InputError where there is none."""
     rows = [row for row in asked(place, lambda store: store.feedback()) if not (bad and row["good"])]
     if not rows:

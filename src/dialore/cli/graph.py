@@ -1,29 +1,37 @@
 """`dialore graph`: build a commonsense graph, look into it, ask it, change it."""
 
-# No deferred annotations here: typer reads them.
+import difflib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
 from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.cli.render import show_ranked
+from dialore.dialogue import Dialogue
 from dialore.errors import GraphError, InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dialore.knowledge import Fact
-    from dialore.retrieval.graph.facts import Rejects
-    from dialore.retrieval.graph.store import FactStore
+from dialore.knowledge import Fact
+from dialore.response import Demands
+from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
+from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.store import FactStore, GraphStore
+from dialore.retrieval.graph.verify import problems_of
+from dialore.retrieval.graph.writing import build_graph
+from dialore.sources.graph import open_graph
+from dialore.text import check_language, detect_language
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
 """A larger graph's names are not compared one by one for a "did you mean"."""
 
-app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
+app = typer.Typer(no_args_is_help=True)
 _File = Annotated[Path, Argument(metavar="GRAPH", help="The graph's file.")]
 _Files = Annotated[list[Path], Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
 _Format = Annotated[str | None, Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")]
@@ -54,10 +62,6 @@ def build(
     dialore graph build assertions.csv.gz -l en -l zh --out conceptnet.graph
     dialore respond talk.json --graph my.graph
     """
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.graph.facts import Rejects
-    from dialore.retrieval.graph.writing import build_graph
-
     _check_target(out, files, force=force)
     rejects = Rejects()
     with progress("reading facts") as step:
@@ -85,12 +89,6 @@ def stats(
     dialore graph stats
     dialore graph stats my.graph --json
     """
-    from contextlib import closing
-
-    import numpy as np
-
-    from dialore.sources.graph import open_graph
-
     with closing(open_graph(graph)) as opened:
         store, meta = opened.store, opened.store.meta
         relations, degrees = _count(store)
@@ -127,10 +125,6 @@ def show(
     dialore graph show "sore throat"
     dialore graph show 饺子 --json
     """
-    from contextlib import closing
-
-    from dialore.sources.graph import open_graph
-
     with closing(open_graph(graph)) as opened:
         facts_found = opened.facts_of(concept)
         if not facts_found:
@@ -177,14 +171,6 @@ def retrieve(
     [bold]Example[/bold]
     dialore graph retrieve -q "sore throat" -t honey --history "It hurts."
     """
-    from contextlib import closing
-
-    from dialore.cli.render import show_ranked
-    from dialore.dialogue import Dialogue
-    from dialore.response import Demands
-    from dialore.sources.graph import open_graph
-    from dialore.text import check_language, detect_language
-
     queries, topics = query or [], topic or []
     if not queries and not topics:
         raise InputError("nothing to look for", hint="give --query, --topic or both")
@@ -251,8 +237,6 @@ def compact(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph compact my.graph
     """
-    from dialore.retrieval.graph.changes import compact_graph
-
     before = graph.stat().st_size if graph.is_file() else 0
     compact_graph(graph)
     after = graph.stat().st_size
@@ -271,8 +255,6 @@ def verify(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph verify my.graph
     """
-    from dialore.retrieval.graph.verify import problems_of
-
     problems = problems_of(graph)
     if json:
         print_json({"problems": problems})
@@ -296,10 +278,6 @@ def export(
     dialore graph export my.graph --out facts.jsonl.gz
     dialore graph export my.graph | cut -f 2 | sort | uniq -c
     """
-    from dialore.retrieval.graph.facts import EXPORT_FORMATS, export_graph, lines_of
-    from dialore.retrieval.graph.starter import NAME, starter_graph
-    from dialore.retrieval.graph.store import GraphStore
-
     graph = starter_graph() if str(graph) == NAME and not graph.exists() else graph
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
@@ -317,9 +295,6 @@ def export(
 
 def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | None, *, json: bool) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.retrieval.graph.changes import GraphEditor
-    from dialore.retrieval.graph.facts import Rejects
-
     rejects = Rejects()
     editor = GraphEditor(graph)
     with progress("reading facts") as step:
@@ -339,17 +314,14 @@ def _facts(
     files: Sequence[Path],
     file_format: str | None,
     languages: Sequence[str] | None,
-    rejects: "Rejects",
+    rejects: Rejects,
     step: Callable[[str, int, int | None], None],
-) -> "Iterator[Fact]":
+) -> Iterator[Fact]:
     """Return the facts of several files, with progress; raise GraphError as `read_facts` does."""
-    from dialore.retrieval.graph.facts import FILE_FORMATS, read_facts
-    from dialore.text import check_language
-
     kept = [check_language(language) for language in languages or ("en", "zh")]
     chosen = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
 
-    def read(path: Path) -> "Iterator[Fact]":
+    def read(path: Path) -> Iterator[Fact]:
         size = path.stat().st_size if path.is_file() else None
 
         def count(done: int) -> None:
@@ -375,10 +347,8 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
             raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
-def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]":
+def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
-    import numpy as np
-
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
     degrees = np.zeros(meta.concepts, np.int64)
@@ -395,10 +365,8 @@ def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtyp
     return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
-def _alike(concept: str, store: "FactStore") -> list[str]:
+def _alike(concept: str, store: FactStore) -> list[str]:
     """Names that are nearly written so."""
-    import difflib
-
     if store.meta.concepts > _NAMES_COMPARED:
         return []
     names = map(store.concept, range(store.meta.concepts))

@@ -1,6 +1,5 @@
 """`dialore import`: responses made elsewhere, made a run."""
 
-# No deferred annotations here: typer reads them.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,6 +8,10 @@ from typer import Argument, Option
 
 from dialore.cli.options import DatasetOptions, Json, takes_settings
 from dialore.cli.output import note, print_json
+from dialore.experiments.config import DatasetConfig
+from dialore.experiments.import_responses import import_responses
+from dialore.experiments.simulation import import_conversations
+from dialore.settings import validated
 
 
 @takes_settings
@@ -39,8 +42,6 @@ def import_files(
     if not conversations:
         imported(files, said, out, json=json)
         return
-    from dialore.experiments.simulation import import_conversations
-
     named = _named(files)
     folder = out or Path("runs") / named[0][1].stem
     count = import_conversations(folder, named)
@@ -51,10 +52,6 @@ def import_files(
 
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
     """Import files and say what came of them; gives the run's folder."""
-    from dialore.experiments.config import DatasetConfig
-    from dialore.experiments.import_responses import import_responses
-    from dialore.settings import validated
-
     named = _named(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None

@@ -1,23 +1,35 @@
 """`dialore judge`: a judge compares a run's systems, or scores several at once."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from collections import Counter
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
 from dialore.cli.output import Table, console, escape, note, print_json, progress
+from dialore.cli.score import required_judge
 from dialore.errors import InputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference
-    from dialore.experiments.store import RunStore
+from dialore.evaluation.judges.asking import JudgeClient
+from dialore.evaluation.judges.comparing import (
+    CRITERIA,
+    JOINT_CRITERIA,
+    JointJudge,
+    Judged,
+    Preference,
+    check_criteria,
+    position_bias,
+    rate_of,
+)
+from dialore.experiments.scoring import compare_systems, measure_jointly, score_of, system_names
+from dialore.experiments.store import RunStore
+from dialore.prompts.library import PromptLibrary
 
 # What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
-_DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
+_DEFAULTS: dict[Judged, tuple[str, ...]] = {
     "responses": ("naturalness", "coherence", "engagingness", "informativeness"),
     "queries": ("relevance", "specificity", "overall"),
 }
@@ -58,15 +70,6 @@ def judge(
     dialore judge runs/try --pairwise dcrag t-rag -c engagingness
     dialore judge runs/try --together --queries
     """
-    import asyncio
-
-    from dialore.cli.score import required_judge
-    from dialore.evaluation.judges.asking import JudgeClient
-    from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, JointJudge, check_criteria
-    from dialore.experiments.scoring import compare_systems, measure_jointly, system_names
-    from dialore.experiments.store import RunStore
-    from dialore.prompts.library import PromptLibrary
-
     if (pairwise is None) == (not together):
         raise InputError("judge what?", hint="name --pairwise A B or --together, one of them")
     if system and not together:
@@ -101,10 +104,8 @@ def judge(
         _show(rows, pairwise)
 
 
-def _number(store: "RunStore", name: str) -> int:
+def _number(store: RunStore, name: str) -> int:
     """Return the system of that name: its title, or its title and model."""
-    from dialore.experiments.scoring import system_names
-
     names = system_names(store)
     numbers = [number for number, known in names.items() if known == name]
     numbers = numbers or [system.number for system in store.systems() if system.title == name]
@@ -115,11 +116,7 @@ def _number(store: "RunStore", name: str) -> int:
     return numbers[0]
 
 
-def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
-    import dataclasses
-
-    from dialore.evaluation.judges.comparing import position_bias, rate_of
-
+def _compared(found: dict[str, list[Preference]]) -> list[dict[str, Any]]:
     rows = []
     for criterion, preferences in found.items():
         rate = rate_of(preferences)
@@ -129,9 +126,7 @@ def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
     return rows
 
 
-def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list[dict[str, Any]]:
-    from dialore.experiments.scoring import score_of, system_names
-
+def _scored(store: RunStore, metric: JointJudge, systems: list[int]) -> list[dict[str, Any]]:
     rows = []
     for number in systems:
         score = score_of(metric, [measure for _, measure in store.measures(metric.about.name, number)])

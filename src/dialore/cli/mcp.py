@@ -1,6 +1,6 @@
 """`dialore mcp`: agents and sources as tools of other agents."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +10,7 @@ from typer import Argument, Option
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note
 from dialore.errors import import_optional
+from dialore.settings import read_settings
 
 _Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "said")]
 _PORT = 8018
@@ -36,11 +37,8 @@ def mcp(
     dialore mcp dialore.toml
     dialore mcp --documents handbook.idx --http
     """
-    import asyncio
-
     import_optional("mcp.server.mcpserver", "dialore mcp", "mcp")
     from dialore.server.mcp import serve
-    from dialore.settings import read_settings
 
     where = {"server.port": port} | ({} if host is None else {"server.host": host})
     settings = read_settings(file, {**said, **where})

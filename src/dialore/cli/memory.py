@@ -1,28 +1,26 @@
 """`dialore memory`: what a service remembers of a user, listed, corrected, exported and forgotten."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import Json, SettingsGroup
+from dialore.cli.options import Json
 from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.server.database import User
-    from dialore.server.store import ServerStore
+from dialore.server.database import User
+from dialore.server.store import ServerStore
 
 T = TypeVar("T")
 Store = Annotated[str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")]
 _Name = Annotated[str, Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
 _Id = Annotated[str, Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
 _Key = Annotated[str, Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What a service remembers of a user.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
@@ -110,17 +108,15 @@ def _none(identifier: str) -> InputError:
     return InputError(f"nothing of the id {identifier} is kept of the user", hint="`dialore memory list` gives the ids")
 
 
-def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:
+def _with(place: str, user: str, key: str, work: Callable[[ServerStore, User], Awaitable[T]]) -> T:
     """Return what a store gives of a user; raises InputError where there is no store."""
     from dialore.server.database import User
 
     return asked(place, lambda store: work(store, User(key, user)))
 
 
-def asked(place: str, work: "Callable[[ServerStore], Awaitable[T]]") -> T:
+def asked(place: str, work: Callable[[ServerStore], Awaitable[T]]) -> T:
     """Return what a store gives; raises InputError where there is no store."""
-    import asyncio
-
     from dialore.server.store import ServerStore
 
     if "://" not in place and not Path(place).is_file():

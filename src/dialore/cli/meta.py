@@ -1,24 +1,32 @@
 """`dialore meta`: how far metrics and judges agree with people."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
+import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.cli.score import abouts, default_metrics, measuring
 from dialore.errors import InputError
+from dialore.evaluation.base import Metric, SampleScore
+from dialore.evaluation.judges.comparing import JointJudge
+from dialore.evaluation.meta import Agreement, Judgement, agreements, read_judgements
+from dialore.evaluation.registry import load_metrics
+from dialore.experiments.scoring import measure
+from dialore.parallel import bounded_map
 
-if TYPE_CHECKING:
-    from dialore.evaluation.base import Metric, SampleScore
-    from dialore.evaluation.meta import Agreement, Judgement
+# A set: its name, language and size, agreements, and by metric why responses have no measure.
+Found = dict[str, Any]
+Step = Callable[[str, int, int | None], None]
 
-    # A set: its name, language and size, agreements, and by metric why responses have no measure.
-    Found = dict[str, Any]
-    Step = Callable[[str, int, int | None], None]
 
 _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
 
@@ -48,19 +56,11 @@ def meta(
     dialore meta judged.jsonl
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
     """
-    import asyncio
-    import dataclasses
-    from functools import partial
-
-    from dialore.cli.score import abouts, default_metrics, measuring
-    from dialore.evaluation.meta import read_judgements
-    from dialore.evaluation.registry import load_metrics
-
     names = metric or default_metrics(measures, without=("plan",))  # there are no judgements of plans
     needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
-    async def measure_all() -> "list[Found]":
+    async def measure_all() -> list[Found]:
         async with measuring(measures, judge, needs, must_judge=True) as context:
             results: list[Found] = []
             with progress("measuring") as step:
@@ -86,7 +86,7 @@ def meta(
             note(f"{result['set']}: {line}")
 
 
-def _show(one: "Found") -> None:
+def _show(one: Found) -> None:
     """Show a table of responses' ratings, one of their labels, one of systems; those that have rows."""
     for level, kinds in (("response", list(_COLUMNS)[:3]), ("response", ["auc"]), ("system", list(_COLUMNS)[:3])):
         rows = [row for row in one["agreements"] if row["level"] == level and kinds[0] in row]
@@ -103,7 +103,7 @@ def _show(one: "Found") -> None:
         console().print(shown)
 
 
-def _lacking(one: "Found") -> list[str]:
+def _lacking(one: Found) -> list[str]:
     """Return what has no figure and how many responses have no measure, in words; one line for each reason."""
     lines: dict[str, list[str]] = {}
     for metric, problems in one["problems"].items():
@@ -131,10 +131,8 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return files
 
 
-def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> "list[Judgement]":
+def sampled(judgements: Sequence[Judgement], limit: int | None, seed: int) -> list[Judgement]:
     """Return a random sample of so many judgements, in their order; all without a limit."""
-    import random
-
     if limit is None or limit >= len(judgements):
         return list(judgements)
     picked = random.Random(seed).sample(range(len(judgements)), limit)  # noqa: S311 - no secret
@@ -142,19 +140,12 @@ def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> 
 
 
 async def _measure(
-    one: "Found", metric: "Metric", judgements: "Sequence[Judgement]", limit: int, seed: int, step: "Step"
+    one: Found, metric: Metric, judgements: Sequence[Judgement], limit: int, seed: int, step: Step
 ) -> None:
     """Measure a set's responses by a metric, and add how far it agrees with people."""
-    from collections import Counter
-
-    from dialore.evaluation.judges.comparing import JointJudge
-    from dialore.evaluation.meta import agreements
-    from dialore.experiments.scoring import measure
-    from dialore.parallel import bounded_map
-
     measures: dict[str, SampleScore] = {}
 
-    async def work(some: "list[Judgement]") -> None:
+    async def work(some: list[Judgement]) -> None:
         if isinstance(metric, JointJudge):
             responses = {judgement.id: judgement.response for judgement in some}
             measures.update(await metric.measure_together(some[0].dialogue, responses))
@@ -173,7 +164,7 @@ async def _measure(
     one["agreements"] += map(_data, agreements(metric, judgements, measures, seed=seed))
 
 
-def _data(one: "Agreement") -> dict[str, Any]:
+def _data(one: Agreement) -> dict[str, Any]:
     data: dict[str, Any] = {"metric": one.metric, "criterion": one.criterion, "level": one.level, "n": one.n}
     for kind, figure in one.figures.items():
         data[kind] = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}

@@ -1,6 +1,5 @@
 """`dialore methods`: what there is, where it comes from, and what can be set."""
 
-# No deferred annotations here: typer reads them.
 import re
 from typing import Annotated, Any
 
@@ -8,6 +7,9 @@ from typer import Argument
 
 from dialore.cli.options import METHODS, Json
 from dialore.cli.output import Table, console, escape, print_json
+from dialore.methods.registry import describe_method, method_class, method_names
+from dialore.plugins import loadable
+from dialore.prompts.library import PromptLibrary
 
 
 def methods(
@@ -23,10 +25,6 @@ def methods(
     dialore methods dcrag
     dialore respond talk.json -M dcrag -o limit=10 -o cross_revision=false
     """
-    from dialore.methods.registry import describe_method, method_class, method_names
-    from dialore.plugins import loadable
-    from dialore.prompts.library import PromptLibrary
-
     prompts = PromptLibrary()
     classes = [method_class(name)] if name else loadable(method_names(), method_class)
     described = [describe_method(method, prompts) for method in classes]

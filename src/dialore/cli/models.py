@@ -1,6 +1,5 @@
 """`dialore models`: trained parts on disk."""
 
-# No deferred annotations here: typer reads them.
 from pathlib import Path
 from typing import Annotated
 
@@ -10,8 +9,9 @@ from typer import Argument
 from dialore.cli.options import Json
 from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.errors import InputError
+from dialore.learned import describe, describe_all
 
-app = typer.Typer(no_args_is_help=True, help="List trained parts, and show what they are made of.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
@@ -23,8 +23,6 @@ def list_models(
     [bold]Example[/bold]
     dialore models list models
     """
-    from dialore.learned import describe_all
-
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
     cards = list(describe_all(folder))
@@ -46,8 +44,6 @@ def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], j
     [bold]Example[/bold]
     dialore models show models/planner
     """
-    from dialore.learned import describe
-
     card = describe(path)
     if json:
         print_json({"path": str(path), **card})

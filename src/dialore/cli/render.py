@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as Grid
 
 from dialore.cli.output import Table, console
+from dialore.dialogue import Dialogue
 from dialore.evaluation.report.display import (
+    Conversation,
     cost,
     figures_of,
     in_words,
@@ -22,21 +27,13 @@ from dialore.evaluation.report.display import (
     steps_of,
     summary,
 )
+from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.response import Response
+from dialore.methods.lexical import NullRunner
+from dialore.response import Demands, Grounding, Response, StageTrace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+Result = Response | Grounding
 
-    from rich.console import Console
-
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.report.display import Conversation
-    from dialore.knowledge import Knowledge
-    from dialore.response import Demands, Grounding, StageTrace
-
-    Result = Response | Grounding
 
 _COLUMN = 33
 """Characters that a column of a method wants, where they stand side by side."""
@@ -97,8 +94,6 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
 
 def is_without_model(result: Result) -> bool:
     """Return whether no language model wrote the response, so that what was found is the better part of it."""
-    from dialore.methods.lexical import NullRunner
-
     return result.model == NullRunner.name
 
 

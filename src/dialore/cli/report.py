@@ -1,8 +1,9 @@
 """`dialore report`: scored runs as HTML, Markdown, LaTeX and CSV."""
 
-# No deferred annotations here: typer reads them.
+import math
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
 from typer import Argument, Option
@@ -11,10 +12,16 @@ from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
 from dialore.cli.output import note, print_json
 from dialore.errors import InputError, install
+from dialore.evaluation.human.reading import read_answers
+from dialore.evaluation.human.sheets import key_of
+from dialore.evaluation.report.build import Report, make_report
+from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
+from dialore.evaluation.report.people import people_of
+from dialore.evaluation.report.plots import Form, can_draw
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import RunStore
+from dialore.experiments.tracking import tracking
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.evaluation.report.build import Report
 
 _SHOWN = 6
 _FORMS = "Forms; without any, all of them"
@@ -41,7 +48,7 @@ def report(
     log_to: LogTo = None,
     json: Json = False,
 ) -> None:
-    """Report scored runs: tables with significance, ablations, people, cost, failures, plots, and every dialogue.
+    """Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.
 
     [bold]Examples[/bold]
     dialore report runs/try
@@ -50,17 +57,6 @@ def report(
     dialore report runs/try --sizes my-model=7 --plots
     dialore report runs/try --sheets sheets --sheets errors.jsonl
     """
-    from contextlib import ExitStack
-
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.human.sheets import key_of
-    from dialore.evaluation.report.build import make_report
-    from dialore.evaluation.report.people import people_of
-    from dialore.evaluation.report.plots import can_draw
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-    from dialore.experiments.tracking import tracking
-
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
     given = dict(map(_size, sizes or []))
@@ -98,11 +94,8 @@ def report(
         note(f"and {len(written) - _SHOWN} more in {written[-1].parent}")
 
 
-def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
+def _write(report: Report, folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
     """Write the report in the forms that are wanted; the files, in order."""
-    from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
-    from dialore.evaluation.report.plots import Form
-
     render = {"html": render_html, "md": render_markdown, "tex": render_latex, "csv": render_csv}
     files: dict[str, str | bytes] = {f"report.{form}": render[form](report) for form in forms}
     if report.people and "csv" in forms:
@@ -116,8 +109,6 @@ def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> 
 
 
 def _size(text: str) -> tuple[str, float]:
-    import math
-
     name, _, number = text.rpartition("=")
     try:
         size = float(number.rstrip("bB"))

@@ -1,10 +1,11 @@
 """`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -22,10 +23,10 @@ from dialore.cli.options import (
 )
 from dialore.cli.output import note, print_json, run_progress
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.experiments.config import RunConfig
-    from dialore.experiments.run import Estimate, Progress
+from dialore.experiments.config import RunConfig, make_config, missing_inputs, read_config
+from dialore.experiments.run import Estimate, Progress, run_experiment
+from dialore.session import options_by_method
+from dialore.settings import pairs
 
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
@@ -77,8 +78,6 @@ def run(
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
     """
-    from dataclasses import asdict
-
     chosen = configured(config, said, method or [], option or [])
     if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
         sources = chosen.sources.model_copy(update={"embedder": None})
@@ -86,7 +85,7 @@ def run(
     folder = out or Path("runs") / chosen.name
     expected: list[Estimate] = []
 
-    def on_estimate(estimate: "Estimate") -> None:
+    def on_estimate(estimate: Estimate) -> None:
         expected.append(estimate)
         _say_estimate(estimate)
         is_asked = not (yes or json) and estimate.calls > _MANY_CALLS and sys.stdin.isatty()
@@ -106,16 +105,12 @@ def run(
     _say_end(ended, folder, asdict(expected[0]) if expected else None, json=json)
 
 
-def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
+def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> RunConfig:
     """Return the run's configuration: its file, then what the options say.
 
     Raises:
         InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
     """
-    from dialore.experiments.config import make_config, missing_inputs, read_config
-    from dialore.session import options_by_method
-    from dialore.settings import pairs
-
     changes = dict(said)
     if methods:
         own = options_by_method(methods, pairs(options, "NAME=VALUE"))
@@ -142,17 +137,9 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
 
 
 def carried_out(
-    config: "RunConfig",
-    folder: Path,
-    engine: str,
-    on_estimate: "Callable[[Estimate], None]",
-    accepted: Mapping[str, Any],
-) -> "Progress":
+    config: RunConfig, folder: Path, engine: str, on_estimate: Callable[[Estimate], None], accepted: Mapping[str, Any]
+) -> Progress:
     """Carry a run out, showing how far it is; raises as `run_experiment`."""
-    import asyncio
-
-    from dialore.experiments.run import run_experiment
-
     elsewhere = None
     if one_of("engine", engine, ("local", "ray")) == "ray":
         from dialore.experiments.ray import RayEngine
@@ -160,7 +147,7 @@ def carried_out(
         elsewhere = RayEngine()
     connect, say_without = connecting()
 
-    def estimated(estimate: "Estimate") -> None:
+    def estimated(estimate: Estimate) -> None:
         say_without(WITHOUT_MODEL)
         on_estimate(estimate)
 
@@ -169,7 +156,7 @@ def carried_out(
         return asyncio.run(run_experiment(config, folder, connect, engine=elsewhere, **told))
 
 
-def _say_estimate(estimate: "Estimate") -> None:
+def _say_estimate(estimate: Estimate) -> None:
     cost = f", {estimate.cost:.2f} by the price given" if estimate.cost else ""
     note(
         f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
@@ -179,7 +166,7 @@ def _say_estimate(estimate: "Estimate") -> None:
         note(f"a rehearsed response failed: {estimate.failed}")
 
 
-def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
+def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
     for failure in ended.failures:
         note(f"failed: {failure}")
     if ended.failed > len(ended.failures):

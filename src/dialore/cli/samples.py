@@ -1,23 +1,30 @@
 """`dialore samples`: bases of samples to prompt with."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json
 from dialore.cli.output import note, print_json, progress
+from dialore.datasets import data_set
+from dialore.datasets.split import stream_histories
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.llm.connection import LOCAL
+from dialore.llm.perplexity import LocalLikelihood, Scored
+from dialore.methods.few_shot import Sample, SampleDatabase, aligned_samples, build_samples, check_out, samples_of
+from dialore.prompts.library import PromptLibrary
+from dialore.retrieval.embedding import Embedder, load_embedder
+from dialore.sources.graph import open_graph
 
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.methods.few_shot import Sample
-    from dialore.retrieval.embedding import Embedder
+Step = Callable[[str, int, int | None], None]
 
-    Step = Callable[[str, int, int | None], None]
 
 _Files = Annotated[list[Path], Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
 _DataSet = Annotated[
@@ -30,7 +37,7 @@ _DataSet = Annotated[
         autocompletion=DATA_SETS,
     ),
 ]
-app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp).")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("build")
@@ -72,12 +79,6 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
-    import time
-
-    from dialore.datasets.split import stream_histories
-    from dialore.methods.few_shot import build_samples, check_out
-    from dialore.retrieval.embedding import load_embedder
-
     started = time.perf_counter()
     check_out(out)
     encoder = load_embedder(embedder)
@@ -124,9 +125,6 @@ def compare(
     [bold]Example[/bold]
     dialore samples compare wow.samples test.jsonl -D wizard-of-internet
     """
-    from dialore.datasets.split import stream_histories
-    from dialore.methods.few_shot import SampleDatabase
-
     with progress("reading dialogues") as step:
         shares = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
     if json:
@@ -137,27 +135,20 @@ def compare(
 
 
 def _samples(
-    histories: "Iterator[Dialogue]", align_graph: str | None, encoder: "Embedder", facts: int
-) -> "tuple[list[Sample], str]":
+    histories: Iterator[Dialogue], align_graph: str | None, encoder: Embedder, facts: int
+) -> tuple[list[Sample], str]:
     """Return the samples of histories, and the name of the graph that they were aligned with."""
-    from contextlib import closing
-
-    from dialore.methods.few_shot import aligned_samples, samples_of
-    from dialore.sources.graph import open_graph
-
     if align_graph is None:
         return list(samples_of(histories)), ""
     with closing(open_graph(align_graph)) as graph:
         return list(aligned_samples(histories, graph, encoder, facts)), graph.name
 
 
-def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
+def _whole(files: Sequence[Path], dataset: str | None, step: Step) -> Iterator[Dialogue]:
     """Yield the whole dialogues of the files; dialogues of our own form where no data set is named.
 
     Files number their dialogues alike: an id that was there before gets its file's name.
     """
-    from dialore.datasets import data_set
-
     reader, known = data_set(dataset or "jsonl"), set[str]()
     for file in files:
         for dialogue in reader.read(file):
@@ -168,14 +159,8 @@ def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterato
             yield dialogue.model_copy(update={"id": name})
 
 
-def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[str, float]:
+def _perplexities(samples: Sequence[Sample], name: str, step: Step) -> dict[str, float]:
     """Return each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
-    import asyncio
-
-    from dialore.llm.connection import LOCAL
-    from dialore.llm.perplexity import LocalLikelihood, Scored
-    from dialore.prompts.library import PromptLibrary
-
     # Each sample is the one line of a prompt that ends in its own knowledge.
     library, pairs = PromptLibrary(), []
     for sample in samples:

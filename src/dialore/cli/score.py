@@ -1,10 +1,11 @@
 """`dialore score`: measures of a run's responses, apart from generation."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
@@ -21,14 +22,18 @@ from dialore.cli.options import (
 )
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.evaluation.base import Metric, MetricInfo, Score
-    from dialore.evaluation.registry import Context
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-    from dialore.llm.model import LanguageModel
-    from dialore.settings import ModelSettings
+from dialore.evaluation.base import Metric, MetricInfo, Score
+from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
+from dialore.experiments import scoring
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import context_of, measure_run
+from dialore.experiments.store import RunStore
+from dialore.experiments.tracking import tracking
+from dialore.llm.model import LanguageModel
+from dialore.plugins import loadable
+from dialore.session import connect_model
+from dialore.settings import ModelSettings
+from dialore.sources.graph import open_graph
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
@@ -61,14 +66,6 @@ def score(
     dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
-    import asyncio
-    import dataclasses
-
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.scoring import context_of
-    from dialore.experiments.store import RunStore
-    from dialore.experiments.tracking import tracking
-
     if listing:
         _show_list(json=json)
         return
@@ -106,10 +103,7 @@ def score(
             note(f"logged to {tracked.place}")
 
 
-async def _measure(context: "Context", store: "RunStore", names: Sequence[str], **how: Any) -> None:  # noqa: ANN401
-    from dialore.evaluation.registry import load_metrics
-    from dialore.experiments.scoring import measure_run
-
+async def _measure(context: Context, store: RunStore, names: Sequence[str], **how: Any) -> None:  # noqa: ANN401
     metrics = load_metrics(names, context)
     models = {"judge": context.judge, "nli": context.nli, "language-model": context.language_model}
     lacking = {name for name, given in models.items() if not given}
@@ -125,18 +119,16 @@ async def _measure(context: "Context", store: "RunStore", names: Sequence[str], 
         await measure_run(store, wanted, **how, on_progress=step)
 
 
-def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
+def abouts(names: Sequence[str] | None = None) -> list[MetricInfo]:
     """Return what is known about metrics, of all that can be loaded where None; raise as `load_metric`."""
-    from dialore.evaluation.registry import Context, load_metric, metric_names
-    from dialore.plugins import loadable
 
-    def about(name: str) -> "MetricInfo":
+    def about(name: str) -> MetricInfo:
         return load_metric(name, Context()).about
 
     return list(loadable(metric_names(), about) if names is None else map(about, names))
 
 
-def show_scores(results: "RunResults") -> None:
+def show_scores(results: RunResults) -> None:
     """Show the scores: metrics down, systems across; n is of each system where they differ."""
     measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1
@@ -155,7 +147,7 @@ def show_scores(results: "RunResults") -> None:
         note(f"not available: {missing}")
 
 
-def _cell(score: "Score") -> str:
+def _cell(score: Score) -> str:
     if score.value is None:
         return "-"
     if score.low is None or score.high is None:
@@ -165,8 +157,6 @@ def _cell(score: "Score") -> str:
 
 def _show_list(*, json: bool) -> None:
     """Show every metric: what it measures, where it is from, what it needs."""
-    import dataclasses
-
     known = abouts()
     if json:
         print_json([dataclasses.asdict(about) for about in known])
@@ -175,18 +165,14 @@ def _show_list(*, json: bool) -> None:
     console().print(Table("!metric", "what it measures", "needs", "paper", rows=rows))
 
 
-def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
+def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model beside those that were named, and nothing that is not to be had."""
-    from dialore.experiments import scoring
-
     given = {"nli": settings.nli, "language-model": settings.language_model}
     return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
-def required_judge(settings: "ModelSettings") -> "LanguageModel":
+def required_judge(settings: ModelSettings) -> LanguageModel:
     """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
-    from dialore.session import connect_model
-
     model = connect_model(settings.cached())
     if model is None:
         raise InputError("a judge is a language model", hint="set --base-url and --model")
@@ -195,16 +181,13 @@ def required_judge(settings: "ModelSettings") -> "LanguageModel":
 
 @asynccontextmanager
 async def measuring(
-    settings: MeasureSettings, judge: "ModelSettings", needs: "Collection[str]", *, must_judge: bool
-) -> "AsyncIterator[Context]":
+    settings: MeasureSettings, judge: ModelSettings, needs: Collection[str], *, must_judge: bool
+) -> AsyncIterator[Context]:
     """Yield what metrics may use, opened as far as they need it, without a corpus; closed at the end.
 
     Raises:
         InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.
     """
-    from dialore.evaluation.registry import Context
-    from dialore.sources.graph import open_graph
-
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:

@@ -1,6 +1,5 @@
 """`dialore serve`: agents behind OpenAI's API."""
 
-# No deferred annotations here: typer reads them.
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
@@ -10,6 +9,7 @@ from typer import Argument, Option
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note, say
 from dialore.errors import InputError, import_optional
+from dialore.settings import read_settings
 
 _Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "said")]
 
@@ -49,7 +49,6 @@ def serve(
     import_optional("fastapi", "dialore serve", "serve")
     from dialore.server.app import serve as run
     from dialore.server.middleware import new_key as make
-    from dialore.settings import read_settings
 
     if new_key is not None:
         key, mark = make()

@@ -1,6 +1,6 @@
 """`dialore simulate`: whole conversations of a method with a simulated user."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +10,8 @@ from typer import Argument, Option
 from dialore.cli.options import METHODS, Json, RunOptions, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.cli.run import configured
+from dialore.experiments.simulation import run_simulation
+from dialore.experiments.store import RunStore
 
 
 @takes_settings
@@ -37,11 +39,6 @@ def simulate(
     dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --user-model llama3.1
     dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --real log.jsonl
     """
-    import asyncio
-
-    from dialore.experiments.simulation import run_simulation
-    from dialore.experiments.store import RunStore
-
     own = {"model": user_model, "base_url": user_base_url, "real": real}
     changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
     chosen = configured(config, changes, [method] if method else [], [])

@@ -1,6 +1,5 @@
 """`dialore train`: small trained parts, from a data set's own plans and knowledge."""
 
-# No deferred annotations here: typer reads them.
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -8,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import SettingsGroup, one_of, takes_settings
+from dialore.cli.options import one_of, takes_settings
 from dialore.cli.training import (
     Output,
     TuningOptions,
@@ -19,9 +18,11 @@ from dialore.cli.training import (
     run_sequence,
     split_files,
 )
+from dialore.training import read_labelled, train_decision, train_nli, train_planner, train_ranker
+from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
+from dialore.training.stages import USES, lacking, stage_targets
 
-_ABOUT = "Train small parts that need no language model, on a laptop's processor."
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help=_ABOUT)
+app = typer.Typer(no_args_is_help=True)
 _Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
 
 
@@ -42,8 +43,6 @@ def planner(
     [bold]Example[/bold]
     dialore train planner kbp --data shared/data/kbp --out models/planner
     """
-    from dialore.training import train_planner
-
     run_part(partial(train_planner, context=context), work)
 
 
@@ -77,8 +76,6 @@ def retriever(
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
-    from dialore.training import train_ranker
-
     preset = given.preset_of("retriever")
     kind = kind or ("dual" if given.preset else "trees")
     if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
@@ -113,8 +110,6 @@ def nli(
     [bold]Example[/bold]
     dialore train nli kbp --data shared/data/kbp --out models/nli
     """
-    from dialore.training import train_nli
-
     preset = given.preset_of("nli")
     hard = preset.hard if negatives is None else one_of("negatives", negatives, ("hard", "random")) == "hard"
     if one_of("kind of model", kind or ("cross" if given.preset else "trees"), ("trees", "cross")) == "trees":
@@ -147,8 +142,6 @@ def generator(
     [bold]Example[/bold]
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
-
     one_of("recipe", recipe, [*RECIPES])
     declared = declared_in(sources)
     targets, described = read_targets(recipe, work.name, split_files(work, needed=1), declared)
@@ -171,8 +164,6 @@ def decision(
     [bold]Example[/bold]
     dialore train decision wizard-of-internet --data data/woi --out models/search
     """
-    from dialore.training import read_labelled, train_decision
-
     run_part(train_decision, work, partial(read_labelled, label=label))
 
 
@@ -194,8 +185,6 @@ def stages(
     [bold]Example[/bold]
     dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
     """
-    from dialore.training.stages import USES, lacking, stage_targets
-
     targets, card = stage_targets(rows, whole=whole)
     card = {"kind": "stages", "use": USES["stages"], **card}
     tuning, tokens = given.tuning(output.seed, epochs=10, length=1024), lacking(given.base, targets[0])

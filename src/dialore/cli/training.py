@@ -1,26 +1,26 @@
 """How the commands of `dialore train` read their files, run a recipe and say what came of it."""
 
-# No deferred annotations here: typer reads them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.datasets import data_set
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.learned.model import Arrays
-    from dialore.training import Examples
-    from dialore.training.finetune import Kind, Target
-    from dialore.training.presets import Preset
-    from dialore.training.trainer import Tuning
+from dialore.learned.model import check_place
+from dialore.training import Examples, read_examples, refuse_leaks, save_trained
+from dialore.training.encoders import train_encoder
+from dialore.training.finetune import Kind, Target, finetune
+from dialore.training.presets import PRESETS, Preset
+from dialore.training.stages import USES, data_targets
+from dialore.training.trainer import Tuning
 
 _SPLITS = ("train", "dev")
-KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
+KINDS: tuple[Kind, ...] = ("seq2seq", "causal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,24 +101,18 @@ class TuningOptions:
     @property
     def base(self) -> str:
         """The model to start from."""
-        from dialore.training.presets import PRESETS
-
         return self.start or (PRESETS[self.preset].base if self.preset in PRESETS else "") or "scratch"
 
-    def preset_of(self, command: str) -> "Preset":
+    def preset_of(self, command: str) -> Preset:
         """Return the paper's settings that are named; raise InputError where they are of another command."""
-        from dialore.training.presets import PRESETS, Preset
-
         if self.preset is None:
             return Preset(command)
         return PRESETS[
             one_of("preset", self.preset, [name for name, preset in PRESETS.items() if preset.command == command])
         ]
 
-    def tuning(self, seed: int, command: str = "", **own: float) -> "Tuning":
+    def tuning(self, seed: int, command: str = "", **own: float) -> Tuning:
         """Return the settings of training: options given, else the preset's, else the recipe's defaults."""
-        from dialore.training.trainer import Tuning
-
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
         given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
         options = {name: value for name, value in given.items() if value is not None}
@@ -126,23 +120,18 @@ class TuningOptions:
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
-def run_sequence(what: str, work: Work, kind: str, base: str, tuning: "Tuning") -> None:
+def run_sequence(what: str, work: Work, kind: str, base: str, tuning: Tuning) -> None:
     """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    from dialore.training.stages import USES, data_targets
-
     *targets, described = data_targets(what, work.name, split_files(work))
     run_finetuning(kind, base, targets, work, {"kind": what, "use": USES[what], "data": described}, (), tuning)
 
 
 def run_part(
-    recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
+    recipe: Callable[[Any, Any], tuple[dict[str, Any], Any]],
     work: Work,
-    reader: "Callable[..., Examples] | None" = None,
+    reader: Callable[..., Examples] | None = None,
 ) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
-    from dialore.learned.model import check_place
-    from dialore.training import read_examples, refuse_leaks, save_trained
-
     check_place(work.out)
     train, *held = split_files(work, needed=1)
     examples = (reader or read_examples)(work.name, train, seed=work.seed)
@@ -171,14 +160,10 @@ def split_files(work: Work, needed: int = len(_SPLITS)) -> list[Path]:
     return files
 
 
-def run_encoder(kind: str, work: Work, base: str, tuning: "Tuning", **reading: bool) -> None:
+def run_encoder(kind: str, work: Work, base: str, tuning: Tuning, **reading: bool) -> None:
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
         raise InputError("--lora is for language models, not for encoders", hint="leave it out")
-    from dialore.datasets import data_set
-    from dialore.training import read_examples, refuse_leaks
-    from dialore.training.encoders import train_encoder
-
     # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
     is_bare = kind == "dual" and "persona" not in data_set(work.name).has
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
@@ -193,27 +178,26 @@ def run_encoder(kind: str, work: Work, base: str, tuning: "Tuning", **reading: b
 def run_finetuning(
     kind: str,
     base: str,
-    targets: "Sequence[Sequence[Target]]",
+    targets: Sequence[Sequence[Target]],
     output: Output,
-    card: "dict[str, Any]",
-    tokens: "Sequence[str]",
-    tuning: "Tuning",
+    card: dict[str, Any],
+    tokens: Sequence[str],
+    tuning: Tuning,
 ) -> None:
     """Train on the first targets, hold out the second, and say what came of it."""
-    from dialore.training.finetune import finetune
-
     chosen = one_of("kind", kind, KINDS)
     with progress("training") as step:
-        card = finetune(chosen, base, *targets[:2], output.out, card, tokens=tokens, tuning=tuning, step=step)
+        how: dict[str, Any] = {"tokens": tokens, "tuning": tuning, "step": step}
+        card = finetune(chosen, base, targets[0], targets[1], output.out, card, **how)
     _show_tuned(card, output)
 
 
-def _show_tuned(card: "dict[str, Any]", output: Output) -> None:
+def _show_tuned(card: dict[str, Any], output: Output) -> None:
     loss = card.get("loss", {})  # there is no card where another process writes it
     _show(card, output, f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs" if loss else "")
 
 
-def _show(card: "dict[str, Any]", output: Output, figures: Table | str) -> None:
+def _show(card: dict[str, Any], output: Output, figures: Table | str) -> None:
     """Show how good a trained part is, and say where it is; nothing without a card."""
     if output.json:
         print_json({"path": str(output.out), **card})

@@ -9,8 +9,8 @@ import ipaddress
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -178,8 +178,14 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > self._most(scope):
             raise _too_large()
         if scope["path"] in _OPEN:
-            with self._one_more(scope):
+            address = scope["client"][0] if scope.get("client") else ""
+            if self._open[address] >= self._settings.open_per_address:
+                raise _too_many("requests at once", 1)
+            self._open[address] += 1
+            try:
                 yield
+            finally:
+                self._open -= Counter([address])  # none is kept of whom no request is under way
             return
         caller = self._caller(headers)
         scope["state"]["caller"] = caller
@@ -192,20 +198,6 @@ class Guard:
             held.callback(self._take, caller, -1)
             await caller.check(self._store)
             yield
-
-    @contextmanager
-    def _one_more(self, scope: Scope) -> Iterator[None]:
-        """Let a request without a key in, where its address has few requests under way."""
-        address = scope["client"][0] if scope.get("client") else ""
-        if self._open[address] >= self._settings.open_per_address:
-            raise _too_many("requests at once", 1)
-        self._open[address] += 1
-        try:
-            yield
-        finally:
-            self._open[address] -= 1
-            if not self._open[address]:
-                del self._open[address]
 
     def _take(self, caller: Caller, places: int) -> None:
         self._under_way += places

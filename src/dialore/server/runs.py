@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,16 @@ from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 from dialore.server.service import explained
 
-router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
+
+async def _explaining() -> AsyncIterator[None]:
+    with explained():
+        try:
+            yield
+        except MissingExtraError as error:
+            raise ServiceError(501, str(error), code="missing_extra") from error
+
+
+router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), Depends(_explaining)])
 
 
 def _runs(request: Request) -> dict[str, Path]:
@@ -87,15 +95,6 @@ def _counted(name: str, names: Sequence[str], rows: Sequence[dict[str, str]]) ->
     return Table(name, 1, ["system", *rows[0]], [[who, *row.values()] for who, row in zip(names, rows, strict=True)])
 
 
-@contextmanager
-def _told() -> Iterator[None]:
-    with explained():
-        try:
-            yield
-        except MissingExtraError as error:
-            raise ServiceError(501, str(error), code="missing_extra") from error
-
-
 async def _reported(request: Request, name: str) -> Report:
     folder = (await asyncio.to_thread(_runs, request)).get(name)
     if folder is None:
@@ -105,25 +104,20 @@ async def _reported(request: Request, name: str) -> Report:
         with RunStore.open(folder) as store:
             return make_report(RunResults([store]))
 
-    with _told():
-        return await asyncio.to_thread(made)
+    return await asyncio.to_thread(made)
 
 
 @router.get("")
 async def list_runs(request: Request) -> Reply:
     """Return the runs, the latest first, and how far each is."""
-    runs = await asyncio.to_thread(_runs, request)
-    with _told():
-        briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
+    briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in _runs(request).items()])
     return reply({"data": briefs})
 
 
 @router.get("/{name}")
 async def show_run(request: Request, name: str) -> Reply:
     """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
-    report = await _reported(request, name)
-    with _told():
-        return reply(await asyncio.to_thread(_sections, report))
+    return reply(await asyncio.to_thread(_sections, await _reported(request, name)))
 
 
 @router.get("/{name}/report")
