@@ -48,7 +48,8 @@ _GROUPS = {
     "memory": "What a service remembers of a user.",
     "bench": "Measure your own endpoint, or a model.",
 }
-_HOMES = {"ask": "respond:ask", "ground": "respond:ground", "import": "imports:import_files"}
+_HOMES = {"ask": "respond:ask", "ground": "respond:ground", "simulate": "run:simulate"}
+_HOMES |= {"mcp": "serve:mcp", "import": "imports:import_files"}
 """Commands that are not the function of their name in the module of their name."""
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -12,7 +13,7 @@ import numpy as np
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import AcceptPrompts, AcceptServer, AgentSettings, Json, connecting, one_of, takes_settings
+from dialore.cli.options import Accepted, AgentSettings, Json, connecting, one_of, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress, run_progress
 from dialore.datasets.handbook import HALVES, LANGUAGES
 from dialore.dialogue import Dialogue, Utterance, read_dialogues
@@ -143,15 +144,12 @@ async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[st
 @takes_settings
 def handbook(
     settings: AgentSettings,
+    accepted: Accepted,
     half: Annotated[str, Option(metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")] = "b",
     language: Annotated[str | None, Option(metavar="en|zh", help="Only this language.")] = None,
     limit: Annotated[int | None, Option(min=1, help="So many turns of each language and half, by chance.")] = None,
     retrieval: Annotated[bool, Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
-    out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
-    ] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/handbook-HALF)")] = None,
     json: Json = False,
 ) -> None:
     """Measure how well methods answer from a handbook that no model can know.
@@ -175,8 +173,7 @@ def handbook(
         figures = retrieval_table(halves, languages)
     else:
         folders = run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        answering = partial(run_handbook, settings, folders, accept_changed_prompts=accept_changed_prompts)
-        _run(partial(answering, limit=limit, accept_changed_server=accept_changed_server))
+        _run(partial(run_handbook, settings, folders, limit=limit, **asdict(accepted)))
         figures = handbook_table(folders.values())
     if json:
         print_json(figures)
@@ -190,13 +187,10 @@ def handbook(
 @takes_settings
 def injection(
     settings: AgentSettings,
-    fences: Annotated[
-        bool, Option("--fences/--no-fences", help="With what guards prompts against orders, or without it.")
-    ] = True,
+    accepted: Accepted,
+    fences: Annotated[bool, Option("--fences/--no-fences", help="With what guards prompts, or without it.")] = True,
     limit: Annotated[int | None, Option(min=1, help="So many of each carrier, by chance.")] = None,
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where it is kept. (default: runs/injection)")] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/injection)")] = None,
     json: Json = False,
 ) -> None:
     """Measure how often orders that are planted in knowledge change replies.
@@ -212,8 +206,7 @@ def injection(
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
-    answering = partial(run_injections, settings, folder, fences=fences, limit=limit)
-    _run(partial(answering, accept_changed_prompts=accept_changed_prompts, accept_changed_server=accept_changed_server))
+    _run(partial(run_injections, settings, folder, fences=fences, limit=limit, **asdict(accepted)))
     figures = injection_table(folder)
     if json:
         print_json(figures)

@@ -17,15 +17,9 @@ from dialore.experiments.store import RunStore
 
 def check(
     run: Annotated[Path, Argument(metavar="RUN", help="The folder of a scored run.")],
-    least: Annotated[
-        list[str] | None, Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least that is allowed.")
-    ] = None,
-    most: Annotated[
-        list[str] | None, Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most that is allowed.")
-    ] = None,
-    against: Annotated[
-        Path | None, Option(metavar="RUN", help="Another scored run: no score may be significantly worse.")
-    ] = None,
+    least: Annotated[list[str] | None, Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least.")] = None,
+    most: Annotated[list[str] | None, Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most.")] = None,
+    against: Annotated[Path | None, Option(metavar="RUN", help="A run: no score may be significantly worse.")] = None,
     json: Json = False,
 ) -> None:
     """Check a scored run against limits or another run; exits 1 where a figure does not hold.

@@ -64,12 +64,8 @@ def list_data(json: Json = False) -> None:
 @app.command("get")
 def get(
     name: _Name,
-    split: Annotated[
-        list[str] | None, Option(metavar="NAME", help="Only this split; several times. (default: all)")
-    ] = None,
-    out: Annotated[
-        Path | None, Option(metavar="FILE", help="Where one split goes. (default: the cache folder)")
-    ] = None,
+    split: Annotated[list[str] | None, Option(metavar="NAME", help="This split; several times. (default: all)")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="For one split. (default: the cache folder)")] = None,
     address: Annotated[
         str | None,
         Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
@@ -168,9 +164,7 @@ def convert(
     name: _Name,
     file: _File = None,
     split: _Split = "",
-    out: Annotated[
-        Path | None, Option(metavar="FILE", help="Where the dialogues go. (default: standard output)")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Where they go. (default: standard output)")] = None,
     cut: Annotated[
         str,
         Option(

@@ -43,14 +43,10 @@ _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open
 
 
 def demo(
-    html: Annotated[
-        Path | None, Option(metavar="FILE", help="Where the page goes. (default: the cache folder)")
-    ] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="The page. (default: the cache folder)")] = None,
     open_page: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
     live: Annotated[bool, Option("--live", help="Answer by a model of yours, too.")] = False,
-    model: Annotated[
-        str | None, Option("--model", "-m", metavar="NAME", help="For --live: its name, or gguf:FILE.")
-    ] = None,
+    model: Annotated[str | None, Option("--model", "-m", metavar="NAME", help="For --live; or gguf:FILE.")] = None,
     base_url: Annotated[str | None, Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")] = None,
     limit: Annotated[int | None, Option(min=1, help="So many dialogues of each part.")] = None,
     json: Json = False,

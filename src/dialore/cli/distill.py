@@ -8,7 +8,7 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from dialore.cli.options import METHODS, Json, RunOptions, one_of, takes_settings
+from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, RunOptions, one_of, takes_settings
 from dialore.cli.output import note, print_json
 from dialore.cli.run import carried_out, configured
 from dialore.errors import InputError
@@ -38,9 +38,7 @@ def distill(
     folder: Annotated[
         Path | None, Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
-    option: Annotated[
-        list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
-    ] = None,
+    option: MethodOptions = None,
     coq: Annotated[
         bool,
         Option("--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."),
@@ -72,7 +70,7 @@ def distill(
     if config is None or by == "model":
         if config is not None:
             places = [folder or Path("runs") / config.name]
-            ended = carried_out(config, places[0], "local", lambda _: None, {})
+            ended = carried_out(config, places[0], lambda _: None, Accepted())
             note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
         rows = [row for path in places for row in distilling.read_answers(path)]
     else:

@@ -3,13 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.options import DATA_SETS, Json, one_of, takes_settings
 from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
 from dialore.datasets import data_set, knowledge_pieces
 from dialore.datasets.published import data_file
@@ -30,41 +31,53 @@ app = typer.Typer(no_args_is_help=True)
 _WIDEST = 300
 _SHOWN = 10
 _Index = Annotated[str, Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")]
-_Dataset = Annotated[
-    str | None, Option("--dataset", metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS)
-]
 _Files = Annotated[list[Path], Argument(metavar="FILES...", help="Files, and folders with all below.")]
-_Format = Annotated[
-    str | None,
-    Option(
-        "--format",
-        metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub",
-        help="Read all files like this.",
-    ),
-]
-_Meta = Annotated[
-    list[str] | None,
-    Option("--meta", metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text."),
-]
-_Groups = Annotated[
-    str | None, Option("--groups", metavar="A,B", help="Who may read them, by the groups of a service's keys.")
-]
-_Ocr = Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
-_Seconds = Annotated[float, Option("--read-seconds", min=1, help="That reading one file may take.")]
-_Memory = Annotated[int, Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
+_FORMATS = "text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Options of how files are read, and what is noted of their passages."""
+
+    dataset: Annotated[
+        str | None, Option(metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS)
+    ] = None
+    file_format: Annotated[str | None, Option("--format", metavar=_FORMATS, help="Read all files like this.")] = None
+    meta: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text.")
+    ] = None
+    groups: Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")] = None
+    ocr: Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")] = False
+    read_seconds: Annotated[float, Option(min=1, help="That reading one file may take.")] = 120
+    read_memory: Annotated[int, Option(metavar="MB", min=200, help="That reading files may take.")] = 2000
+
+    def given(self, files: Sequence[Path] | None) -> dict[str, Any]:
+        """Return what is taken in: the files, or the knowledge of the data set that they are of; with metadata."""
+        read_as = one_of("format", self.file_format, FILE_FORMATS) if self.file_format is not None else None
+        given = {"file_format": read_as, "metadata": metadata_of(self.meta or (), self.groups)}
+        if self.dataset is None:
+            if not files:
+                raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
+            return {**given, "files": files}
+        files = files or [*data_set(self.dataset).bundled.values()][:1] or [data_file(self.dataset)]
+        texts = (Piece(*piece) for path in files for piece in knowledge_pieces(self.dataset, path))
+        return {**given, "texts": texts, "texts_name": f"dataset:{self.dataset}"}
+
+    @property
+    def reader(self) -> Reader:
+        """A reader of files."""
+        return Reader(seconds=self.read_seconds, memory=self.read_memory * 10**6, ocr=self.ocr)
 
 
 @app.command("build")
+@takes_settings
 def build(
+    reading: Reading,
     index: _Index,
     files: Annotated[
         list[Path] | None,
-        Argument(
-            metavar="[FILES...]",
-            help="Files, and folders with all below; without any, the file of --dataset that is here.",
-        ),
+        Argument(metavar="[FILES...]", help="Files, and folders with all below; else what there is of --dataset."),
     ] = None,
-    dataset: _Dataset = None,
     chunk: Annotated[
         str | None,
         Option(
@@ -72,20 +85,10 @@ def build(
             help="So many words a passage, one sentence, or a whole section. (default: words; for a data set whole)",
         ),
     ] = None,
-    chunk_words: Annotated[
-        int | None, Option(min=1, help="Words of a passage; sentences stay whole. (default: 120)")
-    ] = None,
+    chunk_words: Annotated[int | None, Option(min=1, help="Words a passage; sentences whole. (default: 120)")] = None,
     overlap: Annotated[int, Option(min=0, help="Sentences that a passage repeats.")] = 1,
-    file_format: _Format = None,
     name: Annotated[str | None, Option(help="The index's name. (default: the file's)")] = None,
-    embedder: Annotated[
-        str, Option(metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
-    ] = "static",
-    meta: _Meta = None,
-    groups: _Groups = None,
-    ocr: _Ocr = False,
-    read_seconds: _Seconds = 120,
-    read_memory: _Memory = 2000,
+    embedder: Annotated[str, Option(metavar="SPEC|none", help="Makes vectors: static, onnx:FOLDER, ...")] = "static",
     json: Json = False,
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
@@ -100,30 +103,23 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
-    unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
+    given = reading.given(files)
+    unit: Any = chunk or ("whole" if reading.dataset and chunk_words is None else "words")
     encoder = None if embedder == "none" else load_embedder(embedder)
     given |= {"name": name, "chunking": Chunking(unit, chunk_words or 120, overlap)}
     given |= {"embedder": encoder, "vectors": encoder is not None}
-    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
+    with progress("reading") as step, reading.reader as reader:
         report = build_documents(index, **given, reader=reader, on_step=step)
     _show_report(report, json=json)
 
 
 @app.command("add")
+@takes_settings
 def add(
     index: _Index,
     files: _Files,
-    dataset: _Dataset = None,
-    prune: Annotated[
-        bool, Option("--prune", help="Drop documents whose files have vanished from the folders.")
-    ] = False,
-    file_format: _Format = None,
-    meta: _Meta = None,
-    groups: _Groups = None,
-    ocr: _Ocr = False,
-    read_seconds: _Seconds = 120,
-    read_memory: _Memory = 2000,
+    reading: Reading,
+    prune: Annotated[bool, Option("--prune", help="Drop documents whose files vanished from the folders.")] = False,
     json: Json = False,
 ) -> None:
     """Add files to an index; those it has are read again only if they changed.
@@ -136,8 +132,8 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    given = _given(dataset, files, file_format) | {"metadata": metadata_of(meta or (), groups)}
-    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
+    given = reading.given(files)
+    with progress("reading") as step, reading.reader as reader:
         report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
@@ -169,12 +165,8 @@ def search(
     query: Annotated[str, Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
     indices: Annotated[list[str], Argument(metavar="INDEX...", help="One or more; asked as one.")],
     top: Annotated[int, Option(min=1, help="How many passages.")] = 10,
-    retriever: Annotated[
-        str, Option(metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
-    ] = "fused",
-    where: Annotated[
-        str | None, Option(metavar="CONDITIONS", help="Of their metadata: year >= 2024 and lang = en")
-    ] = None,
+    retriever: Annotated[str, Option(metavar="fused|bm25|dense", help="By words, vectors, or both fused.")] = "fused",
+    where: Annotated[str | None, Option(metavar="CONDITIONS", help="Of metadata: year >= 2024 and lang = en")] = None,
     json: Json = False,
 ) -> None:
     """Search one or more indices.
@@ -256,18 +248,6 @@ def stats(index: _Index, json: Json = False) -> None:
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
     out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
-
-
-def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str | None) -> dict[str, Any]:
-    """Return what is taken in: the files, or the knowledge of the data set that they are of."""
-    read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
-    if dataset is None:
-        if not files:
-            raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
-        return {"files": files, "file_format": read_as}
-    files = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
-    texts = (Piece(*piece) for path in files for piece in knowledge_pieces(dataset, path))
-    return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
 
 
 def _show_report(report: DocumentReport, *, json: bool) -> None:

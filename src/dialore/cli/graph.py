@@ -153,13 +153,9 @@ def retrieve(
     query: Annotated[list[str] | None, Option("--query", "-q", help="A query; may be repeated.")] = None,
     topic: Annotated[list[str] | None, Option("--topic", "-t", help="A topic; may be repeated.")] = None,
     history: Annotated[str | None, Option(help="What the facts are ranked by. (default: queries and topics)")] = None,
-    language: Annotated[
-        str | None, Option("--language", "-l", metavar="en|zh", help="(default: found from the text)")
-    ] = None,
+    language: Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="(default: the text's)")] = None,
     top: Annotated[int, Option(min=1, help="Facts to keep of each set.")] = 10,
-    ranking: Annotated[
-        str, Option(metavar="default|paper", help="paper: the cosine with the history alone.")
-    ] = "default",
+    ranking: Annotated[str, Option(metavar="default|paper", help="paper: cosine with the history alone.")] = "default",
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:

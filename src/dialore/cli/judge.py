@@ -52,9 +52,7 @@ def judge(
         str | None, Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by.")
     ] = None,
     queries: Annotated[bool, Option("--queries", help="Judge the queries that were asked, not the responses.")] = False,
-    limit: Annotated[
-        int | None, Option("--limit", "-n", min=1, metavar="N", help="Only the first N dialogues.")
-    ] = None,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, metavar="N", help="The first N dialogues.")] = None,
     seed: Annotated[int, Option(help="With --together: of the order that systems are shown in.")] = 0,
     prompts: JudgePrompts = None,
     json: Json = False,
@@ -139,7 +137,13 @@ def _show(rows: list[dict[str, Any]], pairwise: tuple[str, str] | None) -> None:
     if pairwise is not None:
         _show_compared(rows, *pairwise)
     else:
-        _show_scored(rows)
+        shown = Table("!criterion", "!system", ">score (1-10)", ">dialogues")
+        for row in rows:
+            score = "-" if row["score"] is None else f"{row['score']:.2f}"
+            if row["low"] is not None:
+                score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
+            shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
+        console().print(shown)
     for row in rows:
         if row["problems"]:
             counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
@@ -158,13 +162,3 @@ def _show_compared(rows: list[dict[str, Any]], first: str, second: str) -> None:
         "p: sign test of wins against losses, turns of one conversation counted as one; position: answers that went by "
         "the first place, less by the second"
     )
-
-
-def _show_scored(rows: list[dict[str, Any]]) -> None:
-    shown = Table("!criterion", "!system", ">score (1-10)", ">dialogues")
-    for row in rows:
-        score = "-" if row["score"] is None else f"{row['score']:.2f}"
-        if row["low"] is not None:
-            score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
-        shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
-    console().print(shown)

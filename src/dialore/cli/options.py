@@ -23,18 +23,6 @@ WITHOUT_MODEL = "what was found is shown"
 _Name = TypeVar("_Name", bound=str)
 
 Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
-AcceptPrompts = Annotated[
-    bool,
-    Option(
-        "--accept-changed-prompts", help="Go on where prompts or a method's file changed since; the report will say so."
-    ),
-]
-AcceptServer = Annotated[
-    bool,
-    Option(
-        "--accept-changed-server", help="Go on where a model answers at another address now; the report will say so."
-    ),
-]
 JudgePrompts = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")]
 
 
@@ -67,6 +55,26 @@ _FILE = inspect.Parameter(
     default=None,
     annotation=Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)],
 )
+
+
+MethodOptions = Annotated[
+    list[str] | None,
+    Option(
+        "--option", "-o", metavar="NAME=VALUE", help="An option of the methods that have it; see `dialore methods`."
+    ),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Options of what a run may differ in from when it began."""
+
+    accept_changed_prompts: Annotated[
+        bool, Option("--accept-changed-prompts", help="Go on where prompts or a method's file changed; it is reported.")
+    ] = False
+    accept_changed_server: Annotated[
+        bool, Option("--accept-changed-server", help="Go on where a model has another address; it is reported.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)

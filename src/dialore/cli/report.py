@@ -34,9 +34,7 @@ def report(
     markdown: Annotated[bool, Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
     latex: Annotated[bool, Option("--latex", rich_help_panel=_FORMS, help="The main table.")] = False,
     csv: Annotated[bool, Option("--csv", rich_help_panel=_FORMS, help="Every figure, in full precision.")] = False,
-    baseline: Annotated[
-        str | None, Option(metavar="SYSTEM", help="What others are compared with. (default: vanilla)")
-    ] = None,
+    baseline: Annotated[str | None, Option(metavar="SYSTEM", help="To compare with. (default: vanilla)")] = None,
     metric: Metrics = None,
     title: Annotated[str, Option(metavar="TEXT", help="(default: the runs' names)")] = "",
     dialogues: Annotated[int, Option(metavar="N", min=0, help="How many of each data set can be browsed.")] = 200,

@@ -36,9 +36,7 @@ class Outputs:
     """Options of output."""
 
     out: Annotated[Path | None, Option(metavar="FILE", help="Write one JSON object a line here instead.")] = None
-    trace: Annotated[
-        Path | None, Option(metavar="FILE", help="Write everything here, every stage's prompt and answer.")
-    ] = None
+    trace: Annotated[Path | None, Option(metavar="FILE", help="All goes here, every stage's prompt and answer.")] = None
 
 
 @takes_settings

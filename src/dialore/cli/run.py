@@ -1,4 +1,4 @@
-"""`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
+"""`dialore run` and `simulate`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
 import asyncio
 import sys
@@ -13,18 +13,20 @@ from typer import Argument, Option
 from dialore.cli.options import (
     METHODS,
     WITHOUT_MODEL,
-    AcceptPrompts,
-    AcceptServer,
+    Accepted,
     Json,
+    MethodOptions,
     RunOptions,
     connecting,
     one_of,
     takes_settings,
 )
-from dialore.cli.output import note, print_json, run_progress
+from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config, missing_inputs, read_config
 from dialore.experiments.run import Estimate, Progress, run_experiment
+from dialore.experiments.simulation import run_simulation
+from dialore.experiments.store import RunStore
 from dialore.session import options_by_method
 from dialore.settings import pairs
 
@@ -40,25 +42,14 @@ class _EnoughError(Exception):
 @takes_settings
 def run(
     said: RunOptions,
-    config: Annotated[
-        Path | None, Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
-    ] = None,
+    accepted: Accepted,
+    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
     out: Annotated[Path | None, Option(metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")] = None,
     method: Annotated[
         list[str] | None,
         Option("--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="An option of these methods, else of the file's systems that have it; see `dialore methods`.",
-        ),
-    ] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
+    option: MethodOptions = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
     dry: Annotated[bool, Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
     engine: Annotated[str, Option(metavar="local|ray", help="Where it runs.")] = "local",
@@ -92,9 +83,8 @@ def run(
         if dry or (is_asked and not typer.confirm("Go on?", err=True)):
             raise _EnoughError
 
-    accepted = {"accept_changed_prompts": accept_changed_prompts, "accept_changed_server": accept_changed_server}
     try:
-        ended = carried_out(chosen, folder, engine, on_estimate, accepted)
+        ended = carried_out(chosen, folder, on_estimate, accepted, engine)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -137,7 +127,7 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
 
 
 def carried_out(
-    config: RunConfig, folder: Path, engine: str, on_estimate: Callable[[Estimate], None], accepted: Mapping[str, Any]
+    config: RunConfig, folder: Path, on_estimate: Callable[[Estimate], None], accepted: Accepted, engine: str = "local"
 ) -> Progress:
     """Carry a run out, showing how far it is; raises as `run_experiment`."""
     elsewhere = None
@@ -152,7 +142,7 @@ def carried_out(
         on_estimate(estimate)
 
     with run_progress("answering") as on_progress:
-        told: dict[str, Any] = {"on_estimate": estimated, "on_progress": on_progress, **accepted}
+        told: dict[str, Any] = {"on_estimate": estimated, "on_progress": on_progress, **asdict(accepted)}
         return asyncio.run(run_experiment(config, folder, connect, engine=elsewhere, **told))
 
 
@@ -188,3 +178,55 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)
+
+
+@takes_settings
+def simulate(
+    said: RunOptions,
+    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
+    method: Annotated[
+        str | None, Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
+    ] = None,
+    user_model: Annotated[str | None, Option(metavar="NAME", help="The user's model. (default: the agent's)")] = None,
+    user_base_url: Annotated[str | None, Option(metavar="URL", help="Where it is. (default: the agent's)")] = None,
+    real: Annotated[
+        str | None, Option(metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hold whole conversations with a simulated user, into a run to be scored and reported.
+
+    The data set says what users want: the handbook test's questions, or
+    dialogues with "goal", "about", "temper" and "answer". Run the same
+    command again and only what is missing or failed is done.
+
+    [bold]Examples[/bold]
+    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --user-model llama3.1
+    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --real log.jsonl
+    """
+    own = {"model": user_model, "base_url": user_base_url, "real": real}
+    changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
+    chosen = configured(config, changes, [method] if method else [], [])
+    folder = out or Path("runs") / chosen.name
+    connect, _ = connecting()
+    with run_progress("talking") as on_progress:
+        ended = asyncio.run(run_simulation(chosen, folder, connect, on_progress))
+    with RunStore.open(folder) as store:
+        facts = store.facts()
+    realism: list[dict[str, Any]] = facts.get("realism", [])
+    if json:
+        figures = {"folder": str(folder), "conversations": ended.total, "before": ended.before, **ended.figures}
+        print_json(figures | {"ended": facts["ended"], "realism": realism})
+    elif realism:
+        columns = ("simulated", "real", "difference", "distance")
+        rows = Table("!of users", *(f">{name}" for name in columns))
+        for row in realism:
+            rows.add_row(row["feature"], *("-" if row[name] is None else f"{row[name]:.2f}" for name in columns))
+        console().print(rows)
+    for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
+        note(failure)
+    ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
+    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
+    if ended.before + ended.ok < ended.total:
+        raise typer.Exit(1)

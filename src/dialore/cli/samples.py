@@ -57,13 +57,9 @@ def build(
         str | None,
         Option(metavar="NAME", help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2."),
     ] = None,
-    embedder: Annotated[
-        str, Option(metavar="SPEC", help="Encodes topic and history: static, st:NAME, dot:NAME.")
-    ] = "static",
+    embedder: Annotated[str, Option(metavar="SPEC", help="Encodes samples: static, st:NAME, dot:NAME.")] = "static",
     turns: Annotated[int, Option(min=1, help="Last turns of a history that are encoded.")] = 3,
-    overlap_run: Annotated[
-        int, Option(min=1, help="Words overlap only in a row of so many; 10 is MSDP's released code.")
-    ] = 1,
+    overlap_run: Annotated[int, Option(min=1, help="Words overlap in a row of so many; 10 is MSDP's code.")] = 1,
     limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
     seed: Annotated[int, Option(help="Of the sample.")] = 0,
     json: Json = False,

@@ -37,7 +37,6 @@ from dialore.sources.graph import open_graph
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
-_WITHOUT_JUDGE = "nothing is judged"
 
 
 @takes_settings
@@ -193,7 +192,7 @@ async def measuring(
         if "judge" in needs:
             connect, say_without = connecting()
             model = required_judge(judge) if must_judge else connect(judge.cached(), None)
-            say_without(_WITHOUT_JUDGE)
+            say_without("nothing is judged")
         if model is not None:
             opened.push_async_callback(model.close)
         if "graph" in needs:

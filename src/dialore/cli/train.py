@@ -51,9 +51,7 @@ def planner(
 def retriever(
     work: Work,
     given: TuningOptions,
-    kind: Annotated[
-        str | None, Option(metavar="trees|dual|cross", help="What is trained. (default: trees; dual with --as)")
-    ] = None,
+    kind: Annotated[str | None, Option(metavar="trees|dual|cross", help="(default: trees; dual with --as)")] = None,
     whole: Annotated[
         bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
     ] = False,
@@ -91,9 +89,7 @@ def retriever(
 def nli(
     work: Work,
     given: TuningOptions,
-    kind: Annotated[
-        str | None, Option(metavar="trees|cross", help="What is trained. (default: trees; cross with --as)")
-    ] = None,
+    kind: Annotated[str | None, Option(metavar="trees|cross", help="(default: trees; cross with --as)")] = None,
     negatives: Annotated[
         str | None, Option(metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)")
     ] = None,

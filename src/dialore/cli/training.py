@@ -127,9 +127,7 @@ def run_sequence(what: str, work: Work, kind: str, base: str, tuning: Tuning) ->
 
 
 def run_part(
-    recipe: Callable[[Any, Any], tuple[dict[str, Any], Any]],
-    work: Work,
-    reader: Callable[..., Examples] | None = None,
+    recipe: Callable[[Any, Any], tuple[dict[str, Any], Any]], work: Work, reader: Callable[..., Examples] | None = None
 ) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
     check_place(work.out)

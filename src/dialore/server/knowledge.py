@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
 from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
-from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, asked_of, service_of, usage_of
+from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, asked_of, service_of, usage_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
 from dialore.server.service import grounding_of, told
@@ -19,7 +19,6 @@ from dialore.server.service import grounding_of, told
 router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
 _DEEPEST = 10_000  # how far one can page
 _CUT = 300
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
 
 class GroundRequest(Body):
@@ -43,9 +42,9 @@ class NewDocument(Body):
 class NewFact(BaseModel):
     """A fact that is to be known."""
 
-    head: Line
-    relation: Line
-    tail: Line
+    head: Sentence
+    relation: Sentence
+    tail: Sentence
     weight: float = Field(default=1.0, gt=0, le=1000)
 
 
@@ -58,7 +57,7 @@ class NewFacts(Body):
 class Sentences(Body):
     """Sentences about the responder."""
 
-    sentences: list[Line] = Field(min_length=1, max_length=1000)
+    sentences: list[Sentence] = Field(min_length=1, max_length=1000)
 
 
 def may_change(request: Request) -> None:
