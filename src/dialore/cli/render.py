@@ -15,18 +15,7 @@ from rich.table import Table as Grid
 
 from dialore.cli.output import Table, console
 from dialore.dialogue import Dialogue
-from dialore.evaluation.report.display import (
-    Conversation,
-    cost,
-    figures_of,
-    in_words,
-    marked,
-    notes_of,
-    origin_of,
-    raised,
-    steps_of,
-    summary,
-)
+from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.lexical import NullRunner
@@ -64,7 +53,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         for citation in data["citations"]:
             piece = pieces[citation["knowledge"]]
             citation |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
-        data["marked"] = marked(result)
+        data["marked"] = display.marked(result)
     return data
 
 
@@ -89,7 +78,7 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         show_used(out, result)
     else:
         show_found(out, result)
-    out.print(f"[dim]{summary(result)}[/]\n")
+    out.print(f"[dim]{display.summary(result)}[/]\n")
 
 
 def is_without_model(result: Result) -> bool:
@@ -116,7 +105,7 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
         cited = (citation for citation in response.citations if citation.knowledge == name)
         spans = dict.fromkeys(response.text[citation.start : citation.end] for citation in cited)
         words = f"{escape(' … '.join(spans))}: {escape(pieces[name].text)}"
-        out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
+        out.print(f"[dim]{display.raised([number])} {words}[/]{_origin(pieces[name])}")
 
 
 def show_used(out: Console, response: Response) -> None:
@@ -129,7 +118,7 @@ def show_used(out: Console, response: Response) -> None:
     else:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
-            number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
+            number = f"{display.raised([numbers[item.id]])} " if item.id in numbers else ""
             colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
             label = f"[{colour}]{item.set}[/] " if colour else ""
             where = "" if item.kind == "fact" else _origin(item)
@@ -140,7 +129,7 @@ def answer(response: Response) -> str:
     """Return what was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in response.parts)
+    return "".join(f"{escape(text)}[cyan]{display.raised(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
@@ -168,7 +157,7 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     rows = Table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
-        notes = [stage.outcome, *notes_of(stage)]
+        notes = [stage.outcome, *display.notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
         figures = (*times, f"{tokens:,}" if tokens else "")
         rows.add_row(stage.stage, escape(stage.model), *figures, escape("; ".join(notes)))
@@ -184,8 +173,8 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
-        words = in_words(figures_of(stage for result in group for stage in result.trace))
-        spent = cost(usage, sum(result.seconds for result in group))
+        words = display.in_words(display.figures_of(stage for result in group for stage in result.trace))
+        spent = display.cost(usage, sum(result.seconds for result in group))
         rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
     console(stderr=to_stderr).print(rows)
 
@@ -193,7 +182,7 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
 # --- the demo
 
 
-def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> None:
+def show_demo(conversations: Sequence[display.Conversation], made: str, page: Path) -> None:
     """Print conversations, how the responses came about, where the page is, and how to go live."""
     out = console()
     for conversation in conversations:
@@ -236,18 +225,18 @@ def _drew(response: Response) -> str:
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    marks = {name: raised([number]) for name, number in response.numbers.items()}
+    marks = {name: display.raised([number]) for name, number in response.numbers.items()}
     return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
 
 
 def _origin(item: Knowledge) -> str:
-    words = item.set if item.kind == "fact" else origin_of(item)
+    words = item.set if item.kind == "fact" else display.origin_of(item)
     return f" [dim]({escape(words)})[/]" if words else ""
 
 
 def _way(response: Response) -> str:
     """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
-    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in steps_of(response).short)
+    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in display.steps_of(response).short)
 
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
@@ -257,13 +246,15 @@ def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
     if any(ways):
         rows.add_row(*ways, end_section=True)
     rows.add_row(*map(_drew, responses))
-    rows.add_row(*(f"[dim]{escape(summary(response))}[/]" for response in responses))
+    rows.add_row(*(f"[dim]{escape(display.summary(response))}[/]" for response in responses))
     out.print(rows)
 
 
 def _stacked(out: Console, responses: Sequence[Response]) -> None:
     rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
-        below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
+        below = "".join(
+            f"\n{part}" for part in (_way(response), f"[dim]{escape(display.summary(response))}[/]") if part
+        )
         rows.add_row(_name(response), answer(response) + below, _drew(response), end_section=True)
     out.print(rows)
