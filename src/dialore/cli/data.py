@@ -31,8 +31,7 @@ _Name = Annotated[
 _File = Annotated[
     Path | None,
     Argument(
-        metavar="[FILE]",
-        help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: as --split says)",
+        metavar="[FILE]", help="As it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: by --split)"
     ),
 ]
 _Split = Annotated[str, Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
@@ -152,10 +151,7 @@ def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = Fals
     rows = Table("!measure", ">value")
     for key, value in figures.items():
         for part, number in (value if isinstance(value, dict) else {"": value}).items():
-            shown = (
-                f"{number:,.3f}" if isinstance(number, float) else f"{number:,}" if isinstance(number, int) else number
-            )
-            rows.add_row(f"{key} {part}".replace("_", " ").strip(), "-" if shown is None else shown)
+            rows.add_row(f"{key} {part}".replace("_", " ").strip(), _figure(number))
     console().print(rows)
 
 
@@ -166,11 +162,7 @@ def convert(
     split: _Split = "",
     out: Annotated[Path | None, Option(metavar="FILE", help="Where they go. (default: standard output)")] = None,
     cut: Annotated[
-        str,
-        Option(
-            metavar="last|random|all",
-            help="Which turn is the reference: the last that may be, a random one, or each in turn.",
-        ),
+        str, Option(metavar="last|random|all", help="The reference: the last turn that may be, a random one, or each.")
     ] = "last",
     limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
     seed: Annotated[int, Option(help="Of what is sampled.")] = 0,
@@ -213,6 +205,12 @@ def _as_data(dialogue: WholeDialogue, gold: Mapping[int, Answer]) -> dict[str, A
         turns.append(shown)
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"turns", "answers", "pool"})
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+    return "-" if value is None else str(value)
 
 
 def _gold_cell(answer: Answer | None) -> str:

@@ -24,10 +24,7 @@ _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 def distill(
     said: RunOptions,
     what: Annotated[
-        str,
-        Argument(
-            metavar="METHOD[/STAGE]", help="A method's stages before the response, or one.", autocompletion=METHODS
-        ),
+        str, Argument(metavar="METHOD[/STAGE]", help="Stages before the response, or one.", autocompletion=METHODS)
     ],
     out: Annotated[Path, Option(metavar="FILE", help="Where the rows go (JSONL).")],
     source: Annotated[

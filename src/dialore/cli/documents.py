@@ -79,11 +79,7 @@ def build(
         Argument(metavar="[FILES...]", help="Files, and folders with all below; else what there is of --dataset."),
     ] = None,
     chunk: Annotated[
-        str | None,
-        Option(
-            metavar="words|sentence|whole",
-            help="So many words a passage, one sentence, or a whole section. (default: words; for a data set whole)",
-        ),
+        str | None, Option(metavar="words|sentence|whole", help="A passage. (default: words; for a data set whole)")
     ] = None,
     chunk_words: Annotated[int | None, Option(min=1, help="Words a passage; sentences whole. (default: 120)")] = None,
     overlap: Annotated[int, Option(min=0, help="Sentences that a passage repeats.")] = 1,

@@ -33,15 +33,12 @@ def _completing(names: str) -> Callable[[str], list[str]]:
 
 METHODS = _completing("dialore.methods.registry:method_names")
 DATA_SETS = _completing("dialore.datasets.registry:data_set_names")
+_METRICS = _completing("dialore.evaluation.registry:metric_names")
 _COMPLETED = {"--method": METHODS, "--dataset": DATA_SETS}
 Metrics = Annotated[
     list[str] | None,
     Option(
-        "--metric",
-        "-x",
-        metavar="NAME",
-        help="Only this metric; may be given several times. See `dialore score - --list`.",
-        autocompletion=_completing("dialore.evaluation.registry:metric_names"),
+        "--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS
     ),
 ]
 LogTo = Annotated[
@@ -58,10 +55,7 @@ _FILE = inspect.Parameter(
 
 
 MethodOptions = Annotated[
-    list[str] | None,
-    Option(
-        "--option", "-o", metavar="NAME=VALUE", help="An option of the methods that have it; see `dialore methods`."
-    ),
+    list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="Of a method; see `dialore methods`.")
 ]
 
 

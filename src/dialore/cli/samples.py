@@ -29,13 +29,7 @@ Step = Callable[[str, int, int | None], None]
 _Files = Annotated[list[Path], Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
 _DataSet = Annotated[
     str | None,
-    Option(
-        "--dataset",
-        "-D",
-        metavar="NAME",
-        help="The data set that the files are of. (default: dialogues)",
-        autocompletion=DATA_SETS,
-    ),
+    Option("--dataset", "-D", metavar="NAME", help="Of the files. (default: dialogues)", autocompletion=DATA_SETS),
 ]
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,7 +43,7 @@ def build(
         str | None,
         Option(
             metavar="PATH|URL|starter",
-            help="Take as knowledge the facts between history and reply in this graph, for msdp-dcrag.",
+            help="Knowledge is the facts of this graph between history and reply, for msdp-dcrag.",
         ),
     ] = None,
     facts: Annotated[int, Option(min=1, help="With --align-graph: facts of a sample at most.")] = 3,

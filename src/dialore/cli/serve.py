@@ -53,9 +53,8 @@ def serve(
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         return
     where = {"server.host": host, "server.port": port, "server.workers": workers}
-    settings = read_settings(
-        file or settings_file, {**said, **{name: value for name, value in where.items() if value is not None}}
-    )
+    given = {name: value for name, value in where.items() if value is not None}
+    settings = read_settings(file or settings_file, {**said, **given})
     address = f"http://{settings.server.host}:{settings.server.port}"
     note(f"a page at {address}, and OpenAI's API at {address}/v1")
     run(settings)

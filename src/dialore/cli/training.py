@@ -49,7 +49,7 @@ class TuningOptions:
         Option(
             "--base",
             metavar="NAME|FOLDER|scratch",
-            help="The model to start from, or a small one of chance. (default: scratch, or what a paper names)",
+            help="To start from; scratch is a small one of chance. (default: a paper's, or scratch)",
         ),
     ] = None
     preset: Annotated[
@@ -67,26 +67,18 @@ class TuningOptions:
     batch: Annotated[int | None, Option(min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")] = None
     accumulation: Annotated[int | None, Option(min=1, help="Steps before the weights change. (default: 1)")] = None
     rate: Annotated[
-        float | None,
-        Option(
-            help="The greatest learning rate; it rises over 5% of the steps, then falls in a line. "
-            "(default: 3e-4; nli 2e-5)"
-        ),
+        float | None, Option(help="The greatest; it rises for 5% of the steps, then falls. (default: 3e-4; nli 2e-5)")
     ] = None
     length: Annotated[
         int | None,
         Option(
-            min=8,
-            help="Tokens of a target; older turns go where it is more. "
-            "(default: 512; stages 1024; retrievers 96; nli 128)",
+            min=8, help="Tokens; older turns go where it is more. (default: 512; stages 1024; retrievers 96; nli 128)"
         ),
     ] = None
     lora: Annotated[
         bool,
         Option(
-            "--lora",
-            help="Train low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged into the weights; not "
-            "of encoders.",
+            "--lora", help="Low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged; not of encoders."
         ),
     ] = False
     precision: Annotated[str, Option(metavar="auto|fp32|bf16|fp16", help="Of the calculation.")] = "auto"
@@ -94,9 +86,8 @@ class TuningOptions:
     def refuse(self) -> None:
         """Raise InputError where any is given: trees have no such numbers."""
         if self != type(self)():
-            raise InputError(
-                "trees are not fine-tuned: --base, --epochs and the like say nothing", hint="give a --kind"
-            )
+            message = "trees are not fine-tuned: --base, --epochs and the like say nothing"
+            raise InputError(message, hint="give a --kind")
 
     @property
     def base(self) -> str:
@@ -107,9 +98,8 @@ class TuningOptions:
         """Return the paper's settings that are named; raise InputError where they are of another command."""
         if self.preset is None:
             return Preset(command)
-        return PRESETS[
-            one_of("preset", self.preset, [name for name, preset in PRESETS.items() if preset.command == command])
-        ]
+        known = [name for name, preset in PRESETS.items() if preset.command == command]
+        return PRESETS[one_of("preset", self.preset, known)]
 
     def tuning(self, seed: int, command: str = "", **own: float) -> Tuning:
         """Return the settings of training: options given, else the preset's, else the recipe's defaults."""

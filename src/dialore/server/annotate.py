@@ -102,13 +102,10 @@ class Desk:
                 row[head.index("comment")] = inert(comment)
             lines = io.StringIO()
             csv.writer(lines, lineterminator="\n").writerows([head, *rows])
-            _write(self._sheet(annotator), "\ufeff" + lines.getvalue())
-
-    def _sheet(self, annotator: str) -> Path:
-        return self.folder / f"{annotator}.csv"
+            _write(self.folder / f"{annotator}.csv", "\ufeff" + lines.getvalue())
 
     def _read(self, annotator: str) -> tuple[list[str], list[list[str]]]:
-        head, *rows = read_csv(self._sheet(annotator))
+        head, *rows = read_csv(self.folder / f"{annotator}.csv")
         return head, [[*row, *[""] * (len(head) - len(row))] for row in rows]
 
     def overview(self) -> dict[str, Any]:

@@ -216,11 +216,8 @@ class AddedKnowledge:
             path = Path(document.name)
             is_file = path.is_absolute()
             identifier = path.parent.name if is_file else document.name
-            listed[identifier] = {
-                "path": document.name,
-                "name": path.name if is_file else "",
-                "passages": document.passages,
-            }
+            about = {"name": path.name if is_file else "", "passages": document.passages}
+            listed[identifier] = {"path": document.name, **about}
         return listed
 
     async def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
@@ -228,11 +225,8 @@ class AddedKnowledge:
         return list((await asyncio.to_thread(self._listed, groups)).values())
 
     def _listed(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, object]]:
-        documents = self._documents(groups).items()
-        return {
-            name: {"id": name, "file": document["name"], "passages": document["passages"]}
-            for name, document in documents
-        }
+        known = self._documents(groups).items()
+        return {name: {"id": name, "file": entry["name"], "passages": entry["passages"]} for name, entry in known}
 
     @_changing
     def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:

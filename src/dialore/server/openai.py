@@ -189,14 +189,13 @@ class ResponsesRequest(SamplingOverride):
     def asked(self, most: int) -> Asked:
         """Return what is asked of the service."""
         items = [ChatMessage(role="user", content=self.input)] if isinstance(self.input, str) else self.input
-        messages = [item if isinstance(item, ChatMessage) else _passed_over(item) for item in items]
+        messages = [
+            item if isinstance(item, ChatMessage) else ChatMessage(role="assistant", content=[Part(type=item.type)])
+            for item in items
+        ]
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
         sampling = self.sampling(self.max_output_tokens, most)
         return asked_of(self.model, [*told, *messages], sampling, self.user, self.conversation_id, self.persona)
-
-
-def _passed_over(item: OtherItem) -> ChatMessage:
-    return ChatMessage(role="assistant", content=[Part(type=item.type)])
 
 
 @router.post("/responses")

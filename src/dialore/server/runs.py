@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -72,10 +72,11 @@ def _sections(report: Report) -> dict[str, Any]:
     for group in table.groups if table.metrics else ():
         rows = [[row.label, *map(_figure, row.cells)] for row in group.rows]
         scores.append(Table(f"Scores · {group.title}".removesuffix(" · "), 1, heads, rows))
-    counted = [
-        _counted("Cost and latency, a response", report.names, [entry.costs for entry in report.surveys]),
-        _counted("Failures and parsing", report.names, [entry.outcomes for entry in report.surveys]),
-    ]
+    costs, outcomes = [survey.costs for survey in report.surveys], [survey.outcomes for survey in report.surveys]
+    counted = []
+    for title, counts in (("Cost and latency, a response", costs), ("Failures and parsing", outcomes)):
+        lines = [[name, *count.values()] for name, count in zip(report.names, counts, strict=True)]
+        counted.append(Table(title, 1, ["system", *counts[0]], lines))
     drawn = [figure for _, figure in report.files()] if can_draw() else []
     figures = [{"title": entry.title, "svg": base64.b64encode(entry.render("svg")).decode()} for entry in drawn]
     return {
@@ -89,10 +90,6 @@ def _sections(report: Report) -> dict[str, Any]:
 
 def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
     return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
-
-
-def _counted(name: str, names: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:
-    return Table(name, 1, ["system", *rows[0]], [[who, *row.values()] for who, row in zip(names, rows, strict=True)])
 
 
 async def _reported(request: Request, name: str) -> Report:
