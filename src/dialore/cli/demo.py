@@ -29,7 +29,7 @@ from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import method_class, method_sources
 from dialore.parallel import gather
 from dialore.retrieval.embedding import load_embedder
-from dialore.session import create_agent
+from dialore.session import connect, create_agent
 from dialore.sources.graph import open_graph
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import open_persona
@@ -69,8 +69,6 @@ def demo(
         raise InputError(f"the demo's recordings are missing: {recordings}", hint="install dialore again")
     models = [_paced(Replay(recordings, match="label"))]
     if live or model or base_url:
-        from dialore.session import connect
-
         mine = connect(model, base_url=base_url)
         if mine is None:
             raise InputError("--live needs a language model", hint="--model gguf:FILE, or --base-url and --model")

@@ -319,11 +319,8 @@ def _facts(
 
     def read(path: Path) -> Iterator[Fact]:
         size = path.stat().st_size if path.is_file() else None
-
-        def count(done: int) -> None:
-            step(f"reading {path.name}", done, size)
-
-        return read_facts(path, file_format=chosen, languages=kept, progress=count, rejects=rejects)
+        told: dict[str, Any] = {"progress": lambda done: step(f"reading {path.name}", done, size), "rejects": rejects}
+        return read_facts(path, file_format=chosen, languages=kept, **told)
 
     return (fact for path in files for fact in read(path))
 
@@ -335,8 +332,6 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
         raise GraphError(f"{out} is one of the files to be read", hint="name another --out")
     if out.is_file() and not force:
-        from dialore.retrieval.graph.store import GraphStore
-
         try:
             GraphStore(out).close()
         except GraphError as error:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 from typer import Argument, Option
@@ -12,8 +12,10 @@ from typer import Argument, Option
 from dialore.cli.options import Json
 from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
-from dialore.server.database import User
-from dialore.server.store import ServerStore
+
+if TYPE_CHECKING:  # they need the extra `serve`
+    from dialore.server.database import User
+    from dialore.server.store import ServerStore
 
 T = TypeVar("T")
 Store = Annotated[str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")]
@@ -108,14 +110,14 @@ def _none(identifier: str) -> InputError:
     return InputError(f"nothing of the id {identifier} is kept of the user", hint="`dialore memory list` gives the ids")
 
 
-def _with(place: str, user: str, key: str, work: Callable[[ServerStore, User], Awaitable[T]]) -> T:
+def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:
     """Return what a store gives of a user; raises InputError where there is no store."""
     from dialore.server.database import User
 
     return asked(place, lambda store: work(store, User(key, user)))
 
 
-def asked(place: str, work: Callable[[ServerStore], Awaitable[T]]) -> T:
+def asked(place: str, work: "Callable[[ServerStore], Awaitable[T]]") -> T:
     """Return what a store gives; raises InputError where there is no store."""
     from dialore.server.store import ServerStore
 

@@ -8,19 +8,10 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import one_of, takes_settings
-from dialore.cli.training import (
-    Output,
-    TuningOptions,
-    Work,
-    run_encoder,
-    run_finetuning,
-    run_part,
-    run_sequence,
-    split_files,
-)
+from dialore.cli.training import Output, TuningOptions, Work, run_encoder, run_finetuning, run_part, split_files
 from dialore.training import read_labelled, train_decision, train_nli, train_planner, train_ranker
 from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
-from dialore.training.stages import USES, lacking, stage_targets
+from dialore.training.stages import USES, data_targets, lacking, stage_targets
 
 app = typer.Typer(no_args_is_help=True)
 _Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
@@ -199,7 +190,7 @@ def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     [bold]Example[/bold]
     dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
     """
-    run_sequence("query", work, kind, given.base, given.tuning(work.seed))
+    _train_sequence("query", work, given, kind)
 
 
 @app.command("question")
@@ -214,4 +205,11 @@ def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     [bold]Example[/bold]
     dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
     """
-    run_sequence("question", work, kind, given.base, given.tuning(work.seed))
+    _train_sequence("question", work, given, kind)
+
+
+def _train_sequence(what: str, work: Work, given: TuningOptions, kind: str) -> None:
+    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
+    *targets, described = data_targets(what, work.name, split_files(work))
+    card = {"kind": what, "use": USES[what], "data": described}
+    run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed))

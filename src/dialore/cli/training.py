@@ -16,7 +16,6 @@ from dialore.training import Examples, read_examples, refuse_leaks, save_trained
 from dialore.training.encoders import train_encoder
 from dialore.training.finetune import Kind, Target, finetune
 from dialore.training.presets import PRESETS, Preset
-from dialore.training.stages import USES, data_targets
 from dialore.training.trainer import Tuning
 
 _SPLITS = ("train", "dev")
@@ -108,12 +107,6 @@ class TuningOptions:
         options = {name: value for name, value in given.items() if value is not None}
         chosen: dict[str, Any] = {**own, "lora": self.lora, **self.preset_of(command).tuning, **options}
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
-
-
-def run_sequence(what: str, work: Work, kind: str, base: str, tuning: Tuning) -> None:
-    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    *targets, described = data_targets(what, work.name, split_files(work))
-    run_finetuning(kind, base, targets, work, {"kind": what, "use": USES[what], "data": described}, (), tuning)
 
 
 def run_part(
