@@ -5,7 +5,7 @@ import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
 import typer
 from typer import Argument, Option
@@ -14,21 +14,9 @@ from dialore.cli.options import Json, one_of
 from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
+from dialore.evaluation.human import sheets as forms
 from dialore.evaluation.human.agreement import judged_responses
 from dialore.evaluation.human.reading import read_answers, read_filled, read_key
-from dialore.evaluation.human.sheets import (
-    CriteriaSet,
-    Form,
-    Item,
-    Key,
-    criteria_set,
-    criteria_sets,
-    for_annotator,
-    gather,
-    key_of,
-    make_items,
-    render_csv,
-)
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from dialore.evaluation.report.people import READING, people_of
 from dialore.evaluation.report.tables import combiner, labels, values_of
@@ -74,10 +62,10 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    chosen = criteria_set(criteria)
-    asked = one_of("form", form or chosen.form, get_args(Form))
+    chosen = forms.criteria_set(criteria)
+    asked = one_of("form", form or chosen.form, get_args(forms.Form))
     out = out or runs[0] / f"sheets-{criteria}"
-    key_path = key or key_of(out)
+    key_path = key or forms.key_of(out)
     if key_path.resolve().is_relative_to(out.resolve()):
         raise InputError(f"the key {key_path} would lie among the sheets", hint="keep it apart: name another --key")
     if key_path.exists():
@@ -86,13 +74,10 @@ def export(
     gathered = dict(list(gathered.items())[:limit]) if lowest else gathered
     languages = [dialogue.language for dialogue, _ in gathered.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
-    sampling: dict[str, Any] = {
-        "language": check_language(language or common),
-        "limit": limit,
-        "against": against,
-        "seed": seed,
-    }
-    items, made = make_items(gathered, criteria, chosen, asked, **sampling)
+    spoken = check_language(language or common)
+    items, made = forms.make_items(
+        gathered, criteria, chosen, asked, language=spoken, limit=limit, against=against, seed=seed
+    )
     written = _write(out, items, made, chosen, annotators=annotators, seed=seed)
     write_whole(key_path, made.model_dump_json(indent=1))
     if json:
@@ -108,7 +93,7 @@ def export(
 
 
 def _gather(
-    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: CriteriaSet, lowest: str | None
+    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: forms.CriteriaSet, lowest: str | None
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
     """Return what there is to judge of the named systems, else of all; the lowest scores first."""
     with ExitStack() as stack:
@@ -120,7 +105,7 @@ def _gather(
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
         responses = {name: results.responses(named[name]) for name in named if name in kept}
-        gathered = gather(responses, chosen)
+        gathered = forms.gather(responses, chosen)
         judged = next((answers for _, answers in gathered.values()), responses)
         if silent := [name for name in responses if name not in judged]:
             note(f"left out, without any {chosen.judges}: {', '.join(silent)}")
@@ -138,13 +123,13 @@ def _gather(
 
 
 def _write(
-    out: Path, items: Sequence[Item], key: Key, chosen: CriteriaSet, *, annotators: int, seed: int
+    out: Path, items: Sequence[forms.Item], key: forms.Key, chosen: forms.CriteriaSet, *, annotators: int, seed: int
 ) -> list[Path]:
     written = []
     for number in range(1, annotators + 1):
-        own = for_annotator(items, number, seed)
+        own = forms.for_annotator(items, number, seed)
         stem = out / f"annotator-{number}"
-        write_whole(stem.with_suffix(".csv"), render_csv(own, chosen, key.form))
+        write_whole(stem.with_suffix(".csv"), forms.render_csv(own, chosen, key.form))
         written.append(stem.with_suffix(".csv"))
         if has_xlsx():
             write_xlsx(stem.with_suffix(".xlsx"), own, chosen, key.form, key.language)
@@ -211,7 +196,7 @@ def judged(
     dialore meta judged.jsonl -x query-score --model gpt-4o
     """
     answers = read_answers(place)
-    gathered = _gather(runs, [], None, criteria_set(answers.criteria), None)
+    gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria), None)
     lines = judged_responses(answers.annotations, gathered)
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
@@ -223,7 +208,7 @@ def judged(
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    sets = criteria_sets()
+    sets = forms.criteria_sets()
     if json:
         print_json({name: chosen.model_dump(mode="json") for name, chosen in sets.items()})
         return

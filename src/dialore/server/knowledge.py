@@ -62,7 +62,9 @@ class Sentences(Body):
 
 def may_change(request: Request) -> None:
     """Raise ServiceError where the caller's key is not one that changes the knowledge."""
-    request.state.caller.check_knowledge()
+    key = request.state.caller.settings
+    if not key.knowledge:
+        raise ServiceError(403, f"the key {key.name} may not change the knowledge", code="knowledge_not_allowed")
 
 
 _CHANGES = [Depends(may_change)]

@@ -42,17 +42,13 @@ def new_key() -> tuple[str, str]:
     return key, hashlib.sha256(key.encode()).hexdigest()
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def check_address(settings: ServerSettings) -> None:
     """Raise InputError where a service would be open to others without keys."""
-    if not is_loopback(settings.host) and not settings.keys:
+    try:
+        is_this_machine = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        is_this_machine = settings.host == "localhost"
+    if not is_this_machine and not settings.keys:
         hint = "make one: dialore serve --new-key NAME"
         raise InputError(f"{settings.host} can be reached from outside, which needs keys", hint=hint)
 
@@ -98,12 +94,6 @@ class Caller:
         """Count tokens."""
         if self.settings.tokens_per_day:
             await tried(store.count(self.name, "tokens", tokens, _DAY), 0)
-
-    def check_knowledge(self) -> None:
-        """Raise ServiceError where the key may not change the knowledge."""
-        if not self.settings.knowledge:
-            message = f"the key {self.name} may not change the knowledge"
-            raise ServiceError(403, message, code="knowledge_not_allowed")
 
 
 def _too_many(what: str, seconds: float) -> ServiceError:
