@@ -151,18 +151,16 @@ class AddedKnowledge:
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
 
-    async def add_text(
+    @_changing
+    def add_text(
         self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
         told = {**(metadata or {}), **({GROUPS: [*groups]} if groups else {})}
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
-        await self._take_text(Piece(text, title, url, extra={**told, "document": identifier}), identifier)
-        return (await asyncio.to_thread(self._listed))[identifier]
-
-    @_changing
-    def _take_text(self, piece: Piece, identifier: str) -> None:
+        piece = Piece(text, title, url, extra={**told, "document": identifier})
         self._take(texts=[piece], texts_name=identifier)
+        return self._listed()[identifier]
 
     def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
         if self._index.exists():
