@@ -49,7 +49,7 @@ _GROUPS = {
     "bench": "Measure your own endpoint, or a model.",
 }
 _HOMES = {"ask": "respond:ask", "ground": "respond:ground", "simulate": "run:simulate"}
-_HOMES |= {"mcp": "serve:mcp", "import": "imports:import_files"}
+_HOMES |= {"check": "report:check", "mcp": "serve:mcp", "import": "imports:import_files"}
 """Commands that are not the function of their name in the module of their name."""
 
 

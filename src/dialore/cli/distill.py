@@ -8,9 +8,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, RunOptions, one_of, takes_settings
+from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, one_of, takes_settings
 from dialore.cli.output import note, print_json
-from dialore.cli.run import carried_out, configured
+from dialore.cli.run import RunOptions, carried_out, configured
 from dialore.errors import InputError
 from dialore.experiments import distill as distilling
 from dialore.experiments.config import RunConfig

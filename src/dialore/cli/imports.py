@@ -6,12 +6,14 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dialore.cli.options import DatasetOptions, Json, takes_settings
+from dialore.cli.options import Json, Spread, takes_settings
 from dialore.cli.output import note, print_json
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.simulation import import_conversations
 from dialore.settings import validated
+
+DatasetOptions = Annotated[Mapping[str, object], Spread(DatasetConfig, "said")]
 
 
 @takes_settings

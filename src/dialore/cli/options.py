@@ -4,16 +4,17 @@
 import functools
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
 from typer import Option
 
-from dialore import settings as fields
 from dialore.cli.output import note
 from dialore.errors import UnknownNameError
+from dialore.settings import ModelSettings, Settings, Strict, changed, flags, read_settings, validated
+from dialore.settings import Option as Field
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
@@ -89,19 +90,17 @@ class MeasureSettings:
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Marks a parameter that stands for the options of settings, named as `module:name`; `takes_settings` makes these.
+    """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
 
     It gets the settings; what the options say, by dotted name; or settings read of these, a file and the environment.
     """
 
-    settings: str
+    settings: type[Strict]
     gets: Literal["settings", "said", "read"]
 
 
-AgentSettings = Annotated[fields.Settings, Spread("dialore.settings:Settings", "read")]
-DatasetOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:DatasetConfig", "said")]
-RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig", "said")]
-JudgeModel = Annotated[fields.ModelSettings, Spread("dialore.settings:ModelSettings", "settings")]
+AgentSettings = Annotated[Settings, Spread(Settings, "read")]
+JudgeModel = Annotated[ModelSettings, Spread(ModelSettings, "settings")]
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
@@ -121,12 +120,11 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
         kind = parameter.annotation
         spread = next((mark for mark in get_args(kind)[1:] if isinstance(mark, Spread)), None)
         if spread is not None:
-            settings = pkgutil.resolve_name(spread.settings)
-            added += (new := [_parameter(option) for option in _offered(settings)])
+            added += (new := [_parameter(option) for option in _offered(spread.settings)])
             if spread.gets == "read":
                 own.append(_FILE)
                 new = [*new, _FILE]
-            groups[parameter.name] = [field.name for field in new], functools.partial(_made, settings, spread.gets)
+            groups[parameter.name] = [field.name for field in new], functools.partial(_made, spread)
         elif isinstance(kind, type) and is_dataclass(kind):
             hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
             own += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[name]) for name, field in defaults.items()]
@@ -145,20 +143,19 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
     return grouped
 
 
-def _made(settings: type[fields.Strict], gets: str, settings_file: Path | None = None, **given: object) -> object:
+def _made(spread: Spread, settings_file: Path | None = None, **given: object) -> object:
     """Return what a parameter gets of what options say, those that say nothing left out."""
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
     by_path = {name.replace("__", "."): value for name, value in told.items()}
-    if gets == "settings":
-        return fields.validated(
-            settings, fields.changed({}, by_path), where="options", named=fields.flags(settings, by_path)
-        )
-    return fields.read_settings(settings_file, by_path) if gets == "read" else by_path
+    if spread.gets == "settings":
+        named = flags(spread.settings, by_path)
+        return validated(spread.settings, changed({}, by_path), where="options", named=named)
+    return read_settings(settings_file, by_path) if spread.gets == "read" else by_path
 
 
-def _offered(settings: type[fields.Strict]) -> list[fields.Option]:
+def _offered(settings: type[Strict]) -> list[Field]:
     """Return the options of settings; where two have one name, the outer one."""
-    offered: list[fields.Option] = []
+    offered: list[Field] = []
     taken: set[str] = set()
     for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
         if not taken & set(option.flag.names):
@@ -167,7 +164,7 @@ def _offered(settings: type[fields.Strict]) -> list[fields.Option]:
     return offered
 
 
-def _parameter(option: fields.Option) -> inspect.Parameter:
+def _parameter(option: Field) -> inspect.Parameter:
     """Return an option as a parameter of a command; what is not plain is text, which the settings read."""
     types = (option.kind, *get_args(option.kind))
     plain: Any = (
@@ -197,7 +194,7 @@ def connecting() -> "tuple[Connect, Callable[[str], None]]":
 
     lacking = False
 
-    def connect(settings: fields.ModelSettings, name: str | None) -> "LanguageModel | None":
+    def connect(settings: ModelSettings, name: str | None) -> "LanguageModel | None":
         nonlocal lacking
         model = connect_model(settings, name)
         lacking = lacking or (model is None and name is None and settings.model != LEXICAL)

@@ -1,5 +1,6 @@
-"""`dialore report`: scored runs as HTML, Markdown, LaTeX and CSV."""
+"""`dialore report` and `check`: scored runs as HTML, Markdown, LaTeX and CSV, and held to limits."""
 
+import dataclasses
 import math
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +11,7 @@ from typer import Argument, Option
 
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
-from dialore.cli.output import note, print_json
+from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError, install
 from dialore.evaluation.human.reading import read_answers
 from dialore.evaluation.human.sheets import key_of
@@ -18,6 +19,7 @@ from dialore.evaluation.report.build import Report, make_report
 from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
 from dialore.evaluation.report.people import people_of
 from dialore.evaluation.report.plots import Form, can_draw
+from dialore.experiments.gate import Limit, check_against, check_limits
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
@@ -115,3 +117,44 @@ def _size(text: str) -> tuple[str, float]:
     if not name or not size > 0 or math.isinf(size):
         raise InputError(f"--sizes {text}: no model and size", hint="say it like --sizes my-model=7")
     return name, size
+
+
+def check(
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a scored run.")],
+    least: Annotated[list[str] | None, Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least.")] = None,
+    most: Annotated[list[str] | None, Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most.")] = None,
+    against: Annotated[Path | None, Option(metavar="RUN", help="A run: no score may be significantly worse.")] = None,
+    json: Json = False,
+) -> None:
+    """Check a scored run against limits or another run; exits 1 where a figure does not hold.
+
+    A figure is a metric of the run, failed (the share of responses that
+    failed), or seconds, calls, prompt_tokens or completion_tokens, each
+    with .mean, .p50 or .p95. A figure that the run lacks does not hold.
+
+    [bold]Examples[/bold]
+    dialore check runs/try --min handbook-right=0.9 --max seconds.p95=3
+    dialore check runs/try --max failed=0 --against runs/before
+    dialore check runs/try --min weave:handbook-right=0.9 --json
+    """
+    limits = [Limit.parse(text, is_least=True) for text in least or ()]
+    limits += [Limit.parse(text, is_least=False) for text in most or ()]
+    if not limits and against is None:
+        raise InputError("nothing to check", hint="name --min, --max or --against")
+    with ExitStack() as stores:
+        store = stores.enter_context(RunStore.open(run))
+        verdicts = check_limits(store, limits)
+        if against is not None:
+            verdicts += check_against(store, stores.enter_context(RunStore.open(against)))
+    failed = [verdict for verdict in verdicts if not verdict.holds]
+    if json:
+        print_json([dataclasses.asdict(verdict) for verdict in verdicts])
+    else:
+        rows = Table("!system", "!figure", ">found", "wanted", "holds")
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
+            value = "-" if verdict.value is None else f"{verdict.value:.4g}"
+            holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"
+            rows.add_row(verdict.system, verdict.figure, value, verdict.wanted, holds)
+        console().print(rows)
+    if failed:
+        raise typer.Exit(1)

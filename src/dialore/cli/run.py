@@ -16,7 +16,7 @@ from dialore.cli.options import (
     Accepted,
     Json,
     MethodOptions,
-    RunOptions,
+    Spread,
     connecting,
     one_of,
     takes_settings,
@@ -30,6 +30,7 @@ from dialore.experiments.store import RunStore
 from dialore.session import options_by_method
 from dialore.settings import pairs
 
+RunOptions = Annotated[Mapping[str, object], Spread(RunConfig, "said")]
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
 _NEEDED = {"--method": "systems", "--dataset": "dataset.name"}

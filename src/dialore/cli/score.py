@@ -9,17 +9,8 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dialore.cli.imports import imported
-from dialore.cli.options import (
-    DatasetOptions,
-    Json,
-    JudgeModel,
-    LogTo,
-    MeasureSettings,
-    Metrics,
-    connecting,
-    takes_settings,
-)
+from dialore.cli.imports import DatasetOptions, imported
+from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score

@@ -10,9 +10,9 @@ from typer import Argument, Option
 from dialore.cli.options import Spread, takes_settings
 from dialore.cli.output import note, say
 from dialore.errors import InputError, import_optional
-from dialore.settings import read_settings
+from dialore.settings import Settings, read_settings
 
-_Said = Annotated[Mapping[str, object], Spread("dialore.settings:Settings", "said")]
+_Said = Annotated[Mapping[str, object], Spread(Settings, "said")]
 
 
 @takes_settings
