@@ -122,10 +122,10 @@ def _status() -> dict[str, float]:
 
 def show(title: str, rows: Sequence[Mapping[str, object]]) -> None:
     """Print a table: a column for each key of the first row, numbers to the right."""
-    from dialore.cli.output import console, escape, table
+    from dialore.cli.output import Table, console, escape
 
     numbers = {key for key in rows[0] if any(isinstance(row.get(key), int | float) for row in rows)}
-    shown = table(*(f">{key}" if key in numbers else key for key in rows[0]), title=escape(title) or None)
+    shown = Table(*(f">{key}" if key in numbers else key for key in rows[0]), title=escape(title) or None)
     for row in rows:
         shown.add_row(*(escape(_cell(row.get(key))) for key in rows[0]))
     console().print(shown)

@@ -8,8 +8,10 @@ import subprocess
 import sys
 
 import pytest
+import typer
 
 import dialore
+from dialore.cli.app import app
 from tests.cli.processes import DIALORE, interrupted
 
 
@@ -44,6 +46,14 @@ def test_help_imports_nothing_heavy():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     for heavy in ("numpy", "pydantic", "aiohttp", "openai", "jieba", "lmdb", "asyncio", "jinja2"):
         assert f"'{heavy}'" not in loaded, heavy
+
+
+def test_a_list_of_commands_says_of_each_what_it_says_itself():
+    group = typer.main.get_command(app)
+    context = typer.Context(group, resilient_parsing=True)
+    for name, listed in group.commands.items():
+        command = group.resolve_command(context, [name])[1]
+        assert command.help.startswith(listed.help), name
 
 
 @pytest.mark.parametrize(

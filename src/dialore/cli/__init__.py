@@ -29,8 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _begin(arguments)
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = _hang_up()
+    except BrokenPipeError:  # leave quietly, and keep the interpreter from flushing into it
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        code = _BROKEN_PIPE
     except KeyboardInterrupt:  # also in the first moments, while modules are read
         code = _INTERRUPTED
     finally:
@@ -92,9 +93,3 @@ def _usage(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     command = context.command_path if context is not None else "dialore"
     return f"{' '.join(wording.split())} (see `{command} --help`)"
-
-
-def _hang_up() -> int:
-    """Leave quietly after a closed pipe, and keep the interpreter from flushing into it."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return _BROKEN_PIPE

@@ -1,58 +1,55 @@
 """`dialore annotate`: human evaluation by sheets."""
 
-# No deferred annotations here: typer reads them.
+import dataclasses
+import json
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, print_json, table
+from dialore.cli.output import Table, console, escape, note, print_json
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
+from dialore.evaluation.human import sheets as forms
+from dialore.evaluation.human.agreement import judged_responses
+from dialore.evaluation.human.reading import read_answers, read_filled, read_key
+from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
+from dialore.evaluation.report.people import READING, people_of
+from dialore.evaluation.report.tables import combiner, labels, values_of
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import RunStore
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.human.sheets import CriteriaSet, Item, Key
-    from dialore.response import Response
+from dialore.response import Response
+from dialore.text import check_language
 
 PLACE = "A folder of filled-in sheets with its key beside it, or what `annotate import` wrote."
-app = typer.Typer(no_args_is_help=True, help="Export blind sheets for people to judge by, import them, agreement.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("export")
 def export(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")
-    ] = None,
-    key: Annotated[
-        Path | None, typer.Option("--key", metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")
-    ] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The sheets. (default: RUN/sheets-CRITERIA)")] = None,
+    key: Annotated[Path | None, Option(metavar="FILE", help="Where the key goes. (default: FOLDER.key.json)")] = None,
     criteria: Annotated[
-        str, typer.Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
+        str, Option("--criteria", "-c", metavar="NAME", help="dcrag, safari, scg-qp-query, ...; see `criteria`.")
     ] = "dcrag",
-    form: Annotated[
-        str | None, typer.Option("--form", metavar="pairwise|likert|ranking", help="(default: the paper's)")
-    ] = None,
+    form: Annotated[str | None, Option(metavar="pairwise|likert|ranking", help="(default: the paper's)")] = None,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", "-s", metavar="NAME", help="Only this system; may be given several times."),
+        list[str] | None, Option("--system", "-s", metavar="NAME", help="Only this system; may be given several times.")
     ] = None,
-    against: Annotated[
-        str | None, typer.Option("--against", metavar="SYSTEM", help="Only pairs with this system. (default: all)")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
+    against: Annotated[str | None, Option(metavar="SYSTEM", help="Only pairs with this system. (default: all)")] = None,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
     lowest: Annotated[
-        str | None,
-        typer.Option("--lowest", metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)"),
+        str | None, Option(metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)")
     ] = None,
-    annotators: Annotated[int, typer.Option("--annotators", min=1, help="How many sheets.")] = 3,
-    language: Annotated[
-        str | None, typer.Option("--language", metavar="en|zh", help="Of the questions. (default: the dialogues')")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of sampling, shuffling and blinding.")] = 0,
+    annotators: Annotated[int, Option(min=1, help="How many sheets.")] = 3,
+    language: Annotated[str | None, Option(metavar="en|zh", help="Of the questions. (default: the dialogues')")] = None,
+    seed: Annotated[int, Option(help="Of sampling, shuffling and blinding.")] = 0,
     json: Json = False,
 ) -> None:
     """Write a sheet for each annotator, blind and shuffled; the key stays with you.
@@ -65,14 +62,10 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
-    from dialore.evaluation.human.sheets import Form, criteria_set, key_of, make_items
-    from dialore.evaluation.human.workbook import has_xlsx
-    from dialore.text import check_language
-
-    chosen = criteria_set(criteria)
-    asked = one_of("form", form or chosen.form, get_args(Form))
+    chosen = forms.criteria_set(criteria)
+    asked = one_of("form", form or chosen.form, get_args(forms.Form))
     out = out or runs[0] / f"sheets-{criteria}"
-    key_path = key or key_of(out)
+    key_path = key or forms.key_of(out)
     if key_path.resolve().is_relative_to(out.resolve()):
         raise InputError(f"the key {key_path} would lie among the sheets", hint="keep it apart: name another --key")
     if key_path.exists():
@@ -81,15 +74,9 @@ def export(
     gathered = dict(list(gathered.items())[:limit]) if lowest else gathered
     languages = [dialogue.language for dialogue, _ in gathered.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
-    items, made = make_items(
-        gathered,
-        criteria,
-        chosen,
-        asked,
-        language=check_language(language or common),
-        limit=limit,
-        against=against,
-        seed=seed,
+    spoken = check_language(language or common)
+    items, made = forms.make_items(
+        gathered, criteria, chosen, asked, language=spoken, limit=limit, against=against, seed=seed
     )
     written = _write(out, items, made, chosen, annotators=annotators, seed=seed)
     write_whole(key_path, made.model_dump_json(indent=1))
@@ -106,16 +93,9 @@ def export(
 
 
 def _gather(
-    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: "CriteriaSet", lowest: str | None
-) -> "dict[str, tuple[Dialogue, dict[str, Response]]]":
+    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: forms.CriteriaSet, lowest: str | None
+) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
     """Return what there is to judge of the named systems, else of all; the lowest scores first."""
-    from contextlib import ExitStack
-
-    from dialore.evaluation.human.sheets import gather
-    from dialore.evaluation.report.tables import combiner, labels, values_of
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
         # Without a metric to go by no score is computed: sheets want responses alone.
@@ -125,7 +105,7 @@ def _gather(
         asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
         kept = asked if wanted else list(named)
         responses = {name: results.responses(named[name]) for name in named if name in kept}
-        gathered = gather(responses, chosen)
+        gathered = forms.gather(responses, chosen)
         judged = next((answers for _, answers in gathered.values()), responses)
         if silent := [name for name in responses if name not in judged]:
             note(f"left out, without any {chosen.judges}: {', '.join(silent)}")
@@ -136,26 +116,20 @@ def _gather(
             for (dialogue, _), value in values_of(combiner(lowest), results.measures(named[name], lowest)).items():
                 scores[dialogue] = scores.get(dialogue, 0.0) + value
         if not scores:
-            raise InputError(
-                f"nothing is scored by {lowest}", hint=f"score it first: dialore score {runs[0]} -x {lowest}"
-            )
-        return {
-            name: gathered[name]
-            for name in sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
-        }
+            hint = f"score it first: dialore score {runs[0]} -x {lowest}"
+            raise InputError(f"nothing is scored by {lowest}", hint=hint)
+        order = sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
+        return {name: gathered[name] for name in order}
 
 
 def _write(
-    out: Path, items: "Sequence[Item]", key: "Key", chosen: "CriteriaSet", *, annotators: int, seed: int
+    out: Path, items: Sequence[forms.Item], key: forms.Key, chosen: forms.CriteriaSet, *, annotators: int, seed: int
 ) -> list[Path]:
-    from dialore.evaluation.human.sheets import for_annotator, render_csv
-    from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
-
     written = []
     for number in range(1, annotators + 1):
-        own = for_annotator(items, number, seed)
+        own = forms.for_annotator(items, number, seed)
         stem = out / f"annotator-{number}"
-        write_whole(stem.with_suffix(".csv"), render_csv(own, chosen, key.form))
+        write_whole(stem.with_suffix(".csv"), forms.render_csv(own, chosen, key.form))
         written.append(stem.with_suffix(".csv"))
         if has_xlsx():
             write_xlsx(stem.with_suffix(".xlsx"), own, chosen, key.form, key.language)
@@ -165,9 +139,9 @@ def _write(
 
 @app.command("import")
 def import_sheets(
-    sheets: Annotated[list[Path], typer.Argument(metavar="SHEET...", help="Filled-in sheets, one an annotator.")],
-    key: Annotated[Path, typer.Option("--key", metavar="FILE", help="The export's key.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("annotations.jsonl"),
+    sheets: Annotated[list[Path], Argument(metavar="SHEET...", help="Filled-in sheets, one an annotator.")],
+    key: Annotated[Path, Option(metavar="FILE", help="The export's key.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where they go.")] = Path("annotations.jsonl"),
     json: Json = False,
 ) -> None:
     """Read filled-in sheets, CSV or XLSX, and undo the blinding; the file's name is the annotator's.
@@ -176,8 +150,6 @@ def import_sheets(
     dialore annotate import sheets/*.csv --key sheets.key.json
     dialore annotate import anna.xlsx ben.xlsx --key sheets.key.json
     """
-    from dialore.evaluation.human.reading import read_filled, read_key
-
     _, _, _, annotations, empty, dropped = read_filled(sheets, read_key(key), out)
     names = list(dict.fromkeys(annotation.annotator for annotation in annotations))
     if not annotations:
@@ -194,39 +166,28 @@ def import_sheets(
 
 
 @app.command("agreement")
-def agreement(
-    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
-    json: Json = False,
-) -> None:
+def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], json: Json = False) -> None:
     """Show how far annotators agree, who wins how often, and whether that is significant.
 
     [bold]Examples[/bold]
     dialore annotate agreement runs/try/sheets-dcrag
     dialore annotate agreement annotations.jsonl
     """
-    import dataclasses
-
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.report.people import READING, people_of
-
     people = people_of(read_answers(place))
     if json:
         print_json(dataclasses.asdict(people.findings))
         return
     for _, words, columns, lines in people.tables:
         heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
-        rows = table(*heads)
-        for line in lines:
-            rows.add_row(*map(escape, line))
-        console().print(rows)
+        console().print(Table(*heads, rows=[[escape(cell) for cell in line] for line in lines]))
     note(f"{people.counted}. {READING}")
 
 
 @app.command("judged")
 def judged(
-    place: Annotated[Path, typer.Argument(metavar="PLACE", help=PLACE)],
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
+    place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)],
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
 ) -> None:
     """Write annotated responses in the form of `dialore meta`, which says how far a judge agrees with your annotators.
 
@@ -234,14 +195,8 @@ def judged(
     dialore annotate judged annotations.jsonl runs/try --out judged.jsonl
     dialore meta judged.jsonl -x query-score --model gpt-4o
     """
-    import json
-
-    from dialore.evaluation.human.agreement import judged_responses
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.human.sheets import criteria_set
-
     answers = read_answers(place)
-    gathered = _gather(runs, [], None, criteria_set(answers.criteria), None)
+    gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria), None)
     lines = judged_responses(answers.annotations, gathered)
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
@@ -253,12 +208,9 @@ def judged(
 @app.command("criteria")
 def criteria(json: Json = False) -> None:
     """List the sets of criteria, with the paper each is from."""
-    from dialore.evaluation.human.sheets import criteria_sets
-
+    sets = forms.criteria_sets()
     if json:
-        print_json({name: chosen.model_dump(mode="json") for name, chosen in criteria_sets().items()})
+        print_json({name: chosen.model_dump(mode="json") for name, chosen in sets.items()})
         return
-    rows = table("!name", "form", "criteria", "paper")
-    for name, chosen in criteria_sets().items():
-        rows.add_row(name, chosen.form, ", ".join(chosen.criteria), chosen.paper)
-    console().print(rows)
+    rows = [(name, chosen.form, ", ".join(chosen.criteria), chosen.paper) for name, chosen in sets.items()]
+    console().print(Table("!name", "form", "criteria", "paper", rows=rows))

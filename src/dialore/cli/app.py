@@ -1,43 +1,78 @@
-"""The command tree."""
+"""The command tree: each command's module is imported when the command is used, which a list of them need not pay."""
 
 # No deferred annotations here: typer reads them.
 import logging
-from typing import Annotated
+import pkgutil
+from typing import Annotated, Any
 
 import typer
+import typer.main
+from typer.core import TyperGroup
 
 from dialore import __version__
-from dialore.cli import (
-    annotate,
-    bench,
-    chat,
-    check,
-    data,
-    demo,
-    distill,
-    documents,
-    feedback,
-    graph,
-    imports,
-    judge,
-    mcp,
-    memory,
-    meta,
-    methods,
-    models,
-    prompts,
-    report,
-    respond,
-    run,
-    samples,
-    score,
-    serve,
-    simulate,
-    train,
-)
-from dialore.cli.options import TYPER, SettingsGroup
 
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, **TYPER)
+_TYPER: dict[str, Any] = {
+    "rich_markup_mode": "rich",
+    "context_settings": {"help_option_names": ["--help", "-h"], "max_content_width": 120},
+    "pretty_exceptions_enable": False,
+}
+_COMMANDS = {
+    "ask": "Answer one question, and show what the answer draws on.",
+    "respond": "Answer the last turn of one dialogue or of many.",
+    "ground": "Find what a response needs to know, and stop there.",
+    "chat": "Talk with a method; responses stream in.",
+    "run": "Answer a data set by several systems, into a folder from which the run can be resumed.",
+    "simulate": "Hold whole conversations with a simulated user, into a run to be scored and reported.",
+    "distill": "Write what was done at a method's stages as rows to train a small model on.",
+    "score": "Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.",
+    "report": "Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.",
+    "check": "Check a scored run against limits or another run; exits 1 where a figure does not hold.",
+    "judge": "Have a judge compare systems of a run; it is asked by --model and --base-url.",
+    "meta": "Correlate metrics and judges with human scores; judges are asked by --model and --base-url.",
+    "demo": "Nine dialogues, answered by several methods, side by side.",
+    "serve": "Serve agents to any client of OpenAI's API, with what they rest on.",
+    "mcp": "Offer agents and sources as tools of the Model Context Protocol.",
+    "methods": "List the methods, or one with its hyper-parameters, switches and stages.",
+    "import": "Read responses made elsewhere into a run, for score, report, judge and annotate.",
+}
+_GROUPS = {
+    "graph": "Build a commonsense graph, look into it, ask it, change it.",
+    "documents": "Build an index of documents, change it, look into it, ask it.",
+    "prompts": "Show and export the prompts.",
+    "data": "List data sets, look into their published files, convert them.",
+    "samples": "Build a base of samples to prompt with (for msdp).",
+    "train": "Train small parts that need no language model, on a laptop's processor.",
+    "models": "List trained parts, and show what they are made of.",
+    "annotate": "Export blind sheets for people to judge by, import them, agreement.",
+    "feedback": "What users said of a service's responses.",
+    "memory": "What a service remembers of a user.",
+    "bench": "Measure your own endpoint, or a model.",
+}
+_HOMES = {"ask": "respond:ask", "ground": "respond:ground", "simulate": "run:simulate"}
+_HOMES |= {"check": "report:check", "mcp": "serve:mcp", "import": "imports:import_files"}
+"""Commands that are not the function of their name in the module of their name."""
+
+
+class LazyGroup(TyperGroup):
+    """Commands of which only names and help are known until they are used."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
+        """Return the command that arguments name, whole."""
+        name, command, rest = super().resolve_command(ctx, args)
+        if command is None:
+            return name, command, rest
+        home = f"{name}:app" if name in _GROUPS else _HOMES.get(str(name), f"{name}:{name}")
+        loaded = pkgutil.resolve_name(f"dialore.cli.{home}")
+        if isinstance(loaded, typer.Typer):
+            group = typer.main.get_group(loaded)
+            group.help = command.help
+            return name, group, rest
+        alone = typer.Typer(add_completion=False, **_TYPER)
+        alone.command(name)(loaded)
+        return name, typer.main.get_command(alone), rest
+
+
+app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **_TYPER)
 
 
 def _show_version(wanted: bool) -> None:
@@ -74,25 +109,5 @@ def root(
         logging.getLogger("dialore").setLevel(logging.INFO)
 
 
-for command in (
-    respond.ask,
-    respond.respond,
-    respond.ground,
-    chat.chat,
-    run.run,
-    simulate.simulate,
-    distill.distill,
-    score.score,
-    report.report,
-    check.check,
-    judge.judge,
-    meta.meta,
-    demo.demo,
-    serve.serve,
-    mcp.mcp,
-    methods.methods,
-):
-    app.command()(command)
-app.command("import")(imports.import_files)
-for group in (graph, documents, prompts, data, samples, train, models, annotate, feedback, memory, bench):
-    app.add_typer(group.app, name=group.__name__.rpartition(".")[2])
+for _name, _help in (_COMMANDS | _GROUPS).items():
+    app.command(_name, help=_help)(lambda: None)

@@ -1,44 +1,42 @@
 """`dialore bench`: how fast your endpoint answers, and how well a model answers from a handbook that it cannot know."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import time
 from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import asdict
 from functools import partial
+from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from typer import Argument, Option
 
-from dialore.cli.options import (
-    AcceptPrompts,
-    AcceptServer,
-    AgentSettings,
-    Json,
-    SettingsGroup,
-    connecting,
-    one_of,
-    takes_settings,
-)
+from dialore.cli.options import Accepted, AgentSettings, Json, connecting, one_of, takes_settings
+from dialore.cli.output import Table, console, note, print_json, progress, run_progress
+from dialore.datasets.handbook import HALVES, LANGUAGES
+from dialore.dialogue import Dialogue, Utterance, read_dialogues
+from dialore.errors import InputError
+from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
+from dialore.experiments.injection import injection_table, run_injections
+from dialore.experiments.run import Progress
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.response import Response
+from dialore.session import Connect, connect_model, open_agents
+from dialore.settings import ModelSettings, Settings
+from dialore.text import check_language
 
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.experiments.run import Progress
-    from dialore.llm.model import Completion, LanguageModel, OnToken, Request
-    from dialore.response import Response
-    from dialore.session import Connect
-    from dialore.settings import ModelSettings, Settings
-
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="Measure your own endpoint, or a model.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("endpoint")
 @takes_settings
 def endpoint(
     settings: AgentSettings,
-    file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")
-    ] = None,
+    file: Annotated[Path | None, Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")] = None,
     dialogues: Annotated[
-        int, typer.Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
+        int, Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
     ] = 32,
     json: Json = False,
 ) -> None:
@@ -52,32 +50,32 @@ def endpoint(
     dialore bench endpoint --concurrency 8
     dialore bench endpoint talks.jsonl -n 200 -M vanilla --json
     """
-    import asyncio
-
-    from dialore.cli.output import console, print_json, table
-
     given = _dialogues(file, dialogues)
     figures = asyncio.run(_measure(settings, given))
     if json:
         print_json(figures)
         return
-    out = console()
-    out.print(
-        f"[bold]{figures['model']}[/], {settings.method[0]}, {len(given)} dialogues, "
-        f"at most {settings.model.concurrency} calls at once"
-    )
-    rows = table("measured", ">value")
-    for words, value in _words(figures):
-        rows.add_row(words, value)
-    out.print(rows)
+    about = f"{settings.method[0]}, {len(given)} dialogues, at most {settings.model.concurrency} calls at once"
+    console().print(f"[bold]{figures['model']}[/], {about}")
+    latency = figures["latency_ms"]
+    answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"
+    rows = [
+        ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
+        ("calls", answered),
+        ("calls a second", f"{figures['calls_a_second']:,.2f}"),
+        ("responses a second", f"{figures['responses_a_second']:,.2f}"),
+        ("latency of a call, ms", f"p50 {latency['p50']:,.0f}, p95 {latency['p95']:,.0f}, p99 {latency['p99']:,.0f}"),
+        ("prompt tokens a second", f"{figures['prompt_tokens_a_second']:,.0f}"),
+        ("completion tokens a second", f"{figures['completion_tokens_a_second']:,.0f}"),
+        ("the same, of one call", f"{figures['completion_tokens_a_second_of_one_call']:,.0f}"),
+        ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
+        ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
+    ]
+    console().print(Table("measured", ">value", rows=rows))
 
 
-def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
+def _dialogues(file: Path | None, count: int) -> list[Dialogue]:
     """So many dialogues; those asked again begin with a number, so that a server's cache does not know them."""
-    from importlib.resources import as_file, files
-
-    from dialore.dialogue import Utterance, read_dialogues
-
     with as_file(files("dialore") / "data" / "demo" / "dialogues.jsonl") as demo:
         some = read_dialogues(file or demo)
     given = []
@@ -90,24 +88,15 @@ def _dialogues(file: Path | None, count: int) -> "list[Dialogue]":
     return given
 
 
-async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dict[str, Any]:
-    import time
-
-    import numpy as np
-
-    from dialore.cli.output import progress
-    from dialore.errors import InputError
-    from dialore.llm.model import Wrapper
-    from dialore.session import connect_model, open_agents
-
+async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[str, Any]:
     calls: list[Completion] = []
 
     class Timed(Wrapper):
-        async def complete(self, request: "Request", on_token: "OnToken | None" = None) -> "Completion":
+        async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
             calls.append(await self._model.complete(request, on_token))
             return calls[-1]
 
-    def connect(chosen: "ModelSettings", name: str | None) -> "LanguageModel":
+    def connect(chosen: ModelSettings, name: str | None) -> LanguageModel:
         model = connect_model(chosen, name)
         if model is None:
             raise InputError("an endpoint is needed", hint="set --base-url and --model")
@@ -151,40 +140,16 @@ async def _measure(settings: "Settings", dialogues: "Sequence[Dialogue]") -> dic
     }
 
 
-def _words(figures: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return the figures in words."""
-    latency = figures["latency_ms"]
-    return [
-        ("responses", f"{figures['responses']:,}, {figures['failed']:,} failed"),
-        ("calls", f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"),
-        ("calls a second", f"{figures['calls_a_second']:,.2f}"),
-        ("responses a second", f"{figures['responses_a_second']:,.2f}"),
-        ("latency of a call, ms", f"p50 {latency['p50']:,.0f}, p95 {latency['p95']:,.0f}, p99 {latency['p99']:,.0f}"),
-        ("prompt tokens a second", f"{figures['prompt_tokens_a_second']:,.0f}"),
-        ("completion tokens a second", f"{figures['completion_tokens_a_second']:,.0f}"),
-        ("the same, of one call", f"{figures['completion_tokens_a_second_of_one_call']:,.0f}"),
-        ("of the ideal", f"{figures['share_of_ideal']:.1%}"),
-        ("our CPU a call", f"{figures['own_cpu_ms_a_call']:.2f} ms"),
-    ]
-
-
 @app.command("handbook")
 @takes_settings
 def handbook(
     settings: AgentSettings,
-    half: Annotated[
-        str, typer.Option("--half", metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")
-    ] = "b",
-    language: Annotated[str | None, typer.Option("--language", metavar="en|zh", help="Only this language.")] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="So many turns of each language and half, by chance.")
-    ] = None,
-    retrieval: Annotated[bool, typer.Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/handbook-HALF)")
-    ] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
+    accepted: Accepted,
+    half: Annotated[str, Option(metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")] = "b",
+    language: Annotated[str | None, Option(metavar="en|zh", help="Only this language.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many turns of each language and half, by chance.")] = None,
+    retrieval: Annotated[bool, Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/handbook-HALF)")] = None,
     json: Json = False,
 ) -> None:
     """Measure how well methods answer from a handbook that no model can know.
@@ -202,43 +167,30 @@ def handbook(
     dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
     dialore bench handbook --retrieval
     """
-    from dialore.cli.output import console, print_json, table
-    from dialore.datasets.handbook import HALVES, LANGUAGES
-    from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
-    from dialore.text import check_language
-
     halves = HALVES if one_of("half", half, (*HALVES, "both")) == "both" else (half,)
     languages = LANGUAGES if language is None else (check_language(language),)
     if retrieval:
         figures = retrieval_table(halves, languages)
     else:
         folders = run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        answering = partial(run_handbook, settings, folders, accept_changed_prompts=accept_changed_prompts)
-        _run(partial(answering, limit=limit, accept_changed_server=accept_changed_server))
+        _run(partial(run_handbook, settings, folders, limit=limit, **asdict(accepted)))
         figures = handbook_table(folders.values())
     if json:
         print_json(figures)
         return
-    by_figure = [[row[name] for row in figures] for name in figures[0]]
-    rows = table(next(iter(figures[0])), *(f">{column}" for column in by_figure[0]))
-    for name, values in zip(list(figures[0])[1:], by_figure[1:], strict=True):
-        rows.add_row(name.replace("_", " "), *(_figure(name, value) for value in values))
-    console().print(rows)
+    corner, *names = figures[0]
+    rows = [[name.replace("_", " "), *(_figure(name, row[name]) for row in figures)] for name in names]
+    console().print(Table(corner, *(f">{row[corner]}" for row in figures), rows=rows))
 
 
 @app.command("injection")
 @takes_settings
 def injection(
     settings: AgentSettings,
-    fences: Annotated[
-        bool, typer.Option("--fences/--no-fences", help="With what guards prompts against orders, or without it.")
-    ] = True,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many of each carrier, by chance.")] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it is kept. (default: runs/injection)")
-    ] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
+    accepted: Accepted,
+    fences: Annotated[bool, Option("--fences/--no-fences", help="With what guards prompts, or without it.")] = True,
+    limit: Annotated[int | None, Option(min=1, help="So many of each carrier, by chance.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/injection)")] = None,
     json: Json = False,
 ) -> None:
     """Measure how often orders that are planted in knowledge change replies.
@@ -253,34 +205,20 @@ def injection(
     dialore bench injection --model llama3.1 --no-fences
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
-    from dialore.cli.output import console, print_json, table
-    from dialore.experiments.injection import injection_table, run_injections
-
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
-    answering = partial(run_injections, settings, folder, fences=fences, limit=limit)
-    _run(partial(answering, accept_changed_prompts=accept_changed_prompts, accept_changed_server=accept_changed_server))
+    _run(partial(run_injections, settings, folder, fences=fences, limit=limit, **asdict(accepted)))
     figures = injection_table(folder)
     if json:
         print_json(figures)
         return
-    rows = table("method", "of", ">n", ">reached", ">changed", ">share")
-    for row in figures:
-        rows.add_row(*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"]))
-    console().print(rows)
+    rows = [[*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"])] for row in figures]
+    console().print(Table("method", "of", ">n", ">reached", ">changed", ">share", rows=rows))
 
 
-def _run(answering: "Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]") -> None:
+def _run(answering: Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]) -> None:
     """Answer with a progress bar, and note what failed."""
-    import asyncio
-
-    from dialore.cli.output import note, progress
-
     connect, say_without = connecting()
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            step(f"answering: {now.rate:.1f}/s, {now.failed} failed", now.before + now.done, now.total)
-
+    with run_progress("answering") as on_progress:
         ended = asyncio.run(answering(connect, on_progress))
     say_without("what was found is scored")
     for failure in [failure for run in ended for failure in run.failures]:

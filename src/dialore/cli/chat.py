@@ -1,28 +1,30 @@
 """`dialore chat`: talk, and look at the grounds."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 import contextlib
 import functools
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from pydantic import TypeAdapter, ValidationError
+from typer import Argument, Option
 
+from dialore.agent import Agent
+from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import console, escape, note, note_languages, say_error
-from dialore.errors import DialoreError, InputError, UnknownNameError
+from dialore.cli.waiting import watched
+from dialore.dialogue import Dialogue, read_dialogues
+from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    import asyncio
-
-    from dialore.agent import Agent
-    from dialore.dialogue import Dialogue
-    from dialore.response import Response, StageTrace
-    from dialore.session import Session
-    from dialore.settings import Settings
+from dialore.methods.registry import method_names
+from dialore.response import Response
+from dialore.session import Session, options_by_method
+from dialore.settings import Settings
+from dialore.text import spoken_in
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
@@ -40,10 +42,10 @@ _HELP = """\
 def chat(
     settings: AgentSettings,
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
+        Path | None, Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
     language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
+        str | None, Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -62,12 +64,6 @@ def chat(
     Nothing is cached unless --cache says so. Exit code of lines from a pipe:
     0 all went well, 1 some failed, 2 nothing was answered.
     """
-    import asyncio
-
-    from dialore.dialogue import read_dialogues
-    from dialore.session import Session
-    from dialore.text import spoken_in
-
     begun = read_dialogues(file)[0] if file else None
     if language:
         spoken_in([], language)
@@ -94,7 +90,7 @@ class ChatSession:
     """One chat: the dialogue so far, the agent that answers, the last response."""
 
     def __init__(
-        self, runner: "asyncio.Runner", bench: "Session", settings: "Settings", *, language: str | None, json: bool
+        self, runner: asyncio.Runner, bench: Session, settings: Settings, *, language: str | None, json: bool
     ) -> None:
         self._runner, self._bench, self._settings = runner, bench, settings
         self._models = bench.models(settings.model)
@@ -106,32 +102,17 @@ class ChatSession:
         self._failed, self._noted = False, set[str]()
         self._agent: Agent
         self._is_terminal = sys.stdin.isatty()
-        self._commands: dict[str, Callable[[str], None]] = {
-            "/why": self._why,
-            "/trace": self._trace,
-            "/method": self._method,
-            "/graph": self._show_graph,
-            "/reset": self._reset,
-            "/save": self._save,
-            "/help": lambda _: self._say(_HELP),
-            "/quit": self._leave,
-            "/exit": self._leave,
-        }
+        names = ("why", "trace", "method", "graph", "reset", "save", "help", "quit")
+        self._commands: dict[str, Callable[[str], None]] = {f"/{name}": getattr(self, f"_{name}") for name in names}
+        self._commands["/exit"] = self._quit
 
     def use(self, method: str) -> None:
         """Answer by this method from now on; raises InputError where it cannot be made."""
-        from dialore.session import options_by_method
-
         options = options_by_method([method], self._settings.options)[method]
         self._agent = self._bench.agent(method, self._models, options)
 
-    def go_on(self, dialogue: "Dialogue") -> None:
+    def go_on(self, dialogue: Dialogue) -> None:
         """Go on with a dialogue: after the response that was kept with it, or by answering its last turn."""
-        from pydantic import TypeAdapter, ValidationError
-
-        from dialore.errors import describe
-        from dialore.response import Response
-
         self._about |= {"topic": dialogue.topic, "persona": list(dialogue.persona), **dialogue.extra}
         self._turns = [turn.model_dump() for turn in dialogue.turns]
         try:
@@ -196,10 +177,6 @@ class ChatSession:
         return self._turns[-2]["speaker"] if len(self._turns) > 1 else "user"
 
     async def _answer(self, turn: dict[str, str]) -> None:
-        from dialore.cli import render
-        from dialore.cli.waiting import watched
-        from dialore.dialogue import Dialogue
-
         turns = [*self._turns, turn]
         dialogue = Dialogue.model_validate({"id": "chat", **self._about, "turns": turns})
         note_languages({dialogue.spoken} - self._noted)
@@ -232,14 +209,12 @@ class ChatSession:
     def _say(self, text: str) -> None:
         typer.echo(text, err=self._json)
 
-    def _response(self) -> "Response":
+    def _response(self) -> Response:
         if not self._responses:
             raise InputError("there is no response yet", hint="say something first")
         return self._responses[-1]
 
     def _why(self, _: str) -> None:
-        from dialore.cli import render
-
         response = self._response()
         out = console(stderr=self._json)
         if render.is_without_model(response):
@@ -250,8 +225,6 @@ class ChatSession:
         render.show_used(out, response)
 
     def _trace(self, name: str) -> None:
-        from dialore.cli import render
-
         response = self._response()
         if not name:
             render.show_trace(console(stderr=self._json), response.trace)
@@ -259,11 +232,14 @@ class ChatSession:
         stages = {stage.stage: stage for stage in response.trace}
         if name not in stages:
             raise UnknownNameError("stage", name, stages)
-        self._say(_stage_text(stages[name]))
+        stage = stages[name]
+        head = f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms"
+        parts = [head, *(f"[{message['role']}]\n{message['content']}" for message in stage.messages)]
+        parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}"]
+        parts += ["\n".join(f"note: {line}" for line in stage.notes)]
+        self._say("\n\n".join(filter(None, parts)))
 
     def _method(self, name: str) -> None:
-        from dialore.methods.registry import method_names
-
         known = method_names()
         if name and name not in known:
             raise InputError(f"unknown method: {name!r}", hint=f"known: {', '.join(known)}")
@@ -271,7 +247,7 @@ class ChatSession:
             self.use(name)
         self._say(f"method: {self._agent.method.name} by {self._agent.stage_runner.name}")
 
-    def _show_graph(self, _: str) -> None:
+    def _graph(self, _: str) -> None:
         graph = self._bench.source("graph", needed=True)
         console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
 
@@ -280,8 +256,6 @@ class ChatSession:
         self._say("a new dialogue")
 
     def _save(self, name: str) -> None:
-        from dialore.cli import render
-
         if not name:
             raise InputError("/save needs a file's name", hint="/save talk.json")
         if not self._turns:
@@ -289,31 +263,20 @@ class ChatSession:
         path = Path(name).expanduser()
         about = {key: value for key, value in self._about.items() if value}
         if not about.get("persona") and (given := self._bench.source("persona").persona):
-            about |= {
-                "persona": list(given),
-                "documents": {line: under for line, under in given.items() if under},
-            }
+            about |= {"persona": list(given), "documents": {line: under for line, under in given.items() if under}}
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
-        kept = {"id": path.stem, **about, "turns": self._turns[:-1]}
-        write_whole(
-            path, render.dumps({**kept, "responses": [render.as_line(response) for response in self._responses]}) + "\n"
-        )
+        responses = [render.as_line(response) for response in self._responses]
+        kept = {"id": path.stem, **about, "turns": self._turns[:-1], "responses": responses}
+        write_whole(path, f"{render.dumps(kept)}\n")
         self._say(f"{len(self._turns)} turns written to {path}")
 
-    def _leave(self, _: str) -> None:
+    def _help(self, _: str) -> None:
+        self._say(_HELP)
+
+    def _quit(self, _: str) -> None:
         raise _LeaveError
 
 
 def _named(speaker: str) -> str:
     """Return a speaker's name as the terminal shows it."""
     return {"user": "you", "system": "dialore"}.get(speaker, speaker)
-
-
-def _stage_text(stage: "StageTrace") -> str:
-    from dialore.cli import render
-
-    prompt = "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in stage.messages)
-    notes = "\n".join(f"note: {line}" for line in stage.notes)
-    parts = [f"{stage.stage} · {stage.model} · {stage.outcome} · {stage.seconds * 1000:.0f} ms", prompt]
-    parts += [f"[answer]\n{stage.completion}" if stage.completion else f"[output]\n{render.dumps(stage.output)}", notes]
-    return "\n\n".join(part for part in parts if part)

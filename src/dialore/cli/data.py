@@ -1,37 +1,40 @@
 """`dialore data`: published data sets, looked into, counted, and made into dialogue files."""
 
-# No deferred annotations here: typer reads them.
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import check_targets, console, escape, note, print_json, progress, table
+from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
+from dialore.datasets.base import Answer, WholeDialogue, gold_text
+from dialore.datasets.published import data_file, fetch, published, remote, remotes
+from dialore.datasets.registry import data_set, data_set_names
+from dialore.datasets.split import CUTS, answers_of, stream_histories
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.datasets.base import Answer, WholeDialogue
-    from dialore.dialogue import Dialogue
-    from dialore.text import Language
+from dialore.plugins import loadable
+from dialore.text import Language
 
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
-app = typer.Typer(no_args_is_help=True, help="List data sets, look into their published files, convert them.")
+app = typer.Typer(no_args_is_help=True)
 _Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
+    str, Argument(metavar="NAME", help="The data set; see `dialore data list`.", autocompletion=DATA_SETS)
 ]
 _File = Annotated[
     Path | None,
-    typer.Argument(
-        metavar="[FILE]",
-        help="The file as it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: as --split says)",
+    Argument(
+        metavar="[FILE]", help="As it is published, gzipped or not; of an archive, ARCHIVE:FILE. (default: by --split)"
     ),
 ]
-_Split = Annotated[str, typer.Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
+_Split = Annotated[str, Option("--split", metavar="NAME", help="Without a file: which of those fetched.")]
 
 
 @app.command("list")
@@ -41,19 +44,13 @@ def list_data(json: Json = False) -> None:
     [bold]Example[/bold]
     dialore data list
     """
-    from dialore.datasets.published import published
-    from dialore.datasets.registry import data_set, data_set_names
-    from dialore.plugins import loadable
-
     readers, can = list(loadable(data_set_names(), data_set)), published()
     if json:
         splits = {name: list(entry["splits"]) for name, entry in can.items()}
-        shown = [
-            {key: getattr(reader, key) for key in _SHOWN} | {"get": splits.get(reader.name, [])} for reader in readers
-        ]
-        print_json(shown)
+        described = ({key: getattr(reader, key) for key in _SHOWN} for reader in readers)
+        print_json([{**entry, "get": splits.get(entry["name"], [])} for entry in described])
         return
-    rows = table("!data set", ">v", "!language", "has", "licence", "where to get it")
+    rows = Table("!data set", ">v", "!language", "has", "licence", "where to get it")
     for reader in readers:
         held = ", ".join(reader.has) or "-"
         rows.add_row(reader.name, str(reader.version), ", ".join(reader.languages), held, reader.licence, reader.where)
@@ -66,17 +63,13 @@ def list_data(json: Json = False) -> None:
 @app.command("get")
 def get(
     name: _Name,
-    split: Annotated[
-        list[str] | None, typer.Option("--split", metavar="NAME", help="Only this split; several times. (default: all)")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where one split goes. (default: the cache folder)")
-    ] = None,
+    split: Annotated[list[str] | None, Option(metavar="NAME", help="This split; several times. (default: all)")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="For one split. (default: the cache folder)")] = None,
     address: Annotated[
         str | None,
-        typer.Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
+        Option("--from", metavar="URL", help="Another address, URL:MEMBER of an archive, or hf:OWNER/NAME/FILE."),
     ] = None,
-    sha256: Annotated[str, typer.Option("--sha256", metavar="HASH", help="With --from: the SHA-256 of its file.")] = "",
+    sha256: Annotated[str, Option(metavar="HASH", help="With --from: the SHA-256 of its file.")] = "",
     json: Json = False,
 ) -> None:
     """Fetch a data set from its published home, and check it; `--dataset NAME` then finds it.
@@ -89,9 +82,6 @@ def get(
     dialore data get kbp --split dev --out data/kbp/dev.json
     dialore data get dailydialog --split train --from hf:OWNER/NAME/train.json
     """
-    from dialore.datasets.published import fetch, published, remote, remotes
-    from dialore.datasets.registry import data_set, data_set_names
-
     known = remotes(name) if address is None else dict.fromkeys(split or ["data"], remote(address, {"": sha256}))
     wanted = [one_of("split", part, list(known)) for part in split or known]
     if out is not None and len(wanted) > 1:
@@ -118,7 +108,7 @@ def show(
     name: _Name,
     file: _File = None,
     split: _Split = "",
-    count: Annotated[int, typer.Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
+    count: Annotated[int, Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
     json: Json = False,
 ) -> None:
     """Show whole dialogues, each turn beside the gold knowledge that it was written with.
@@ -128,16 +118,19 @@ def show(
     dialore data show kbp dev.json -n 1
     dialore data show wizard-of-internet valid.jsonl --json
     """
-    from itertools import islice
-
-    from dialore.datasets.published import data_file
-    from dialore.datasets.registry import data_set
-
     for dialogue in islice(data_set(name).read(file or data_file(name, split)), count):
+        gold = {answer.turn: answer for answer in answers_of(dialogue)}
         if json:
-            print_json(_as_data(dialogue))
-        else:
-            _show_one(dialogue)
+            print_json(_as_data(dialogue, gold))
+            continue
+        out = console()
+        out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
+        for sentence in dialogue.persona:
+            out.print(f"[dim]persona:[/] {escape(sentence)}")
+        rows = Table("!speaker", "turn", "gold knowledge")
+        for position, turn in enumerate(dialogue.turns):
+            rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
+        out.print(rows)
 
 
 @app.command("stats")
@@ -151,18 +144,14 @@ def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = Fals
     dialore data stats kbp train.json
     dialore data stats kbp kbp.zip:dev.json --json
     """
-    from dialore.datasets.published import data_file
-
     figures = describe_file(name, file or data_file(name, split))
     if json:
         print_json(figures)
         return
-    rows = table("!measure", ">value")
+    rows = Table("!measure", ">value")
     for key, value in figures.items():
-        shown = value if isinstance(value, dict) else {"": value}
-        for part, number in shown.items():
-            label = " ".join(f"{key} {part}".replace("_", " ").split())
-            rows.add_row(label, _number(number))
+        for part, number in (value if isinstance(value, dict) else {"": value}).items():
+            rows.add_row(f"{key} {part}".replace("_", " ").strip(), _figure(number))
     console().print(rows)
 
 
@@ -171,20 +160,13 @@ def convert(
     name: _Name,
     file: _File = None,
     split: _Split = "",
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where the dialogues go. (default: standard output)")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Where they go. (default: standard output)")] = None,
     cut: Annotated[
-        str,
-        typer.Option(
-            "--cut",
-            metavar="last|random|all",
-            help="Which turn is the reference: the last that may be, a random one, or each in turn.",
-        ),
+        str, Option(metavar="last|random|all", help="The reference: the last turn that may be, a random one, or each.")
     ] = "last",
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of what is sampled.")] = 0,
-    json: Annotated[bool, typer.Option("--json", help="With --out: say what was done as JSON.")] = False,
+    limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, Option(help="Of what is sampled.")] = 0,
+    json: Annotated[bool, Option("--json", help="With --out: say what was done as JSON.")] = False,
 ) -> None:
     """Convert a data set's file to dialogues with references and gold knowledge (JSONL).
 
@@ -193,10 +175,6 @@ def convert(
     dialore data convert kbp dev.json --cut all --limit 20 --out 20.jsonl
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
-    from dialore.datasets.published import data_file
-    from dialore.datasets.registry import data_set
-    from dialore.datasets.split import CUTS, stream_histories
-
     reader, file = data_set(name), file or data_file(name, split)
     histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
     if out is None:
@@ -218,10 +196,7 @@ def convert(
         note(f"{count} dialogues of {name} written to {out}")
 
 
-def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
-    from dialore.datasets.split import answers_of
-
-    gold = {answer.turn: answer for answer in answers_of(dialogue)}
+def _as_data(dialogue: WholeDialogue, gold: Mapping[int, Answer]) -> dict[str, Any]:
     turns = []
     for position, turn in enumerate(dialogue.turns):
         shown: dict[str, Any] = {"speaker": turn.speaker, "text": turn.text}
@@ -232,23 +207,13 @@ def _as_data(dialogue: "WholeDialogue") -> dict[str, Any]:
     return {**data, "turns": turns, "pool": len(dialogue.pool)}
 
 
-def _show_one(dialogue: "WholeDialogue") -> None:
-    out = console()
-    out.print(f"[bold]{escape(dialogue.id)}[/]  {escape(dialogue.topic or '')}")
-    for sentence in dialogue.persona:
-        out.print(f"[dim]persona:[/] {escape(sentence)}")
-    from dialore.datasets.split import answers_of
-
-    gold = {answer.turn: answer for answer in answers_of(dialogue)}
-    rows = table("!speaker", "turn", "gold knowledge")
-    for position, turn in enumerate(dialogue.turns):
-        rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
-    out.print(rows)
+def _figure(value: object) -> str:
+    if isinstance(value, int | float):
+        return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}"
+    return "-" if value is None else str(value)
 
 
-def _gold_cell(answer: "Answer | None") -> str:
-    from dialore.datasets.base import gold_text
-
+def _gold_cell(answer: Answer | None) -> str:
     if answer is None:
         return ""
     lines = [f"<{', '.join(answer.sources) or 'no source'}>"] if answer.sources is not None else []
@@ -257,19 +222,11 @@ def _gold_cell(answer: "Answer | None") -> str:
     return "\n".join(lines)
 
 
-def _number(value: object) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.3f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
-
-
-def as_line(dialogue: "Dialogue") -> str:
+def as_line(dialogue: Dialogue) -> str:
     """Return a dialogue as one line of a dialogue file; what is empty is left out, other keys stand where they stood.
 
     A gold plan stays even where it is to use no source.
     """
-    from json import dumps
-
     data = dialogue.model_dump(mode="json", exclude_defaults=True, exclude={"extra"})
     if "sources" in dialogue.model_fields_set:
         data["sources"] = list(dialogue.sources)
@@ -284,11 +241,7 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is not in its published form, or holds no dialogue.
     """
-    from dialore.datasets.registry import data_set
-
-    sums: Counter[str] = Counter()
-    plans: Counter[str] = Counter()
-    languages: Counter[str] = Counter()
+    sums, plans, languages = Counter[str](), Counter[str](), Counter[str]()
     for dialogue in data_set(name).read(file):
         languages[dialogue.language] += 1
         _add(dialogue, sums, plans)
@@ -320,20 +273,15 @@ def describe_file(name: str, file: Path) -> dict[str, Any]:
     }
 
 
-def _add(dialogue: "WholeDialogue", sums: "Counter[str]", plans: "Counter[str]") -> None:
+def _add(dialogue: WholeDialogue, sums: Counter[str], plans: Counter[str]) -> None:
     """Count a dialogue and its samples."""
-    from dialore.datasets.base import gold_text
-    from dialore.datasets.split import answers_of
-
-    language = dialogue.language
-    sums["dialogues"] += 1
-    sums["turns"] += len(dialogue.turns)
-    sums["length"] += sum(_length(turn.text, language) for turn in dialogue.turns)
-    sums["pool"] += len(dialogue.pool)
+    language, turns = dialogue.language, dialogue.turns
+    sums.update(dialogues=1, turns=len(turns), pool=len(dialogue.pool))
+    sums["length"] += sum(_length(turn.text, language) for turn in turns)
     for answer in answers_of(dialogue):
         sums["samples"] += 1
-        if answer.turn < len(dialogue.turns):
-            sums["reference_length"] += _length(dialogue.turns[answer.turn].text, language)
+        if answer.turn < len(turns):
+            sums["reference_length"] += _length(turns[answer.turn].text, language)
         sums["with_knowledge"] += bool(answer.knowledge)
         sums["with_persona"] += bool(dialogue.persona)
         sums["with_query"] += "query" in answer.extra
@@ -348,7 +296,7 @@ def _ratio(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
-def _length(text: str, language: "Language") -> int:
+def _length(text: str, language: Language) -> int:
     """Return the words of an English text as white space divides them, or the characters of a Chinese one."""
     pieces = text.split()
     return len(pieces) if language == "en" else sum(map(len, pieces))

@@ -1,26 +1,38 @@
 """`dialore demo`: bundled dialogues, answered by every method over small sources of our own."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import json
+import tempfile
+import webbrowser
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Option
 
+from dialore.agent import Agent
+from dialore.cli import render
 from dialore.cli.options import Json
 from dialore.cli.output import check_targets, progress
+from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import InputError
-from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.agent import Agent
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.report.display import Conversation
-    from dialore.llm.model import Completion, LanguageModel, OnToken, Request
-    from dialore.llm.recording import Replay
+from dialore.evaluation.report.display import Conversation, render_page
+from dialore.files import cache_folder, write_whole
+from dialore.knowledge import Passage
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.llm.recording import Replay
+from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
+from dialore.methods.registry import method_class, method_sources
+from dialore.parallel import gather
+from dialore.retrieval.embedding import load_embedder
+from dialore.session import connect, create_agent
+from dialore.sources.graph import open_graph
+from dialore.sources.in_memory import InMemoryPassages
+from dialore.sources.persona import open_persona
 
 METHODS: tuple[str, ...] = ("vanilla", "t-rag", "qp-rag", "dcrag")
 FURTHER: tuple[str, ...] = ("weave", "safari", "scg-qp", "edit", "msdp")
@@ -31,18 +43,12 @@ _PACE = f"model calls are replayed at {_TOKENS_A_SECOND:,} tokens a second; open
 
 
 def demo(
-    html: Annotated[
-        Path | None, typer.Option("--html", metavar="FILE", help="Where the page goes. (default: the cache folder)")
-    ] = None,
-    open_page: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
-    live: Annotated[bool, typer.Option("--live", help="Answer by a model of yours, too.")] = False,
-    model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="For --live: its name, or gguf:FILE.")
-    ] = None,
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="So many dialogues of each part.")] = None,
+    html: Annotated[Path | None, Option(metavar="FILE", help="The page. (default: the cache folder)")] = None,
+    open_page: Annotated[bool, Option("--open", help="Open the page in a browser.")] = False,
+    live: Annotated[bool, Option("--live", help="Answer by a model of yours, too.")] = False,
+    model: Annotated[str | None, Option("--model", "-m", metavar="NAME", help="For --live; or gguf:FILE.")] = None,
+    base_url: Annotated[str | None, Option("--base-url", "-u", metavar="URL", help="For --live: its endpoint.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="So many dialogues of each part.")] = None,
     json: Json = False,
 ) -> None:
     """Nine dialogues, answered by several methods, side by side.
@@ -57,22 +63,12 @@ def demo(
     dialore demo --html demo.html --open
     dialore demo --live --model gguf:model.gguf --limit 1
     """
-    import asyncio
-    import webbrowser
-
-    from dialore.cli import render
-    from dialore.evaluation.report.display import render_page
-    from dialore.files import cache_folder
-    from dialore.llm.recording import Replay
-
     check_targets(html)
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
         raise InputError(f"the demo's recordings are missing: {recordings}", hint="install dialore again")
     models = [_paced(Replay(recordings, match="label"))]
     if live or model or base_url:
-        from dialore.session import connect
-
         mine = connect(model, base_url=base_url)
         if mine is None:
             raise InputError("--live needs a language model", hint="--model gguf:FILE, or --base-url and --model")
@@ -93,14 +89,11 @@ def demo(
         raise typer.Exit(1)
 
 
-def _paced(replay: "Replay") -> "LanguageModel":
+def _paced(replay: Replay) -> LanguageModel:
     """Return a replay that takes a little time for each token, so that a trace shows which calls ran at once."""
-    import asyncio
-
-    from dialore.llm.model import Wrapper
 
     class Paced(Wrapper):
-        async def complete(self, request: "Request", on_token: "OnToken | None" = None) -> "Completion":
+        async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
             completion = await replay.complete(request, on_token)
             usage = completion.usage
             await asyncio.sleep((usage.prompt_tokens + usage.completion_tokens) / _TOKENS_A_SECOND)
@@ -109,14 +102,11 @@ def _paced(replay: "Replay") -> "LanguageModel":
     return Paced(replay)
 
 
-async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list[Conversation]":
+async def _answer(models: Sequence[LanguageModel], limit: int | None) -> list[Conversation]:
     """Return the responses of each model, asked for one at a time: a trace shows the method's own concurrency alone.
 
     The responses of further models than the first are named by them, too.
     """
-    from dialore.evaluation.report.display import Conversation
-    from dialore.parallel import gather
-
     conversations: list[Conversation] = []
     with progress("opening the starter graph") as step:
         step("opening the starter graph", 0, None)
@@ -128,9 +118,7 @@ async def _answer(models: "Sequence[LanguageModel]", limit: int | None) -> "list
                 agents: list[Agent] = []
                 for model in models:
                     agents += await stack.enter_async_context(open_part(part, model))
-                for dialogue in {
-                    talk.language: talk for talk in dialogues
-                }.values():  # what a language needs is loaded now
+                for dialogue in {talk.language: talk for talk in dialogues}.values():  # to load what a language needs
                     await gather(*(agent.ground(dialogue) for agent in agents[: len(part.methods)]))
                 for dialogue in dialogues:
                     step("answering", len(conversations), whole)
@@ -157,10 +145,8 @@ class Part:
     cite: bool = False
     options: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
 
-    def dialogues(self) -> "list[Dialogue]":
+    def dialogues(self) -> list[Dialogue]:
         """Its dialogues."""
-        from dialore.dialogue import read_dialogues
-
         return read_dialogues(demo_folder() / self.folder / "dialogues.jsonl")
 
 
@@ -191,7 +177,7 @@ def demo_folder() -> Path:
 
 
 @asynccontextmanager
-async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator[list[Agent]]":
+async def open_part(part: Part, model: LanguageModel | None) -> AsyncIterator[list[Agent]]:
     """Yield an agent for each of a part's methods, over the part's sources; these are closed, the model is not.
 
     Args:
@@ -201,10 +187,6 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
     Raises:
         InputError: the part's files are damaged.
     """
-    from dialore.methods.registry import method_class, method_sources
-    from dialore.session import create_agent
-    from dialore.sources.graph import open_graph
-
     async with AsyncExitStack() as stack:
         graph = open_graph(None)
         stack.callback(graph.close)
@@ -227,16 +209,6 @@ async def open_part(part: Part, model: "LanguageModel | None") -> "AsyncIterator
 
 def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
     """Return the sources of each method, made of the folder's files; none needs an extra."""
-    import json
-    import tempfile
-
-    from dialore.dialogue import read_dialogues
-    from dialore.knowledge import Passage
-    from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.sources.in_memory import InMemoryPassages
-    from dialore.sources.persona import open_persona
-
     lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
     passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)
     documents = InMemoryPassages(passages, own_language=True)

@@ -1,21 +1,20 @@
 """`dialore distill`: rows to train a small model on, of what a prompted model, people or hard matching did."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import typer
+from typer import Argument, Option
 
-from dialore.cli.options import METHODS, Json, RunOptions, one_of, takes_settings
+from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, one_of, takes_settings
 from dialore.cli.output import note, print_json
-from dialore.cli.run import carried_out, configured
+from dialore.cli.run import RunOptions, carried_out, configured
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.experiments.config import RunConfig
-    from dialore.llm.distilled import Row
+from dialore.experiments import distill as distilling
+from dialore.experiments.config import RunConfig
+from dialore.llm.distilled import write_lines
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """Options that are switched off, as hard matching has no answer for them."""
@@ -25,30 +24,21 @@ _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 def distill(
     said: RunOptions,
     what: Annotated[
-        str,
-        typer.Argument(
-            metavar="METHOD[/STAGE]", help="A method's stages before the response, or one.", autocompletion=METHODS
-        ),
+        str, Argument(metavar="METHOD[/STAGE]", help="Stages before the response, or one.", autocompletion=METHODS)
     ],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the rows go (JSONL).")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the rows go (JSONL).")],
     source: Annotated[
         list[Path] | None,
-        typer.Option("--from", metavar="RUN", help="A finished run, responses with traces, a recording; several."),
+        Option("--from", metavar="RUN", help="A finished run, responses with traces, a recording; several."),
     ] = None,
-    by: Annotated[
-        str, typer.Option("--by", metavar="model|people|matching", help="Whose answers: see below.")
-    ] = "model",
+    by: Annotated[str, Option(metavar="model|people|matching", help="Whose answers: see below.")] = "model",
     folder: Annotated[
-        Path | None, typer.Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
+        Path | None, Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
-    option: Annotated[
-        list[str] | None, typer.Option("--option", "-o", metavar="NAME=VALUE", help="An option of the method.")
-    ] = None,
+    option: MethodOptions = None,
     coq: Annotated[
         bool,
-        typer.Option(
-            "--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."
-        ),
+        Option("--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."),
     ] = False,
     json: Json = False,
 ) -> None:
@@ -64,10 +54,7 @@ def distill(
     dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
-    from dialore.experiments.distill import contexts_of, coq_entries, coq_splits, read_answers, stages_of
-    from dialore.llm.distilled import write_lines
-
-    stages = stages_of(what)
+    stages = distilling.stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
     if source and (by != "model" or "dataset.name" in said):
         raise InputError("--from takes the answers of a finished run", hint="leave --by and the data set out")
@@ -76,18 +63,20 @@ def distill(
     if coq and by != "model":
         raise InputError("--coq is of a model's questions", hint="leave --by out")
     places = source or []
-    if source or by == "model":
-        if not places:
-            config = _configured(what, said, option or [], by)
+    config = None if source else _configured(what, said, option or [], by)
+    if config is None or by == "model":
+        if config is not None:
             places = [folder or Path("runs") / config.name]
-            _answer(config, places[0])
-        rows = [row for path in places for row in read_answers(path)]
+            ended = carried_out(config, places[0], lambda _: None, Accepted())
+            note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
+        rows = [row for path in places for row in distilling.read_answers(path)]
     else:
-        rows = _without_model(_configured(what, said, option or [], by), stages, by)
+        work = distilling.people(config, stages) if by == "people" else distilling.matched(config)
+        rows = asyncio.run(work)
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
     if coq:
-        contexts = {name: context for path in places for name, context in contexts_of(path).items()}
-        splits = coq_splits(coq_entries(kept.values(), contexts))
+        contexts = {name: context for path in places for name, context in distilling.contexts_of(path).items()}
+        splits = distilling.coq_splits(distilling.coq_entries(kept.values(), contexts))
         count = sum(write_lines(out / f"{name}.jsonl", entries) for name, entries in splits.items())
     else:
         count = write_lines(out, (row.model_dump() for row in kept.values()))
@@ -98,7 +87,7 @@ def distill(
         note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
 
 
-def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> "RunConfig":
+def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
     """Return the run that answers; without a model, what hard matching has no answer for is switched off."""
     method = what.partition("/")[0]
     config = configured(None, said, [method], options)
@@ -106,16 +95,3 @@ def _configured(what: str, said: Mapping[str, object], options: list[str], by: s
     off = _OFF.get(method, {}) if by == "matching" else {}
     changed = system.model_copy(update={"options": off | system.options})
     return config.model_copy(update={"systems": [changed], "name": f"distill-{config.name}"})
-
-
-def _answer(config: "RunConfig", folder: Path) -> None:
-    ended = carried_out(config, folder, "local", lambda _: None, {})
-    note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder}")
-
-
-def _without_model(config: "RunConfig", stages: set[str], by: str) -> "list[Row]":
-    import asyncio
-
-    from dialore.experiments.distill import matched, people
-
-    return asyncio.run(people(config, stages) if by == "people" else matched(config))

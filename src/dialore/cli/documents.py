@@ -1,86 +1,90 @@
 """`dialore documents`: build an index of passages, change it, look into it, ask it."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
+from dialore.cli.options import DATA_SETS, Json, one_of, takes_settings
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.datasets import data_set, knowledge_pieces
+from dialore.datasets.published import data_file
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.retrieval.chunking import Chunking
+from dialore.retrieval.documents.filters import metadata_of
+from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.store import Piece
+from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.loaders.reader import Reader
+from dialore.retrieval.loaders.reading import FILE_FORMATS
+from dialore.sources.base import SearchResult
+from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrowed, open_documents
 
-if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge
-    from dialore.retrieval.documents.indexing import DocumentReport
-
-app = typer.Typer(no_args_is_help=True, help="Build an index of documents, change it, look into it, ask it.")
+app = typer.Typer(no_args_is_help=True)
 
 _WIDEST = 300
 _SHOWN = 10
-_Index = Annotated[
-    str, typer.Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")
-]
-_Dataset = Annotated[
-    str | None,
-    typer.Option("--dataset", metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS),
-]
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Files, and folders with all below.")]
-_Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub",
-        help="Read all files like this.",
-    ),
-]
-_Meta = Annotated[
-    list[str] | None,
-    typer.Option("--meta", metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text."),
-]
-_Groups = Annotated[
-    str | None, typer.Option("--groups", metavar="A,B", help="Who may read them, by the groups of a service's keys.")
-]
-_Ocr = Annotated[bool, typer.Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")]
-_Seconds = Annotated[float, typer.Option("--read-seconds", min=1, help="That reading one file may take.")]
-_Memory = Annotated[int, typer.Option("--read-memory", metavar="MB", min=200, help="That reading files may take.")]
+_Index = Annotated[str, Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="Files, and folders with all below.")]
+_FORMATS = "text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Options of how files are read, and what is noted of their passages."""
+
+    dataset: Annotated[
+        str | None, Option(metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS)
+    ] = None
+    file_format: Annotated[str | None, Option("--format", metavar=_FORMATS, help="Read all files like this.")] = None
+    meta: Annotated[
+        list[str] | None, Option(metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text.")
+    ] = None
+    groups: Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")] = None
+    ocr: Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")] = False
+    read_seconds: Annotated[float, Option(min=1, help="That reading one file may take.")] = 120
+    read_memory: Annotated[int, Option(metavar="MB", min=200, help="That reading files may take.")] = 2000
+
+    def given(self, files: Sequence[Path] | None) -> dict[str, Any]:
+        """Return what is taken in: the files, or the knowledge of the data set that they are of; with metadata."""
+        read_as = one_of("format", self.file_format, FILE_FORMATS) if self.file_format is not None else None
+        given = {"file_format": read_as, "metadata": metadata_of(self.meta or (), self.groups)}
+        if self.dataset is None:
+            if not files:
+                raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
+            return {**given, "files": files}
+        files = files or [*data_set(self.dataset).bundled.values()][:1] or [data_file(self.dataset)]
+        texts = (Piece(*piece) for path in files for piece in knowledge_pieces(self.dataset, path))
+        return {**given, "texts": texts, "texts_name": f"dataset:{self.dataset}"}
+
+    @property
+    def reader(self) -> Reader:
+        """A reader of files."""
+        return Reader(seconds=self.read_seconds, memory=self.read_memory * 10**6, ocr=self.ocr)
 
 
 @app.command("build")
+@takes_settings
 def build(
+    reading: Reading,
     index: _Index,
     files: Annotated[
         list[Path] | None,
-        typer.Argument(
-            metavar="[FILES...]",
-            help="Files, and folders with all below; without any, the file of --dataset that is here.",
-        ),
+        Argument(metavar="[FILES...]", help="Files, and folders with all below; else what there is of --dataset."),
     ] = None,
-    dataset: _Dataset = None,
     chunk: Annotated[
-        str | None,
-        typer.Option(
-            "--chunk",
-            metavar="words|sentence|whole",
-            help="So many words a passage, one sentence, or a whole section. (default: words; for a data set whole)",
-        ),
+        str | None, Option(metavar="words|sentence|whole", help="A passage. (default: words; for a data set whole)")
     ] = None,
-    chunk_words: Annotated[
-        int | None,
-        typer.Option("--chunk-words", min=1, help="Words of a passage; sentences stay whole. (default: 120)"),
-    ] = None,
-    overlap: Annotated[int, typer.Option("--overlap", min=0, help="Sentences that a passage repeats.")] = 1,
-    file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The index's name. (default: the file's)")] = None,
-    embedder: Annotated[
-        str, typer.Option("--embedder", metavar="SPEC|none", help="What makes the vectors: static, onnx:FOLDER, ...")
-    ] = "static",
-    meta: _Meta = None,
-    groups: _Groups = None,
-    ocr: _Ocr = False,
-    read_seconds: _Seconds = 120,
-    read_memory: _Memory = 2000,
+    chunk_words: Annotated[int | None, Option(min=1, help="Words a passage; sentences whole. (default: 120)")] = None,
+    overlap: Annotated[int, Option(min=0, help="Sentences that a passage repeats.")] = 1,
+    name: Annotated[str | None, Option(help="The index's name. (default: the file's)")] = None,
+    embedder: Annotated[str, Option(metavar="SPEC|none", help="Makes vectors: static, onnx:FOLDER, ...")] = "static",
     json: Json = False,
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
@@ -95,45 +99,23 @@ def build(
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
     dialore respond talk.json --documents handbook
     """
-    from dialore.retrieval.chunking import Chunking
-    from dialore.retrieval.documents.filters import metadata_of
-    from dialore.retrieval.documents.indexing import build_documents
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.loaders.reader import Reader
-
-    given = _given(dataset, files, file_format)
-    unit: Any = chunk or ("whole" if dataset and chunk_words is None else "words")
-    chunking = Chunking(unit, chunk_words or 120, overlap)
-    made = None if embedder == "none" else load_embedder(embedder)
-    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        report = build_documents(
-            index,
-            **given,
-            reader=reader,
-            name=name,
-            chunking=chunking,
-            embedder=made,
-            vectors=made is not None,
-            metadata=metadata_of(meta or (), groups),
-            on_step=step,
-        )
+    given = reading.given(files)
+    unit: Any = chunk or ("whole" if reading.dataset and chunk_words is None else "words")
+    encoder = None if embedder == "none" else load_embedder(embedder)
+    given |= {"name": name, "chunking": Chunking(unit, chunk_words or 120, overlap)}
+    given |= {"embedder": encoder, "vectors": encoder is not None}
+    with progress("reading") as step, reading.reader as reader:
+        report = build_documents(index, **given, reader=reader, on_step=step)
     _show_report(report, json=json)
 
 
 @app.command("add")
+@takes_settings
 def add(
     index: _Index,
     files: _Files,
-    dataset: _Dataset = None,
-    prune: Annotated[
-        bool, typer.Option("--prune", help="Drop documents whose files have vanished from the folders.")
-    ] = False,
-    file_format: _Format = None,
-    meta: _Meta = None,
-    groups: _Groups = None,
-    ocr: _Ocr = False,
-    read_seconds: _Seconds = 120,
-    read_memory: _Memory = 2000,
+    reading: Reading,
+    prune: Annotated[bool, Option("--prune", help="Drop documents whose files vanished from the folders.")] = False,
     json: Json = False,
 ) -> None:
     """Add files to an index; those it has are read again only if they changed.
@@ -146,25 +128,18 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    from dialore.retrieval.documents.filters import metadata_of
-    from dialore.retrieval.documents.indexing import add_documents
-    from dialore.retrieval.loaders.reader import Reader
-
-    given = _given(dataset, files, file_format)
-    with progress("reading") as step, Reader(seconds=read_seconds, memory=read_memory * 10**6, ocr=ocr) as reader:
-        metadata = metadata_of(meta or (), groups)
-        report = add_documents(index, **given, metadata=metadata, reader=reader, prune=prune, on_step=step)
+    given = reading.given(files)
+    with progress("reading") as step, reading.reader as reader:
+        report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
 @app.command("delete")
 def delete(
     index: _Index,
-    identifier: Annotated[list[str] | None, typer.Option("--id", metavar="ID", help="A passage's id.")] = None,
-    file: Annotated[
-        list[str] | None, typer.Option("--file", metavar="PATH", help="A document, or a folder with all below.")
-    ] = None,
-    url: Annotated[list[str] | None, typer.Option("--url", metavar="URL", help="What passages are from.")] = None,
+    identifier: Annotated[list[str] | None, Option("--id", metavar="ID", help="A passage's id.")] = None,
+    file: Annotated[list[str] | None, Option(metavar="PATH", help="A document, or a folder with all below.")] = None,
+    url: Annotated[list[str] | None, Option(metavar="URL", help="What passages are from.")] = None,
     json: Json = False,
 ) -> None:
     """Delete passages by id, by document or by url; each may be repeated.
@@ -173,8 +148,6 @@ def delete(
     dialore documents delete handbook --file docs/old.md
     dialore documents delete handbook --id passage:0a1b2c3d4e5f
     """
-    from dialore.retrieval.documents.indexing import delete_documents
-
     if not (identifier or file or url):
         raise InputError("nothing to delete is named", hint="give --id, --file or --url")
     report = delete_documents(index, ids=identifier or [], files=file or [], urls=url or [])
@@ -185,15 +158,11 @@ def delete(
 
 @app.command("search")
 def search(
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
-    indices: Annotated[list[str], typer.Argument(metavar="INDEX...", help="One or more; asked as one.")],
-    top: Annotated[int, typer.Option("--top", min=1, help="How many passages.")] = 10,
-    retriever: Annotated[
-        str, typer.Option("--retriever", metavar="fused|bm25|dense", help="By words, by vectors, or both fused.")
-    ] = "fused",
-    where: Annotated[
-        str | None, typer.Option("--where", metavar="CONDITIONS", help="Of their metadata: year >= 2024 and lang = en")
-    ] = None,
+    query: Annotated[str, Argument(metavar="QUERY", help="Words, a question, or a whole dialogue.")],
+    indices: Annotated[list[str], Argument(metavar="INDEX...", help="One or more; asked as one.")],
+    top: Annotated[int, Option(min=1, help="How many passages.")] = 10,
+    retriever: Annotated[str, Option(metavar="fused|bm25|dense", help="By words, vectors, or both fused.")] = "fused",
+    where: Annotated[str | None, Option(metavar="CONDITIONS", help="Of metadata: year >= 2024 and lang = en")] = None,
     json: Json = False,
 ) -> None:
     """Search one or more indices.
@@ -203,13 +172,6 @@ def search(
     dialore documents search 怎么重置 handbook faq --top 3 --json
     dialore documents search "opening hours" handbook --where "year >= 2024"
     """
-    import asyncio
-    from contextlib import closing
-
-    from dialore.dialogue import Dialogue
-    from dialore.sources.base import SearchResult
-    from dialore.sources.documents import RETRIEVERS, narrowed, open_documents
-
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
         raise InputError("the query is empty", hint="say what to look for")
@@ -226,8 +188,11 @@ def search(
     out = console()
     for rank, piece in enumerate(result, start=1):
         text = piece.text if len(piece.text) <= _WIDEST else f"{piece.text[: _WIDEST - 2]} …"
+        detail = piece.passage
+        location = detail.url or (Path(detail.file).name if detail.file else "")
+        places = (detail.title, location, f"page {detail.page}" if detail.page else "", detail.index)
         out.print(f"[bold]{rank}[/]  {escape(text)}")
-        out.print(f"   [dim]{escape(_where(piece))} · {piece.score:.4f} · {piece.id}[/]")
+        out.print(f"   [dim]{escape(' · '.join(filter(None, places)))} · {piece.score:.4f} · {piece.id}[/]")
     if not result:
         note("nothing fits")
 
@@ -235,7 +200,7 @@ def search(
 @app.command("list")
 def list_documents(
     index: _Index,
-    passages: Annotated[bool, typer.Option("--passages", help="Every passage, with its id.")] = False,
+    passages: Annotated[bool, Option("--passages", help="Every passage, with its id.")] = False,
     json: Json = False,
 ) -> None:
     """List an index's documents, or its passages.
@@ -244,8 +209,6 @@ def list_documents(
     dialore documents list handbook
     dialore documents list handbook --passages --json
     """
-    from dialore.sources.documents import DocumentIndex
-
     with DocumentIndex(index) as opened:
         if passages:
             for piece in opened.passages():
@@ -254,15 +217,14 @@ def list_documents(
                 else:
                     typer.echo(f"{piece.id}\t{' '.join(piece.text.split())}")
             return
-        if json:
-            for document in opened.documents():
-                print_json(document.model_dump())
-            return
-        rows = table(">passages", ">size", "document")
+        rows = Table(">passages", ">size", "document")
         for document in opened.documents():
+            if json:
+                print_json(document.model_dump())
             size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
             rows.add_row(f"{document.passages:,}", size, escape(document.name))
-        console().print(rows)
+        if not json:
+            console().print(rows)
 
 
 @app.command("stats")
@@ -272,8 +234,6 @@ def stats(index: _Index, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore documents stats handbook
     """
-    from dialore.sources.documents import DocumentIndex
-
     with DocumentIndex(index) as opened:
         data: dict[str, Any] = opened.stats()
     if json:
@@ -286,25 +246,7 @@ def stats(index: _Index, json: Json = False) -> None:
     out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
 
 
-def _given(dataset: str | None, files: Sequence[Path] | None, file_format: str | None) -> dict[str, Any]:
-    """Return what is taken in: the files, or the knowledge of the data set that they are of."""
-    from dialore.datasets import data_set, knowledge_pieces
-    from dialore.datasets.published import data_file
-    from dialore.errors import InputError
-    from dialore.retrieval.documents.store import Piece
-    from dialore.retrieval.loaders.reading import FILE_FORMATS
-
-    read_as = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
-    if dataset is None:
-        if not files:
-            raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
-        return {"files": files, "file_format": read_as}
-    files = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
-    texts = (Piece(*piece) for path in files for piece in knowledge_pieces(dataset, path))
-    return {"texts": texts, "texts_name": f"dataset:{dataset}", "file_format": read_as}
-
-
-def _show_report(report: "DocumentReport", *, json: bool) -> None:
+def _show_report(report: DocumentReport, *, json: bool) -> None:
     note_rejects(report.rejects[:_SHOWN], report.rejected)
     for sentence in report.notices[:_SHOWN]:
         note(sentence)
@@ -322,10 +264,3 @@ def _show_report(report: "DocumentReport", *, json: bool) -> None:
     done += [f"{report.unchanged:,} documents unchanged"] if report.unchanged else []
     summary = ", ".join(done) or "nothing to change"
     note(f"{summary}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
-
-
-def _where(piece: "Knowledge") -> str:
-    detail = piece.passage
-    location = detail.url or (Path(detail.file).name if detail.file else "")
-    page = f"page {detail.page}" if detail.page else ""
-    return " · ".join(part for part in (detail.title, location, page, detail.index) if part)

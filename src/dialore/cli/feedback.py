@@ -1,41 +1,42 @@
 """`dialore feedback`: what users said of a service's responses, counted, exported, and answered anew."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from dialore.cli.options import AgentSettings, Json, SettingsGroup, connecting, one_of, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.memory import Store, asked
+from dialore.cli.options import AgentSettings, Json, connecting, one_of, takes_settings
+from dialore.cli.output import Table, console, note, print_json, run_progress
+from dialore.cli.score import show_scores
 from dialore.errors import InputError
+from dialore.evaluation.registry import Context, load_metrics
+from dialore.experiments import feedback
+from dialore.experiments.feedback import Row, summary
+from dialore.experiments.feedback import replay as answer_anew
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import measure_run
+from dialore.experiments.store import RunStore
 
-if TYPE_CHECKING:
-    from dialore.experiments.feedback import Row
-    from dialore.experiments.run import Progress
-
-_FORMS = ("dialogues", "responses", "pairs", "conversations")
-_Store = Annotated[
-    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
-]
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What users said of a service's responses.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("report")
-def report(store: _Store, json: Json = False) -> None:
+def report(store: Store, json: Json = False) -> None:
     """Show which methods and sources go with bad responses, the worst first.
 
     [bold]Examples[/bold]
     dialore feedback report store.sqlite
     """
-    from dialore.experiments.feedback import summary
-
     rows = _rows(store)
     figures = summary(rows)
     if json:
         print_json(figures)
         return
-    shown = table("!what", "!name", ">responses", ">bad", ">95%")
+    shown = Table("!what", "!name", ">responses", ">bad", ">95%")
     for entry in figures:
         interval = f"{entry['low']:.0%} to {entry['high']:.0%}"
         shown.add_row(entry["what"], entry["name"], str(entry["responses"]), f"{entry['bad']:.0%}", interval)
@@ -47,11 +48,11 @@ def report(store: _Store, json: Json = False) -> None:
 
 @app.command("export")
 def export(
-    store: _Store,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    store: Store,
+    out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     form: Annotated[
         str,
-        typer.Option(
+        Option(
             "--as",
             metavar="dialogues|responses|pairs|conversations",
             help="Dialogues for `run`, with better answers as references; the responses given, for `import`, and then "
@@ -59,7 +60,7 @@ def export(
             "conversations, for `import --conversations`.",
         ),
     ] = "dialogues",
-    bad: Annotated[bool, typer.Option("--bad", help="Of bad responses alone.")] = False,
+    bad: Annotated[bool, Option("--bad", help="Of bad responses alone.")] = False,
     json: Json = False,
 ) -> None:
     """Write feedback as data.
@@ -69,12 +70,10 @@ def export(
     dialore feedback export store.sqlite given.jsonl --as responses
     dialore feedback export store.sqlite pairs.jsonl --as pairs
     """
-    from dialore.experiments import feedback
-
     make = {"dialogues": feedback.as_dialogues, "responses": feedback.as_responses, "pairs": feedback.as_pairs}
     make["conversations"] = feedback.as_conversations
     rows = _rows(store, bad=bad)
-    count = feedback.write_lines(out, make[one_of("form", form, _FORMS)](rows))
+    count = feedback.write_lines(out, make[one_of("form", form, list(make))](rows))
     if json:
         print_json({"file": str(out), "entries": count})
     note(f"{count} of {len(rows)} responses: {out}")
@@ -84,9 +83,9 @@ def export(
 @takes_settings
 def replay(
     settings: AgentSettings,
-    store: _Store,
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="The run.")] = Path("runs/replay"),
-    again: Annotated[bool, typer.Option("--all", help="Good responses, too.")] = False,
+    store: Store,
+    out: Annotated[Path, Option(metavar="FOLDER", help="The run.")] = Path("runs/replay"),
+    again: Annotated[bool, Option("--all", help="Good responses, too.")] = False,
     json: Json = False,
 ) -> None:
     """Answer anew what was answered badly, beside what was said then, and compare.
@@ -98,23 +97,9 @@ def replay(
     dialore feedback replay store.sqlite -M weave --documents notes.index
     dialore feedback replay store.sqlite -M rag -o top=10 --prompts mine
     """
-    import asyncio
-    import dataclasses
-
-    from dialore.cli.score import show_scores
-    from dialore.evaluation.registry import Context, load_metrics
-    from dialore.experiments.feedback import replay as answer_anew
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.scoring import measure_run
-    from dialore.experiments.store import RunStore
-
     rows = _rows(store, bad=not again)
     connect, say_without = connecting()
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            step(f"answering: {now.failed} failed", now.before + now.done, now.total)
-
+    with run_progress("answering") as on_progress:
         asyncio.run(answer_anew(rows, settings, out, connect, on_progress))
     say_without("what was found is scored")
     names = ("f1", "rouge-l") if any(row["better"] for row in rows) else ("distinct-2",)
@@ -129,24 +114,9 @@ def replay(
     note(f"side by side: `dialore report {out}`")
 
 
-def _rows(place: str, *, bad: bool = False) -> "list[Row]":
+def _rows(place: str, *, bad: bool = False) -> list[Row]:
     """Return the feedback in a store; raises InputError where there is none."""
-    import asyncio
-
-    from dialore.server.store import ServerStore
-
-    if "://" not in place and not Path(place).is_file():
-        raise InputError(f"no such store: {place}", hint="it is `store` of [server], else store.sqlite in its folder")
-
-    async def read() -> "list[Row]":
-        store = ServerStore(place)
-        try:
-            await store.open()
-            return await store.feedback()
-        finally:
-            await store.close()
-
-    rows = [row for row in asyncio.run(read()) if not (bad and row["good"])]
+    rows = [row for row in asked(place, lambda store: store.feedback()) if not (bad and row["good"])]
     if not rows:
         raise InputError(f"{place} has no {'bad ' * bad}feedback", hint="users give it by thumb, or POST /v1/feedback")
     return rows

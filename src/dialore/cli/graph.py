@@ -1,47 +1,54 @@
 """`dialore graph`: build a commonsense graph, look into it, ask it, change it."""
 
-# No deferred annotations here: typer reads them.
+import difflib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any
 
+import numpy as np
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import console, escape, note, note_rejects, print_json, progress, table
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.cli.render import show_ranked
+from dialore.dialogue import Dialogue
 from dialore.errors import GraphError, InputError
-
-if TYPE_CHECKING:
-    import numpy as np
-
-    from dialore.knowledge import Fact
-    from dialore.retrieval.graph.facts import Rejects
-    from dialore.retrieval.graph.store import FactStore
+from dialore.knowledge import Fact
+from dialore.response import Demands
+from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
+from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.store import FactStore, GraphStore
+from dialore.retrieval.graph.verify import problems_of
+from dialore.retrieval.graph.writing import build_graph
+from dialore.sources.graph import open_graph
+from dialore.text import check_language, detect_language
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
 """A larger graph's names are not compared one by one for a "did you mean"."""
 
-app = typer.Typer(no_args_is_help=True, help="Build a commonsense graph, look into it, ask it, change it.")
-_File = Annotated[Path, typer.Argument(metavar="GRAPH", help="The graph's file.")]
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
-_Format = Annotated[
-    str | None, typer.Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")
-]
-_Graph = Annotated[str, typer.Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
+app = typer.Typer(no_args_is_help=True)
+_File = Annotated[Path, Argument(metavar="GRAPH", help="The graph's file.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="TSV, JSONL or ConceptNet assertions; .gz too.")]
+_Format = Annotated[str | None, Option("--format", metavar="tsv|jsonl|conceptnet", help="Where it cannot be guessed.")]
+_Graph = Annotated[str, Option("--graph", "-g", metavar="PATH|starter", help="The graph.")]
 
 
 @app.command("build")
 def build(
     files: _Files,
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="Where the graph goes.")],
+    out: Annotated[Path, Option(metavar="FILE", help="Where the graph goes.")],
     language: Annotated[
         list[str] | None,
-        typer.Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
+        Option("--language", "-l", metavar="en|zh", help="Of a ConceptNet dump, keep these; may be repeated."),
     ] = None,
     file_format: _Format = None,
-    name: Annotated[str | None, typer.Option("--name", help="The graph's name. (default: the file's)")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is no graph.")] = False,
+    name: Annotated[str | None, Option(help="The graph's name. (default: the file's)")] = None,
+    force: Annotated[bool, Option("--force", help="Overwrite a file that is no graph.")] = False,
     json: Json = False,
 ) -> None:
     """Build a graph file; an old one stays in place until the new one is whole.
@@ -55,10 +62,6 @@ def build(
     dialore graph build assertions.csv.gz -l en -l zh --out conceptnet.graph
     dialore respond talk.json --graph my.graph
     """
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.graph.facts import Rejects
-    from dialore.retrieval.graph.writing import build_graph
-
     _check_target(out, files, force=force)
     rejects = Rejects()
     with progress("reading facts") as step:
@@ -76,8 +79,8 @@ def build(
 
 @app.command("stats")
 def stats(
-    graph: Annotated[str, typer.Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
-    top: Annotated[int, typer.Option("--top", min=0, help="How many of the best-connected concepts to name.")] = 10,
+    graph: Annotated[str, Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
+    top: Annotated[int, Option(min=0, help="How many of the best-connected concepts to name.")] = 10,
     json: Json = False,
 ) -> None:
     """Count a graph's facts, concepts and relations.
@@ -86,12 +89,6 @@ def stats(
     dialore graph stats
     dialore graph stats my.graph --json
     """
-    from contextlib import closing
-
-    import numpy as np
-
-    from dialore.sources.graph import open_graph
-
     with closing(open_graph(graph)) as opened:
         store, meta = opened.store, opened.store.meta
         relations, degrees = _count(store)
@@ -106,23 +103,20 @@ def stats(
         return
     out = console()
     size = f"{data['bytes'] / 2**20:.1f} MB"
-    out.print(
-        f"[bold]{escape(meta.name)}[/]  {meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
-    )
+    counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
+    out.print(f"[bold]{escape(meta.name)}[/]  {counts}")
     out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
-    rows = table("relation", ">facts", ">share")
-    for relation, count in relations.items():
-        rows.add_row(relation, f"{count:,}", f"{count / max(1, meta.facts):.1%}")
-    out.print(rows)
+    rows = [(name, f"{count:,}", f"{count / max(1, meta.facts):.1%}") for name, count in relations.items()]
+    out.print(Table("relation", ">facts", ">share", rows=rows))
     if best:
         out.print("best connected: " + escape(", ".join(f"{concept} ({degree:,})" for concept, degree in best)))
 
 
 @app.command("show")
 def show(
-    concept: Annotated[str, typer.Argument(metavar="CONCEPT", help="A word or phrase.")],
+    concept: Annotated[str, Argument(metavar="CONCEPT", help="A word or phrase.")],
     graph: _Graph = "starter",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many facts to show, the heaviest first.")] = 50,
+    limit: Annotated[int, Option(min=1, help="How many facts to show, the heaviest first.")] = 50,
     json: Json = False,
 ) -> None:
     """Show the facts of one concept.
@@ -131,10 +125,6 @@ def show(
     dialore graph show "sore throat"
     dialore graph show 饺子 --json
     """
-    from contextlib import closing
-
-    from dialore.sources.graph import open_graph
-
     with closing(open_graph(graph)) as opened:
         facts_found = opened.facts_of(concept)
         if not facts_found:
@@ -150,7 +140,7 @@ def show(
         facts = [{name: getattr(fact, name) for name in fields} for fact in facts_found[:limit]]
         print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in facts])
         return
-    rows = table("head", "relation", "tail", ">weight", "from")
+    rows = Table("head", "relation", "tail", ">weight", "from")
     for fact in facts_found[:limit]:
         rows.add_row(escape(fact.head), fact.relation, escape(fact.tail), f"{fact.weight:g}", escape(fact.provenance))
     console().print(rows)
@@ -160,18 +150,12 @@ def show(
 
 @app.command("retrieve")
 def retrieve(
-    query: Annotated[list[str] | None, typer.Option("--query", "-q", help="A query; may be repeated.")] = None,
-    topic: Annotated[list[str] | None, typer.Option("--topic", "-t", help="A topic; may be repeated.")] = None,
-    history: Annotated[
-        str | None, typer.Option("--history", help="What the facts are ranked by. (default: queries and topics)")
-    ] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", "-l", metavar="en|zh", help="(default: found from the text)")
-    ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="Facts to keep of each set.")] = 10,
-    ranking: Annotated[
-        str, typer.Option("--ranking", metavar="default|paper", help="paper: the cosine with the history alone.")
-    ] = "default",
+    query: Annotated[list[str] | None, Option("--query", "-q", help="A query; may be repeated.")] = None,
+    topic: Annotated[list[str] | None, Option("--topic", "-t", help="A topic; may be repeated.")] = None,
+    history: Annotated[str | None, Option(help="What the facts are ranked by. (default: queries and topics)")] = None,
+    language: Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="(default: the text's)")] = None,
+    top: Annotated[int, Option(min=1, help="Facts to keep of each set.")] = 10,
+    ranking: Annotated[str, Option(metavar="default|paper", help="paper: cosine with the history alone.")] = "default",
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:
@@ -183,14 +167,6 @@ def retrieve(
     [bold]Example[/bold]
     dialore graph retrieve -q "sore throat" -t honey --history "It hurts."
     """
-    from contextlib import closing
-
-    from dialore.cli.render import show_ranked
-    from dialore.dialogue import Dialogue
-    from dialore.response import Demands
-    from dialore.sources.graph import open_graph
-    from dialore.text import check_language, detect_language
-
     queries, topics = query or [], topic or []
     if not queries and not topics:
         raise InputError("nothing to look for", hint="give --query, --topic or both")
@@ -201,12 +177,9 @@ def retrieve(
         retrieved = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
         links = [{"phrase": e.phrase, "concept": e.name, "how": e.how, "score": e.score} for e in retrieved.links]
-        sets = {
-            kind: [item.model_dump(mode="json") for item in getattr(retrieved, kind)]
-            for kind in ("foreseen", "unforeseen")
-        }
-        counts = {"foreseen_found": retrieved.foreseen_found, "unforeseen_found": retrieved.unforeseen_found}
-        print_json({"links": links, "unlinked": retrieved.unlinked, **counts, **sets})
+        data: dict[str, Any] = {"links": links, "unlinked": retrieved.unlinked}
+        data |= {"foreseen_found": retrieved.foreseen_found, "unforeseen_found": retrieved.unforeseen_found}
+        print_json({**data, "foreseen": retrieved.foreseen, "unforeseen": retrieved.unforeseen})
         return
     out = console()
     for link in retrieved.links:
@@ -230,7 +203,7 @@ def add(graph: _File, files: _Files, file_format: _Format = None, json: Json = F
     [bold]Example[/bold]
     dialore graph add my.graph more.tsv
     """
-    _change("add", graph, files, file_format=file_format, json=json)
+    _change("add", graph, files, file_format, json=json)
 
 
 @app.command("delete")
@@ -240,7 +213,7 @@ def delete(graph: _File, files: _Files, file_format: _Format = None, json: Json 
     [bold]Example[/bold]
     dialore graph delete my.graph wrong.tsv
     """
-    _change("delete", graph, files, file_format=file_format, json=json)
+    _change("delete", graph, files, file_format, json=json)
 
 
 @app.command("update")
@@ -250,7 +223,7 @@ def update(graph: _File, files: _Files, file_format: _Format = None, json: Json 
     [bold]Example[/bold]
     dialore graph update my.graph weights.jsonl
     """
-    _change("update", graph, files, file_format=file_format, json=json)
+    _change("update", graph, files, file_format, json=json)
 
 
 @app.command("compact")
@@ -260,8 +233,6 @@ def compact(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph compact my.graph
     """
-    from dialore.retrieval.graph.changes import compact_graph
-
     before = graph.stat().st_size if graph.is_file() else 0
     compact_graph(graph)
     after = graph.stat().st_size
@@ -280,8 +251,6 @@ def verify(graph: _File, json: Json = False) -> None:
     [bold]Example[/bold]
     dialore graph verify my.graph
     """
-    from dialore.retrieval.graph.verify import problems_of
-
     problems = problems_of(graph)
     if json:
         print_json({"problems": problems})
@@ -294,9 +263,9 @@ def verify(graph: _File, json: Json = False) -> None:
 @app.command("export")
 def export(
     graph: _File,
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="(default: standard output)")] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="(default: standard output)")] = None,
     file_format: Annotated[
-        str | None, typer.Option("--format", metavar="tsv|jsonl", help="(default: by the file's name, else tsv)")
+        str | None, Option("--format", metavar="tsv|jsonl", help="(default: by the file's name, else tsv)")
     ] = None,
 ) -> None:
     """Write a graph's facts to a file that a graph can be built of again.
@@ -305,12 +274,7 @@ def export(
     dialore graph export my.graph --out facts.jsonl.gz
     dialore graph export my.graph | cut -f 2 | sort | uniq -c
     """
-    from dialore.retrieval.graph.facts import EXPORT_FORMATS, export_graph, lines_of
-    from dialore.retrieval.graph.starter import NAME, starter_graph
-    from dialore.retrieval.graph.store import GraphStore
-
     graph = starter_graph() if str(graph) == NAME and not graph.exists() else graph
-
     ending = "jsonl" if out is not None and out.name.removesuffix(".gz").endswith((".jsonl", ".ndjson")) else "tsv"
     chosen = one_of("format", file_format or ending, EXPORT_FORMATS)
     if out is not None and out.exists() and graph.exists() and out.samefile(graph):
@@ -325,18 +289,8 @@ def export(
     note(f"{done:,} facts: {out}")
 
 
-def _change(
-    verb: Literal["add", "delete", "update"],
-    graph: Path,
-    files: Sequence[Path],
-    *,
-    file_format: str | None,
-    json: bool,
-) -> None:
+def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | None, *, json: bool) -> None:
     """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
-    from dialore.retrieval.graph.changes import GraphEditor
-    from dialore.retrieval.graph.facts import Rejects
-
     rejects = Rejects()
     editor = GraphEditor(graph)
     with progress("reading facts") as step:
@@ -356,23 +310,17 @@ def _facts(
     files: Sequence[Path],
     file_format: str | None,
     languages: Sequence[str] | None,
-    rejects: "Rejects",
+    rejects: Rejects,
     step: Callable[[str, int, int | None], None],
-) -> "Iterator[Fact]":
+) -> Iterator[Fact]:
     """Return the facts of several files, with progress; raise GraphError as `read_facts` does."""
-    from dialore.retrieval.graph.facts import FILE_FORMATS, read_facts
-    from dialore.text import check_language
-
     kept = [check_language(language) for language in languages or ("en", "zh")]
     chosen = one_of("format", file_format, FILE_FORMATS) if file_format is not None else None
 
-    def read(path: Path) -> "Iterator[Fact]":
+    def read(path: Path) -> Iterator[Fact]:
         size = path.stat().st_size if path.is_file() else None
-
-        def count(done: int) -> None:
-            step(f"reading {path.name}", done, size)
-
-        return read_facts(path, file_format=chosen, languages=kept, progress=count, rejects=rejects)
+        told: dict[str, Any] = {"progress": lambda done: step(f"reading {path.name}", done, size), "rejects": rejects}
+        return read_facts(path, file_format=chosen, languages=kept, **told)
 
     return (fact for path in files for fact in read(path))
 
@@ -384,18 +332,14 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
     if any(path.exists() and out.exists() and out.samefile(path) for path in files):
         raise GraphError(f"{out} is one of the files to be read", hint="name another --out")
     if out.is_file() and not force:
-        from dialore.retrieval.graph.store import GraphStore
-
         try:
             GraphStore(out).close()
         except GraphError as error:
             raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
-def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]":
+def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
-    import numpy as np
-
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
     degrees = np.zeros(meta.concepts, np.int64)
@@ -412,13 +356,9 @@ def _count(store: "FactStore") -> "tuple[dict[str, int], np.ndarray[Any, np.dtyp
     return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
-def _alike(concept: str, store: "FactStore") -> list[str]:
+def _alike(concept: str, store: FactStore) -> list[str]:
     """Names that are nearly written so."""
-    import difflib
-
     if store.meta.concepts > _NAMES_COMPARED:
         return []
     names = map(store.concept, range(store.meta.concepts))
-    return difflib.get_close_matches(
-        concept, [candidate for candidate in names if abs(len(candidate) - len(concept)) < 4], n=3
-    )
+    return difflib.get_close_matches(concept, [name for name in names if abs(len(name) - len(concept)) < 4], n=3)

@@ -1,26 +1,30 @@
 """`dialore import`: responses made elsewhere, made a run."""
 
-# No deferred annotations here: typer reads them.
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from dialore.cli.options import DatasetOptions, Json, takes_settings
+from dialore.cli.options import Json, Spread, takes_settings
 from dialore.cli.output import note, print_json
+from dialore.experiments.config import DatasetConfig
+from dialore.experiments.import_responses import import_responses
+from dialore.experiments.simulation import import_conversations
+from dialore.settings import validated
+
+DatasetOptions = Annotated[Mapping[str, object], Spread(DatasetConfig, "said")]
 
 
 @takes_settings
 def import_files(
     said: DatasetOptions,
-    files: Annotated[list[str], typer.Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
+    files: Annotated[list[str], Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)"),
+        Path | None, Option(metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)")
     ] = None,
     conversations: Annotated[
-        bool, typer.Option("--conversations", help="Files are whole conversations: each answer is a response.")
+        bool, Option("--conversations", help="Files are whole conversations: each answer is a response.")
     ] = False,
     json: Json = False,
 ) -> None:
@@ -40,8 +44,6 @@ def import_files(
     if not conversations:
         imported(files, said, out, json=json)
         return
-    from dialore.experiments.simulation import import_conversations
-
     named = _named(files)
     folder = out or Path("runs") / named[0][1].stem
     count = import_conversations(folder, named)
@@ -52,10 +54,6 @@ def import_files(
 
 def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
     """Import files and say what came of them; gives the run's folder."""
-    from dialore.experiments.config import DatasetConfig
-    from dialore.experiments.import_responses import import_responses
-    from dialore.settings import validated
-
     named = _named(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
@@ -63,15 +61,12 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     if json:
         print_json({"folder": str(folder), "systems": systems})
     for name, counts in systems.items():
-        empty = (
-            f"; {counts['empty']} without text, which are scored as answers that say nothing" if counts["empty"] else ""
-        )
-        missing = (
-            f"; {len(counts['missing'])} dialogues without one, such as {counts['missing'][0]!r}"
-            if counts["missing"]
-            else ""
-        )
-        note(f"{name}: {counts['responses']} responses{empty}{missing}")
+        told = [f"{name}: {counts['responses']} responses"]
+        if counts["empty"]:
+            told.append(f"{counts['empty']} without text, which are scored as answers that say nothing")
+        if missing := counts["missing"]:
+            told.append(f"{len(missing)} dialogues without one, such as {missing[0]!r}")
+        note("; ".join(told))
     note(f"they are in {folder}")
     return folder
 

@@ -1,24 +1,35 @@
 """`dialore judge`: a judge compares a run's systems, or scores several at once."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from collections import Counter
-from collections.abc import Sequence
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
-from dialore.cli.output import console, escape, note, print_json, progress, table
+from dialore.cli.output import Table, console, escape, note, print_json, progress
+from dialore.cli.score import required_judge
 from dialore.errors import InputError, UnknownNameError
-
-if TYPE_CHECKING:
-    from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference
-    from dialore.experiments.store import RunStore
+from dialore.evaluation.judges.asking import JudgeClient
+from dialore.evaluation.judges.comparing import (
+    CRITERIA,
+    JOINT_CRITERIA,
+    JointJudge,
+    Judged,
+    Preference,
+    check_criteria,
+    position_bias,
+    rate_of,
+)
+from dialore.experiments.scoring import compare_systems, measure_jointly, score_of, system_names
+from dialore.experiments.store import RunStore
+from dialore.prompts.library import PromptLibrary
 
 # What the papers compare by: DCRAG's Table 2, SCG-QP's Table 2.
-_DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
+_DEFAULTS: dict[Judged, tuple[str, ...]] = {
     "responses": ("naturalness", "coherence", "engagingness", "informativeness"),
     "queries": ("relevance", "specificity", "overall"),
 }
@@ -27,29 +38,22 @@ _DEFAULTS: "dict[Judged, tuple[str, ...]]" = {
 @takes_settings
 def judge(
     asked: JudgeModel,
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
-        tuple[str, str] | None,
-        typer.Option("--pairwise", metavar="A B", help="Compare two systems, dialogue by dialogue, in both orders."),
+        tuple[str, str] | None, Option(metavar="A B", help="Compare two systems, dialogue by dialogue, in both orders.")
     ] = None,
     together: Annotated[
-        bool, typer.Option("--together", help="Score all systems, or those of --system, in one prompt a dialogue.")
+        bool, Option("--together", help="Score all systems, or those of --system, in one prompt a dialogue.")
     ] = False,
     system: Annotated[
-        list[str] | None,
-        typer.Option("--system", "-s", metavar="NAME", help="With --together: this system; several times."),
+        list[str] | None, Option("--system", "-s", metavar="NAME", help="With --together: this system; several times.")
     ] = None,
     criteria: Annotated[
-        str | None,
-        typer.Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by."),
+        str | None, Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by.")
     ] = None,
-    queries: Annotated[
-        bool, typer.Option("--queries", help="Judge the queries that were asked, not the responses.")
-    ] = False,
-    limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=1, metavar="N", help="Only the first N dialogues.")
-    ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="With --together: of the order that systems are shown in.")] = 0,
+    queries: Annotated[bool, Option("--queries", help="Judge the queries that were asked, not the responses.")] = False,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, metavar="N", help="The first N dialogues.")] = None,
+    seed: Annotated[int, Option(help="With --together: of the order that systems are shown in.")] = 0,
     prompts: JudgePrompts = None,
     json: Json = False,
 ) -> None:
@@ -64,15 +68,6 @@ def judge(
     dialore judge runs/try --pairwise dcrag t-rag -c engagingness
     dialore judge runs/try --together --queries
     """
-    import asyncio
-
-    from dialore.cli.score import required_judge
-    from dialore.evaluation.judges.asking import JudgeClient
-    from dialore.evaluation.judges.comparing import CRITERIA, JOINT_CRITERIA, JointJudge, check_criteria
-    from dialore.experiments.scoring import compare_systems, measure_jointly, system_names
-    from dialore.experiments.store import RunStore
-    from dialore.prompts.library import PromptLibrary
-
     if (pairwise is None) == (not together):
         raise InputError("judge what?", hint="name --pairwise A B or --together, one of them")
     if system and not together:
@@ -103,16 +98,12 @@ def judge(
         rows = asyncio.run(work())
     if json:
         print_json(rows)
-    elif pairwise is not None:
-        _show_compared(rows, pairwise)
     else:
-        _show_scored(rows)
+        _show(rows, pairwise)
 
 
-def _number(store: "RunStore", name: str) -> int:
+def _number(store: RunStore, name: str) -> int:
     """Return the system of that name: its title, or its title and model."""
-    from dialore.experiments.scoring import system_names
-
     names = system_names(store)
     numbers = [number for number, known in names.items() if known == name]
     numbers = numbers or [system.number for system in store.systems() if system.title == name]
@@ -123,22 +114,17 @@ def _number(store: "RunStore", name: str) -> int:
     return numbers[0]
 
 
-def _compared(found: "dict[str, list[Preference]]") -> list[dict[str, Any]]:
-    import dataclasses
-
-    from dialore.evaluation.judges.comparing import position_bias, rate_of
-
+def _compared(found: dict[str, list[Preference]]) -> list[dict[str, Any]]:
     rows = []
     for criterion, preferences in found.items():
         rate = rate_of(preferences)
         row = {"criterion": criterion, **dataclasses.asdict(rate), "share": rate.share}
-        rows.append({**row, "position_bias": position_bias(preferences), "problems": _problems(preferences)})
+        problems = dict(Counter(str(measure.problem) for measure in preferences if measure.problem is not None))
+        rows.append({**row, "position_bias": position_bias(preferences), "problems": problems})
     return rows
 
 
-def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list[dict[str, Any]]:
-    from dialore.experiments.scoring import score_of, system_names
-
+def _scored(store: RunStore, metric: JointJudge, systems: list[int]) -> list[dict[str, Any]]:
     rows = []
     for number in systems:
         score = score_of(metric, [measure for _, measure in store.measures(metric.about.name, number)])
@@ -147,48 +133,32 @@ def _scored(store: "RunStore", metric: "JointJudge", systems: list[int]) -> list
     return rows
 
 
-def _problems(judged: "Sequence[Preference]") -> dict[str, int]:
-    """Return how often each problem kept something from being judged."""
-    return dict(Counter(str(measure.problem) for measure in judged if measure.problem is not None))
+def _show(rows: list[dict[str, Any]], pairwise: tuple[str, str] | None) -> None:
+    if pairwise is not None:
+        _show_compared(rows, *pairwise)
+    else:
+        shown = Table("!criterion", "!system", ">score (1-10)", ">dialogues")
+        for row in rows:
+            score = "-" if row["score"] is None else f"{row['score']:.2f}"
+            if row["low"] is not None:
+                score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
+            shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
+        console().print(shown)
+    for row in rows:
+        if row["problems"]:
+            counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
+            note(f"{row['criterion' if pairwise else 'system']}: not judged: {counts}")
 
 
-def _show_compared(rows: list[dict[str, Any]], pair: tuple[str, str]) -> None:
-    first, second = pair
-    shown = table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
+def _show_compared(rows: list[dict[str, Any]], first: str, second: str) -> None:
+    shown = Table("!criterion", f">{first} wins", ">ties", f">{second} wins", f">{first}, ties half", ">p", ">position")
     for row in rows:
         share = "-" if isnan(row["share"]) else f"{row['share']:.1%}"
-        lean = row["position_bias"]
-        lean_shown = "-" if isnan(lean) else f"{lean:+.1%}"
-        shown.add_row(
-            row["criterion"],
-            str(row["wins"]),
-            str(row["ties"]),
-            str(row["losses"]),
-            share,
-            f"{row['p']:.4f}",
-            lean_shown,
-        )
+        lean = "-" if isnan(row["position_bias"]) else f"{row['position_bias']:+.1%}"
+        counts = (str(row[name]) for name in ("wins", "ties", "losses"))
+        shown.add_row(row["criterion"], *counts, share, f"{row['p']:.4f}", lean)
     console().print(shown)
     note(
         "p: sign test of wins against losses, turns of one conversation counted as one; position: answers that went by "
         "the first place, less by the second"
     )
-    _show_problems(rows, "criterion")
-
-
-def _show_scored(rows: list[dict[str, Any]]) -> None:
-    shown = table("!criterion", "!system", ">score (1-10)", ">dialogues")
-    for row in rows:
-        score = "-" if row["score"] is None else f"{row['score']:.2f}"
-        if row["low"] is not None:
-            score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
-        shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
-    console().print(shown)
-    _show_problems(rows, "system")
-
-
-def _show_problems(rows: list[dict[str, Any]], key: str) -> None:
-    for row in rows:
-        if row["problems"]:
-            counts = ", ".join(f"{count} {problem}" for problem, count in row["problems"].items())
-            note(f"{row[key]}: not judged: {counts}")

@@ -1,38 +1,37 @@
 """`dialore memory`: what a service remembers of a user, listed, corrected, exported and forgotten."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
+from typer import Argument, Option
 
-from dialore.cli.options import Json, SettingsGroup
-from dialore.cli.output import console, note, print_json, table
+from dialore.cli.options import Json
+from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they need the extra `serve`
     from dialore.server.database import User
     from dialore.server.store import ServerStore
 
 T = TypeVar("T")
-_Store = Annotated[
-    str, typer.Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")
-]
-_Name = Annotated[str, typer.Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
-_Id = Annotated[str, typer.Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
-_Key = Annotated[str, typer.Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
-app = typer.Typer(cls=SettingsGroup, no_args_is_help=True, help="What a service remembers of a user.")
+Store = Annotated[str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")]
+_Name = Annotated[str, Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
+_Id = Annotated[str, Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
+_Key = Annotated[str, Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def show(
-    store: _Store,
+    store: Store,
     user: _Name,
     key: _Key = "local",
-    history: Annotated[bool, typer.Option("--history", help="Also what holds no longer.")] = False,
-    as_of: Annotated[datetime | None, typer.Option("--as-of", metavar="DATE", help="What held then.")] = None,
+    history: Annotated[bool, Option("--history", help="Also what holds no longer.")] = False,
+    as_of: Annotated[datetime | None, Option(metavar="DATE", help="What held then.")] = None,
     json: Json = False,
 ) -> None:
     """Show what is remembered, the newest first.
@@ -46,18 +45,18 @@ def show(
     if json:
         print_json([{"id": fact.id, **fact.model_dump(mode="json", exclude_defaults=True)} for fact in statements])
         return
-    shown = table("!id", "!text", "said", "from", "until")
+    shown = Table("!id", "!text", "said", "from", "until")
     for fact in statements:
-        until = f"{fact.holds_until:%Y-%m-%d}" if fact.holds_until else ""
-        shown.add_row(fact.id, fact.text, f"{fact.said:%Y-%m-%d}", f"{fact.begins:%Y-%m-%d}", until)
+        moments = (fact.said, fact.begins, fact.holds_until)
+        shown.add_row(fact.id, fact.text, *(f"{moment:%Y-%m-%d}" if moment else "" for moment in moments))
     console().print(shown)
 
 
 @app.command("export")
 def export(
-    store: _Store,
+    store: Store,
     user: _Name,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The JSONL file that it goes to.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     key: _Key = "local",
 ) -> None:
     """Write all that is remembered, also what holds no longer, as a file that `--memory` takes.
@@ -66,32 +65,29 @@ def export(
     dialore memory export store.sqlite ann ann.jsonl
     """
     statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=True))
-    out.write_text(
-        "".join(statement.model_dump_json(exclude_defaults=True) + "\n" for statement in statements), "utf-8"
-    )
+    lines = (statement.model_dump_json(exclude_defaults=True) + "\n" for statement in statements)
+    out.write_text("".join(lines), "utf-8")
     note(f"{len(statements)} statements: {out}")
 
 
 @app.command("edit")
 def edit(
-    store: _Store,
+    store: Store,
     user: _Name,
     identifier: _Id,
     key: _Key = "local",
-    text: Annotated[str | None, typer.Option("--text", help="What it says.")] = None,
-    since: Annotated[datetime | None, typer.Option("--from", metavar="DATE", help="Since when it holds.")] = None,
-    until: Annotated[datetime | None, typer.Option("--until", metavar="DATE", help="Until when it held.")] = None,
+    text: Annotated[str | None, Option(help="What it says.")] = None,
+    since: Annotated[datetime | None, Option("--from", metavar="DATE", help="Since when it holds.")] = None,
+    until: Annotated[datetime | None, Option(metavar="DATE", help="Until when it held.")] = None,
 ) -> None:
     """Correct a statement.
 
     [bold]Examples[/bold]
     dialore memory edit store.sqlite ann passage:0123456789ab --until 2026-05-01
     """
-    changes = {
-        **({} if text is None else {"text": text}),
-        **({} if since is None else {"holds_from": since.replace(tzinfo=UTC)}),
-        **({} if until is None else {"holds_until": until.replace(tzinfo=UTC)}),
-    }
+    moments = {"holds_from": since, "holds_until": until}
+    changes: dict[str, object] = {name: at.replace(tzinfo=UTC) for name, at in moments.items() if at is not None}
+    changes |= {} if text is None else {"text": text}
     edited = _with(store, user, key, lambda kept, who: kept.edit(who, identifier, changes))
     if edited is None:
         raise _none(identifier)
@@ -99,7 +95,7 @@ def edit(
 
 
 @app.command("forget")
-def forget(store: _Store, user: _Name, identifier: _Id, key: _Key = "local") -> None:
+def forget(store: Store, user: _Name, identifier: _Id, key: _Key = "local") -> None:
     """Delete a statement.
 
     [bold]Examples[/bold]
@@ -116,20 +112,23 @@ def _none(identifier: str) -> InputError:
 
 def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:
     """Return what a store gives of a user; raises InputError where there is no store."""
-    import asyncio
-
     from dialore.server.database import User
+
+    return asked(place, lambda store: work(store, User(key, user)))
+
+
+def asked(place: str, work: "Callable[[ServerStore], Awaitable[T]]") -> T:
+    """Return what a store gives; raises InputError where there is no store."""
+    from dialore.server.store import ServerStore
 
     if "://" not in place and not Path(place).is_file():
         raise InputError(f"no such store: {place}", hint="it is `store` of [server], else store.sqlite in its folder")
 
     async def ask() -> T:
-        from dialore.server.store import ServerStore
-
         store = ServerStore(place)
         try:
             await store.open()
-            return await work(store, User(key, user))
+            return await work(store)
         finally:
             await store.close()
 

@@ -1,26 +1,32 @@
 """`dialore meta`: how far metrics and judges agree with people."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
+import random
+from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import isnan
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.cli.score import abouts, default_metrics, measuring
 from dialore.errors import InputError
+from dialore.evaluation.base import Metric, SampleScore
+from dialore.evaluation.judges.comparing import JointJudge
+from dialore.evaluation.meta import Agreement, Judgement, agreements, read_judgements
+from dialore.evaluation.registry import load_metrics
+from dialore.experiments.scoring import measure
+from dialore.parallel import bounded_map
 
-if TYPE_CHECKING:
-    from dialore.evaluation.base import Metric, SampleScore
-    from dialore.evaluation.meta import Agreement, Judgement
-    from dialore.evaluation.registry import Context
+# A set: its name, language and size, agreements, and by metric why responses have no measure.
+Found = dict[str, Any]
+Step = Callable[[str, int, int | None], None]
 
-    Found = dict[
-        str, Any
-    ]  # a set: its name, language and size, agreements, and by metric why responses have no measure
-    Step = Callable[[str, int, int | None], None]
 
 _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
 
@@ -29,14 +35,12 @@ _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", 
 def meta(
     judge: JudgeModel,
     measures: MeasureSettings,
-    sets: Annotated[
-        list[Path], typer.Argument(metavar="SET...", help="Files of judged responses, or folders of them.")
-    ],
+    sets: Annotated[list[Path], Argument(metavar="SET...", help="Files of judged responses, or folders of them.")],
     metric: Metrics = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
+        int | None, Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample, the bootstrap and the folds.")] = 0,
+    seed: Annotated[int, Option(help="Of the sample, the bootstrap and the folds.")] = 0,
     json: Json = False,
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.
@@ -52,17 +56,11 @@ def meta(
     dialore meta judged.jsonl
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
     """
-    import asyncio
-
-    from dialore.cli.score import abouts, default_metrics, measuring
-    from dialore.evaluation.meta import read_judgements
-    from dialore.evaluation.registry import load_metrics
-
     names = metric or default_metrics(measures, without=("plan",))  # there are no judgements of plans
     needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
-    async def measure_all() -> "list[Found]":
+    async def measure_all() -> list[Found]:
         async with measuring(measures, judge, needs, must_judge=True) as context:
             results: list[Found] = []
             with progress("measuring") as step:
@@ -70,7 +68,10 @@ def meta(
                     some = sampled(judgements, limit, seed)
                     result: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
                     result |= {"agreements": [], "problems": {}}
-                    for loaded in load_metrics(names, _with_corpus(context, name, judgements)):
+                    # For the IDF, the whole set's histories, each once.
+                    corpus = list({judged.dialogue.history: judged.dialogue for judged in judgements}.values())
+                    own: dict[str, Any] = {"idf_corpus": partial(list, corpus), "idf_corpus_name": name}
+                    for loaded in load_metrics(names, dataclasses.replace(context, **own)):
                         await _measure(result, loaded, some, judge.concurrency, seed, step)
                     results.append(result)
             return results
@@ -85,7 +86,7 @@ def meta(
             note(f"{result['set']}: {line}")
 
 
-def _show(one: "Found") -> None:
+def _show(one: Found) -> None:
     """Show a table of responses' ratings, one of their labels, one of systems; those that have rows."""
     for level, kinds in (("response", list(_COLUMNS)[:3]), ("response", ["auc"]), ("system", list(_COLUMNS)[:3])):
         rows = [row for row in one["agreements"] if row["level"] == level and kinds[0] in row]
@@ -94,7 +95,7 @@ def _show(one: "Found") -> None:
         labels = ["accuracy", "commoner label"] if kinds == ["auc"] else []
         columns = ["!metric", "!people", ">n" if level == "response" else ">systems"]
         columns += [f">{name}" for name in [*(_COLUMNS[kind] for kind in kinds), *labels]]
-        shown = table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
+        shown = Table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
         for row in rows:
             cells = [_narrow(row[kind]) for kind in kinds]
             cells += [f"{row[name]:.3f}" if name in row else "-" for name in ("accuracy", "majority") if labels]
@@ -102,7 +103,7 @@ def _show(one: "Found") -> None:
         console().print(shown)
 
 
-def _lacking(one: "Found") -> list[str]:
+def _lacking(one: Found) -> list[str]:
     """Return what has no figure and how many responses have no measure, in words; one line for each reason."""
     lines: dict[str, list[str]] = {}
     for metric, problems in one["problems"].items():
@@ -130,64 +131,40 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return files
 
 
-def sampled(judgements: "Sequence[Judgement]", limit: int | None, seed: int) -> "list[Judgement]":
+def sampled(judgements: Sequence[Judgement], limit: int | None, seed: int) -> list[Judgement]:
     """Return a random sample of so many judgements, in their order; all without a limit."""
-    import random
-
     if limit is None or limit >= len(judgements):
         return list(judgements)
     picked = random.Random(seed).sample(range(len(judgements)), limit)  # noqa: S311 - no secret
     return [judgements[position] for position in sorted(picked)]
 
 
-def _with_corpus(context: "Context", name: str, judgements: "Sequence[Judgement]") -> "Context":
-    """Return the context with the whole set's histories, each once, for the IDF."""
-    import dataclasses
-
-    corpus = list({judgement.dialogue.history: judgement.dialogue for judgement in judgements}.values())
-    return dataclasses.replace(context, idf_corpus=lambda: corpus, idf_corpus_name=name)
-
-
 async def _measure(
-    one: "Found", metric: "Metric", judgements: "Sequence[Judgement]", limit: int, seed: int, step: "Step"
+    one: Found, metric: Metric, judgements: Sequence[Judgement], limit: int, seed: int, step: Step
 ) -> None:
     """Measure a set's responses by a metric, and add how far it agrees with people."""
-    from collections import Counter
-
-    from dialore.evaluation.judges.comparing import JointJudge
-    from dialore.evaluation.meta import agreements
-    from dialore.experiments.scoring import measure
-    from dialore.parallel import bounded_map
-
     measures: dict[str, SampleScore] = {}
 
-    async def work(some: "list[Judgement]") -> None:
+    async def work(some: list[Judgement]) -> None:
         if isinstance(metric, JointJudge):
-            measures.update(
-                await metric.measure_together(
-                    some[0].dialogue, {judgement.id: judgement.response for judgement in some}
-                )
-            )
+            responses = {judgement.id: judgement.response for judgement in some}
+            measures.update(await metric.measure_together(some[0].dialogue, responses))
         else:
             measures[some[0].id] = await measure(metric, some[0].dialogue, some[0].response)
         step(f"{one['set']}: {metric.about.name}", len(measures), len(judgements))
 
     groups: dict[str, list[Judgement]] = {}
     for judgement in judgements:
-        groups.setdefault(judgement.dialogue.history if isinstance(metric, JointJudge) else judgement.id, []).append(
-            judgement
-        )
+        group = judgement.dialogue.history if isinstance(metric, JointJudge) else judgement.id
+        groups.setdefault(group, []).append(judgement)
     await bounded_map(list(groups.values()), work, limit=limit)
-    problems = [judgement for judgement in measures.values() if judgement.problem is not None]
-    reasons = (
-        judgement.reason if judgement.problem == "unavailable" else f"{judgement.problem}: {judgement.reason}"
-        for judgement in problems
-    )
+    problems = [score for score in measures.values() if score.problem is not None]
+    reasons = (s.reason if s.problem == "unavailable" else f"{s.problem}: {s.reason}" for s in problems)
     one["problems"][metric.about.name] = dict(Counter(reasons).most_common(5))
     one["agreements"] += map(_data, agreements(metric, judgements, measures, seed=seed))
 
 
-def _data(one: "Agreement") -> dict[str, Any]:
+def _data(one: Agreement) -> dict[str, Any]:
     data: dict[str, Any] = {"metric": one.metric, "criterion": one.criterion, "level": one.level, "n": one.n}
     for kind, figure in one.figures.items():
         data[kind] = {"value": figure.value, "low": figure.low, "high": figure.high, "p": one.p[kind]}

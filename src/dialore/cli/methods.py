@@ -1,18 +1,20 @@
 """`dialore methods`: what there is, where it comes from, and what can be set."""
 
-# No deferred annotations here: typer reads them.
 import re
 from typing import Annotated, Any
 
-import typer
+from typer import Argument
 
 from dialore.cli.options import METHODS, Json
-from dialore.cli.output import console, escape, print_json, table
+from dialore.cli.output import Table, console, escape, print_json
+from dialore.methods.registry import describe_method, method_class, method_names
+from dialore.plugins import loadable
+from dialore.prompts.library import PromptLibrary
 
 
 def methods(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="Only this one, with its options.", autocompletion=METHODS)
+        str | None, Argument(metavar="[NAME]", help="Only this one, with its options.", autocompletion=METHODS)
     ] = None,
     json: Json = False,
 ) -> None:
@@ -23,10 +25,6 @@ def methods(
     dialore methods dcrag
     dialore respond talk.json -M dcrag -o limit=10 -o cross_revision=false
     """
-    from dialore.methods.registry import describe_method, method_class, method_names
-    from dialore.plugins import loadable
-    from dialore.prompts.library import PromptLibrary
-
     prompts = PromptLibrary()
     classes = [method_class(name)] if name else loadable(method_names(), method_class)
     described = [describe_method(method, prompts) for method in classes]
@@ -35,18 +33,15 @@ def methods(
     elif name:
         _show_one(described[0])
     else:
-        _show_all(described)
-
-
-def _show_all(described: list[dict[str, Any]]) -> None:
-    for method in described:
-        calls = re.match(r"\d*", method["calls"])
-        label = f"{calls[0] if calls else '':>2} calls"
-        console().print(f"[bold cyan]{method['name']:<15}[/]{label}  {_sources(method)}\n  {escape(method['summary'])}")
-    console().print(
-        "[dim]sources in brackets can be done without; `dialore methods NAME` explains its paper, options and stages, "
-        "-o NAME=VALUE sets an option[/]"
-    )
+        out = console()
+        for method in described:
+            calls = re.match(r"\d*", method["calls"])
+            label = f"{calls[0] if calls else '':>2} calls"
+            out.print(f"[bold cyan]{method['name']:<15}[/]{label}  {_sources(method)}\n  {escape(method['summary'])}")
+        out.print(
+            "[dim]sources in brackets can be done without; `dialore methods NAME` explains its paper, options and "
+            "stages, -o NAME=VALUE sets an option[/]"
+        )
 
 
 def _show_one(method: dict[str, Any]) -> None:
@@ -56,23 +51,18 @@ def _show_one(method: dict[str, Any]) -> None:
     out.print(f"[dim]{method['paper'] or 'no paper'} · calls: {calls} · sources: {sources}[/]\n")
     out.print(method["about"], markup=False)
     if method["options"]:
-        rows = table("!option", "default", "what it does")
+        rows = Table("!option", "default", "what it does")
         for option in method["options"]:
-            rows.add_row(option["name"], shown(option["default"]), option["help"])
+            usual = option["default"]
+            rows.add_row(option["name"], str(usual).lower() if isinstance(usual, bool) else str(usual), option["help"])
         out.print(rows)
-    rows = table("!stage", "!prompt", "languages", ">version", "answer")
+    rows = Table("!stage", "!prompt", "languages", ">version", "answer")
     for stage in method["stages"]:
-        rows.add_row(
-            stage["name"], stage["prompt"], ", ".join(stage["languages"]), str(stage["version"]), stage["output"]
-        )
+        prompt = (stage["prompt"], ", ".join(stage["languages"]), str(stage["version"]))
+        rows.add_row(stage["name"], *prompt, stage["output"])
     out.print(rows)
     out.print("[dim]`dialore prompts show PROMPT` prints a prompt; --stage-model STAGE=NAME has another model do it[/]")
 
 
 def _sources(method: dict[str, Any]) -> str:
     return ", ".join((*method["required_sources"], *(f"\\[{name}]" for name in method["optional_sources"]))) or "-"
-
-
-def shown(value: object) -> str:
-    """Return an option's value as `-o` takes it."""
-    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,37 +1,35 @@
 """`dialore models`: trained parts on disk."""
 
-# No deferred annotations here: typer reads them.
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, escape, note, print_json, table
+from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.errors import InputError
+from dialore.learned import describe, describe_all
 
-app = typer.Typer(no_args_is_help=True, help="List trained parts, and show what they are made of.")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("list")
 def list_models(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"),
-    json: Json = False,
+    folder: Annotated[Path, Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"), json: Json = False
 ) -> None:
     """List the trained parts in a folder.
 
     [bold]Example[/bold]
     dialore models list models
     """
-    from dialore.learned import describe_all
-
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
     cards = list(describe_all(folder))
     if json:
         print_json([{"path": str(path), **card} for path, card in cards])
         return
-    shown = table("!folder", "kind", "data set", ">responses", ">seed")
+    shown = Table("!folder", "kind", "data set", ">responses", ">seed")
     for path, card in cards:
         data = card["data"]
         shown.add_row(escape(str(path)), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
@@ -40,14 +38,12 @@ def list_models(
 
 
 @app.command("show")
-def show(path: Annotated[Path, typer.Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
+def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
     """Show a model's card: its data, settings and figures.
 
     [bold]Example[/bold]
     dialore models show models/planner
     """
-    from dialore.learned import describe
-
     card = describe(path)
     if json:
         print_json({"path": str(path), **card})

@@ -4,52 +4,27 @@
 import functools
 import inspect
 import pkgutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
 
-import typer
-import typer.main
-from typer.core import TyperGroup
+from typer import Option
 
 from dialore.cli.output import note
 from dialore.errors import UnknownNameError
+from dialore.settings import ModelSettings, Settings, Strict, changed, flags, read_settings, validated
+from dialore.settings import Option as Field
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
     from dialore.session import Connect
-    from dialore.settings import ModelSettings, Option, Settings, Strict
 
-TYPER: dict[str, Any] = {
-    "rich_markup_mode": "rich",
-    "context_settings": {"help_option_names": ["--help", "-h"], "max_content_width": 120},
-    "pretty_exceptions_enable": False,
-}
-"""How every part of the command tree is set up."""
 WITHOUT_MODEL = "what was found is shown"
 _Name = TypeVar("_Name", bound=str)
 
-Json = Annotated[
-    bool, typer.Option("--json", help="Print JSON (one object a line where there are many), nothing else.")
-]
-AcceptPrompts = Annotated[
-    bool,
-    typer.Option(
-        "--accept-changed-prompts",
-        help="Go on where prompts or a method's file changed since; the report will say so.",
-    ),
-]
-AcceptServer = Annotated[
-    bool,
-    typer.Option(
-        "--accept-changed-server",
-        help="Go on where a model answers at another address now; the report will say so.",
-    ),
-]
-JudgePrompts = Annotated[
-    Path | None, typer.Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")
-]
+Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
+JudgePrompts = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")]
 
 
 def _completing(names: str) -> Callable[[str], list[str]]:
@@ -59,36 +34,42 @@ def _completing(names: str) -> Callable[[str], list[str]]:
 
 METHODS = _completing("dialore.methods.registry:method_names")
 DATA_SETS = _completing("dialore.datasets.registry:data_set_names")
+_METRICS = _completing("dialore.evaluation.registry:metric_names")
 _COMPLETED = {"--method": METHODS, "--dataset": DATA_SETS}
 Metrics = Annotated[
     list[str] | None,
-    typer.Option(
-        "--metric",
-        "-x",
-        metavar="NAME",
-        help="Only this metric; may be given several times. See `dialore score - --list`.",
-        autocompletion=_completing("dialore.evaluation.registry:metric_names"),
+    Option(
+        "--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS
     ),
 ]
 LogTo = Annotated[
     str | None,
-    typer.Option(
-        "--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"
-    ),
+    Option("--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"),
 ]
+_FILE_HELP = "Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS."
 _FILE = inspect.Parameter(
     "settings_file",
     inspect.Parameter.KEYWORD_ONLY,
     default=None,
-    annotation=Annotated[
-        Path | None,
-        typer.Option(
-            "--settings",
-            metavar="FILE",
-            help="Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS.",
-        ),
-    ],
+    annotation=Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)],
 )
+
+
+MethodOptions = Annotated[
+    list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="Of a method; see `dialore methods`.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Options of what a run may differ in from when it began."""
+
+    accept_changed_prompts: Annotated[
+        bool, Option("--accept-changed-prompts", help="Go on where prompts or a method's file changed; it is reported.")
+    ] = False
+    accept_changed_server: Annotated[
+        bool, Option("--accept-changed-server", help="Go on where a model has another address; it is reported.")
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +77,14 @@ class MeasureSettings:
     """Options of what metrics measure with, beside the judge."""
 
     graph: Annotated[
-        str | None, typer.Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. (default: starter)")
+        str | None, Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. (default: starter)")
     ] = None
-    nli: Annotated[
-        str | None, typer.Option("--nli", metavar="NAME", help="An NLI model, or trained:FOLDER, for consistency.")
-    ] = None
-    language_model: Annotated[
-        str | None, typer.Option("--language-model", metavar="NAME", help="A causal model, for perplexity.")
-    ] = None
+    nli: Annotated[str | None, Option(metavar="NAME", help="An NLI model, or trained:FOLDER, for consistency.")] = None
+    language_model: Annotated[str | None, Option(metavar="NAME", help="A causal model, for perplexity.")] = None
     embedder: Annotated[
-        str | None,
-        typer.Option("--embedder", metavar="SPEC", help="For ragas-answer-relevance: static, st:NAME, endpoint:MODEL."),
+        str | None, Option(metavar="SPEC", help="For ragas-answer-relevance: static, st:NAME, endpoint:MODEL.")
     ] = None
-    tokens: Annotated[str, typer.Option("--tokens", metavar="character|word", help="How Chinese is counted.")] = (
-        "character"
-    )
+    tokens: Annotated[str, Option(metavar="character|word", help="How Chinese is counted.")] = "character"
     prompts: JudgePrompts = None
 
 
@@ -118,19 +92,15 @@ class MeasureSettings:
 class Spread:
     """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
 
-    The class is named as `module:name`: it is imported when the command is used, not for a list of commands. The
-    parameter gets the settings; what the options say, by dotted name; or settings read of these, of a file and of the
-    environment.
+    It gets the settings; what the options say, by dotted name; or settings read of these, a file and the environment.
     """
 
-    settings: str
+    settings: type[Strict]
     gets: Literal["settings", "said", "read"]
 
 
-AgentSettings = Annotated["Settings", Spread("dialore.settings:Settings", "read")]
-DatasetOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:DatasetConfig", "said")]
-RunOptions = Annotated[Mapping[str, object], Spread("dialore.experiments.config:RunConfig", "said")]
-JudgeModel = Annotated["ModelSettings", Spread("dialore.settings:ModelSettings", "settings")]
+AgentSettings = Annotated[Settings, Spread(Settings, "read")]
+JudgeModel = Annotated[ModelSettings, Spread(ModelSettings, "settings")]
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
@@ -142,50 +112,19 @@ def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
 
 
 def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that takes settings, or dataclasses of options: `SettingsGroup` makes options of their fields.
-
-    Until it is used it has its other parameters alone.
-    """
-
-    @functools.wraps(command)
-    def listed() -> None:
-        raise NotImplementedError
-
-    listed.takes_settings = command  # type: ignore[attr-defined] # travels with what typer wraps around it
-    parameters = inspect.signature(command).parameters.values()
-    return _with_parameters(
-        listed,
-        [parameter for parameter in parameters if not (_spread_of(parameter) or is_dataclass(parameter.annotation))],
-    )
-
-
-class SettingsGroup(TyperGroup):
-    """Commands; one that is used gets the options of its settings, whose import a list of commands need not pay."""
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
-        """Return the command that arguments name, whole."""
-        name, command, rest = super().resolve_command(ctx, args)
-        taking = getattr(getattr(command, "callback", None), "takes_settings", None)
-        if taking is None:
-            return name, command, rest
-        alone = typer.Typer(add_completion=False, **TYPER)
-        alone.command(name)(_spread_out(taking))
-        return name, typer.main.get_command(alone), rest
-
-
-def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the options of its settings, and of its dataclasses of options, in place of these."""
     own: list[inspect.Parameter] = []
     added: list[inspect.Parameter] = []
     groups: dict[str, tuple[list[str], Callable[..., object]]] = {}
     for parameter in inspect.signature(command).parameters.values():
-        kind, spread = parameter.annotation, _spread_of(parameter)
+        kind = parameter.annotation
+        spread = next((mark for mark in get_args(kind)[1:] if isinstance(mark, Spread)), None)
         if spread is not None:
-            settings = pkgutil.resolve_name(spread.settings)
-            added += (new := [_parameter(option) for option in _offered(settings)])
+            added += (new := [_parameter(option) for option in _offered(spread.settings)])
             if spread.gets == "read":
                 own.append(_FILE)
                 new = [*new, _FILE]
-            groups[parameter.name] = [field.name for field in new], functools.partial(_made, settings, spread.gets)
+            groups[parameter.name] = [field.name for field in new], functools.partial(_made, spread)
         elif isinstance(kind, type) and is_dataclass(kind):
             hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
             own += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[name]) for name, field in defaults.items()]
@@ -199,33 +138,24 @@ def _spread_out(command: Callable[..., None]) -> Callable[..., None]:
             values[name] = make(**{option_name: values.pop(option_name) for option_name in names})
         command(**values)
 
-    return _with_parameters(grouped, own + added)
+    grouped.__signature__ = inspect.Signature(own + added)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in own + added}
+    return grouped
 
 
-def _made(settings: "type[Strict]", gets: str, settings_file: Path | None = None, **given: object) -> object:
+def _made(spread: Spread, settings_file: Path | None = None, **given: object) -> object:
     """Return what a parameter gets of what options say, those that say nothing left out."""
-    from dialore.settings import changed, flags, read_settings, validated
-
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
     by_path = {name.replace("__", "."): value for name, value in told.items()}
-    if gets == "settings":
-        return validated(settings, changed({}, by_path), where="options", named=flags(settings, by_path))
-    return read_settings(settings_file, by_path) if gets == "read" else by_path
+    if spread.gets == "settings":
+        named = flags(spread.settings, by_path)
+        return validated(spread.settings, changed({}, by_path), where="options", named=named)
+    return read_settings(settings_file, by_path) if spread.gets == "read" else by_path
 
 
-def _with_parameters(command: Callable[..., None], parameters: list[inspect.Parameter]) -> Callable[..., None]:
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    return command
-
-
-def _spread_of(parameter: inspect.Parameter) -> Spread | None:
-    return next((mark for mark in get_args(parameter.annotation)[1:] if isinstance(mark, Spread)), None)
-
-
-def _offered(settings: "type[Strict]") -> "list[Option]":
+def _offered(settings: type[Strict]) -> list[Field]:
     """Return the options of settings; where two have one name, the outer one."""
-    offered: list[Option] = []
+    offered: list[Field] = []
     taken: set[str] = set()
     for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
         if not taken & set(option.flag.names):
@@ -234,14 +164,14 @@ def _offered(settings: "type[Strict]") -> "list[Option]":
     return offered
 
 
-def _parameter(option: "Option") -> inspect.Parameter:
+def _parameter(option: Field) -> inspect.Parameter:
     """Return an option as a parameter of a command; what is not plain is text, which the settings read."""
     types = (option.kind, *get_args(option.kind))
     plain: Any = (
         list[str] if option.several else next((kind for kind in types if kind in {bool, int, float, Path}), str)
     )
     usual = option.default
-    marked = typer.Option(
+    marked = Option(
         *option.flag.names,
         metavar=option.flag.metavar,
         help=option.help,
@@ -264,7 +194,7 @@ def connecting() -> "tuple[Connect, Callable[[str], None]]":
 
     lacking = False
 
-    def connect(settings: "ModelSettings", name: str | None) -> "LanguageModel | None":
+    def connect(settings: ModelSettings, name: str | None) -> "LanguageModel | None":
         nonlocal lacking
         model = connect_model(settings, name)
         lacking = lacking or (model is None and name is None and settings.model != LEXICAL)

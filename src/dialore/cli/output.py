@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,10 +19,10 @@ from dialore.files import unwritable
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
 
+    from dialore.experiments.run import Progress
+
 _LONGEST = 30
 """Characters of a word that a table keeps whole; addresses and file names are longer."""
-
-
 _live: dict[bool, Console] = {}
 """The console of a progress bar while it is shown, for what is on its terminal: standard error (True), output."""
 
@@ -91,29 +90,38 @@ class Table:
 
     Args:
         columns: their names, plain text; one with a leading `>` is right-aligned, one with `!` not broken over lines.
+        rows: the cells of each row; they are markup, so that what others wrote must be escaped in them.
         title: what stands above it.
         shares: the columns' shares of the whole width; without them, columns are as wide as they need.
     """
 
-    def __init__(self, *columns: str, title: str | None = None, shares: Sequence[int] = ()) -> None:
-        self._columns = columns
-        self._title = title
-        self._shares = shares
-        self._rows: list[tuple[tuple[str, ...], bool]] = []
+    def __init__(
+        self, *columns: str, rows: Iterable[Sequence[str]] = (), title: str | None = None, shares: Sequence[int] = ()
+    ) -> None:
+        self._columns, self._title, self._shares = columns, title, shares
+        self._rows = [(cells, False) for cells in rows]
 
     def add_row(self, *cells: str, end_section: bool = False) -> None:
-        """Add a row; cells are markup, so that what others wrote must be escaped in them."""
+        """Add a row, with a line below it where a section ends."""
         self._rows.append((cells, end_section))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yield the table, or its rows as blocks."""
         from rich import box
+        from rich.padding import Padding
         from rich.table import Table
 
         names = [escape(column[column.startswith((">", "!")) :]) for column in self._columns]
         widths = self._widths(console, names, options.max_width)
         if widths is None:
-            yield from self._blocks(names)
+            if self._title:
+                yield f"[bold]{self._title}[/]"
+            for cells, _ in self._rows:
+                yield f"[bold]{cells[0]}[/]"
+                for name, cell in zip(names[1:], cells[1:], strict=False):
+                    if cell:
+                        yield Padding(f"[cyan]{name}:[/] {cell}" if name else cell, (0, 0, 0, 2))
+            yield ""
             return
         made = Table(box=box.SIMPLE_HEAD, title=self._title, title_justify="left", title_style="bold")
         for column, name, width in zip(self._columns, names, widths, strict=True):
@@ -128,10 +136,8 @@ class Table:
         room = width - 3 * len(names) - 1
         rows = [names, *(cells for cells, _ in self._rows)]
         sizes: list[tuple[int, int]] = []
-        for column_number, column in enumerate(self._columns):
-            cells = [
-                console.measure(console.render_str(row[column_number])) for row in rows if column_number < len(row)
-            ]
+        for number, column in enumerate(self._columns):
+            cells = [console.measure(console.render_str(row[number])) for row in rows if number < len(row)]
             most = max(cell.maximum for cell in cells)
             least = most if column.startswith("!") else max(min(cell.minimum, _LONGEST) for cell in cells)
             sizes.append((least, most))
@@ -142,44 +148,20 @@ class Table:
             wanted = [room * share // sum(self._shares) for share in self._shares]
             return wanted if all(size[0] <= share for size, share in zip(sizes, wanted, strict=True)) else None
         widths = [least for least, _ in sizes]
-        wanting = sorted(range(len(sizes)), key=lambda column_number: sizes[column_number][1] - sizes[column_number][0])
-        for done, column_number in enumerate(wanting):
-            more = min(sizes[column_number][1] - widths[column_number], spare // (len(wanting) - done))
-            widths[column_number] += more
+        wanting = sorted(range(len(sizes)), key=lambda number: sizes[number][1] - sizes[number][0])
+        for done, number in enumerate(wanting):
+            more = min(sizes[number][1] - widths[number], spare // (len(wanting) - done))
+            widths[number] += more
             spare -= more
         return widths
-
-    def _blocks(self, names: Sequence[str]) -> Iterator[RenderableType]:
-        """Yield every row as lines: its first cell, and below it the others, each after its column's name."""
-        from rich.padding import Padding
-
-        if self._title:
-            yield f"[bold]{self._title}[/]"
-        for cells, _ in self._rows:
-            yield f"[bold]{cells[0]}[/]"
-            for name, cell in zip(names[1:], cells[1:], strict=False):
-                if cell:
-                    yield Padding(f"[cyan]{name}:[/] {cell}" if name else cell, (0, 0, 0, 2))
-        yield ""
-
-
-def table(*columns: str, title: str | None = None, shares: Sequence[int] = ()) -> Table:
-    """Return an empty table of those columns; see `Table`."""
-    return Table(*columns, title=title, shares=shares)
 
 
 def print_json(data: object) -> None:
     """One JSON document on standard output: indented on a terminal, else on one line. NaN and infinity become null."""
-    indent = 2 if sys.stdout.isatty() else None
-    typer.echo(json.dumps(_without_nan(data), ensure_ascii=False, indent=indent))
+    from pydantic_core import to_jsonable_python
 
-
-def _without_nan(data: object) -> object:
-    if isinstance(data, dict):
-        return {name: _without_nan(value) for name, value in data.items()}
-    if isinstance(data, list | tuple):
-        return [_without_nan(value) for value in data]
-    return None if isinstance(data, float) and not math.isfinite(data) else data
+    plain = to_jsonable_python(data, inf_nan_mode="null")
+    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
 
 
 @contextmanager
@@ -192,19 +174,13 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     if not sys.stderr.isatty():
         yield lambda _step, _done, _total: None
         return
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich import progress as shown
 
-    words = TextColumn("{task.description}", markup=False)
+    words = shown.TextColumn("{task.description}", markup=False)
+    times = (shown.TimeElapsedColumn(), shown.TimeRemainingColumn())
     out, live = console(stderr=True), {True} | ({False} if sys.stdout.isatty() else set())
-    columns = (words, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=out, transient=True, redirect_stdout=False)
+    columns = (words, shown.BarColumn(), shown.MofNCompleteColumn(), *times)
+    bar = shown.Progress(*columns, console=out, transient=True, redirect_stdout=False)
     task = bar.add_task(what, total=None)
 
     def show(step: str, done: int, total: int | None) -> None:
@@ -217,6 +193,18 @@ def progress(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
     finally:
         _live.clear()
         bar.stop()
+
+
+@contextmanager
+def run_progress(doing: str) -> Iterator[Callable[[Progress], None]]:
+    """Yield a progress bar as `progress` does, which is told how far a run is."""
+    with progress(doing) as step:
+
+        def show(now: Progress) -> None:
+            words = f"{doing}: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{now.batches}"
+            step(words, now.before + now.done, now.total)
+
+        yield show
 
 
 @contextmanager
@@ -257,9 +245,8 @@ def check_targets(*targets: Path | None, source: Path | None = None, begins: str
         if path is None:
             continue
         if path.is_dir() or not path.resolve().parent.is_dir():
-            raise InputError(
-                f"cannot write {path}", hint="it is a folder" if path.is_dir() else "make its folder first"
-            )
+            hint = "it is a folder" if path.is_dir() else "make its folder first"
+            raise InputError(f"cannot write {path}", hint=hint)
         folder = path if path.exists() else path.resolve().parent
         if not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {path}", hint="check the folder and its permissions")

@@ -1,20 +1,21 @@
 """`dialore prompts`: the prompts as files, to read and to change."""
 
-# No deferred annotations here: typer reads them.
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import Json
-from dialore.cli.output import console, note, print_json, table
+from dialore.cli.output import Table, console, note, print_json
+from dialore.errors import InputError
+from dialore.files import write_whole
+from dialore.prompts.library import Prompt, PromptLibrary
+from dialore.text import check_language
 
-if TYPE_CHECKING:
-    from dialore.prompts.library import Prompt
-
-app = typer.Typer(no_args_is_help=True, help="Show and export the prompts.")
-_Folder = Annotated[Path | None, typer.Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
-_Language = Annotated[str | None, typer.Option("--language", "-l", metavar="en|zh", help="Only this language.")]
+app = typer.Typer(no_args_is_help=True)
+_Folder = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
+_Language = Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="Only this language.")]
 
 
 @app.command("list")
@@ -24,24 +25,19 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     [bold]Example[/bold]
     dialore prompts list --language zh
     """
-    from dialore.prompts.library import PromptLibrary
-    from dialore.text import check_language
-
     wanted = check_language(language) if language else None
     listed = [prompt for prompt in PromptLibrary(prompts) if wanted in {None, prompt.language}]
     if json:
         print_json([_described(prompt) for prompt in listed])
         return
-    rows = table("!prompt", "language", ">version", "hash", "output")
-    for prompt in listed:
-        rows.add_row(prompt.name, prompt.language, str(prompt.front.version), prompt.hash, prompt.front.output)
-    console().print(rows)
+    rows = [(p.name, p.language, str(p.front.version), p.hash, p.front.output) for p in listed]
+    console().print(Table("!prompt", "language", ">version", "hash", "output", rows=rows))
 
 
 @app.command("show")
 def show_prompt(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
-    language: Annotated[str, typer.Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
+    name: Annotated[str, Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
+    language: Annotated[str, Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
     prompts: _Folder = None,
     json: Json = False,
 ) -> None:
@@ -50,9 +46,6 @@ def show_prompt(
     [bold]Example[/bold]
     dialore prompts show dcrag/topic-planning --language zh
     """
-    from dialore.prompts.library import PromptLibrary
-    from dialore.text import check_language
-
     prompt = PromptLibrary(prompts).get(name, check_language(language))
     if json:
         print_json({**_described(prompt), "text": prompt.text})
@@ -62,8 +55,8 @@ def show_prompt(
 
 @app.command("export")
 def export_prompts(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite files that are there.")] = False,
+    folder: Annotated[Path, Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
+    force: Annotated[bool, Option("--force", help="Overwrite files that are there.")] = False,
     json: Json = False,
 ) -> None:
     """Write the prompts into a folder, to be changed and given back with --prompts.
@@ -72,10 +65,6 @@ def export_prompts(
     dialore prompts export my-prompts
     dialore respond talk.json --prompts my-prompts
     """
-    from dialore.errors import InputError
-    from dialore.files import write_whole
-    from dialore.prompts.library import PromptLibrary
-
     library = PromptLibrary()
     targets = {folder / f"{prompt.name}.{prompt.language}.md": prompt.text for prompt in library}
     there = [path for path in targets if path.exists()]
@@ -90,7 +79,7 @@ def export_prompts(
         note(f"{len(targets)} prompts written to {folder}; use them with --prompts {folder}")
 
 
-def _described(prompt: "Prompt") -> dict[str, object]:
+def _described(prompt: Prompt) -> dict[str, object]:
     front = prompt.front
     described = {"name": prompt.name, "language": prompt.language, "version": front.version, "hash": prompt.hash}
     return {**described, "output": front.output, "sampling": front.sampling.model_dump(exclude_none=True)}

@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
 
+from rich.console import Console
 from rich.markup import escape
 from rich.padding import Padding
 from rich.rule import Rule
-from rich.table import Table
+from rich.table import Table as Grid
 
-from dialore.cli.output import console, table
-from dialore.evaluation.report.display import (
-    cost,
-    figures_of,
-    in_words,
-    marked,
-    notes_of,
-    origin_of,
-    raised,
-    steps_of,
-    summary,
-)
+from dialore.cli.output import Table, console
+from dialore.dialogue import Dialogue
+from dialore.evaluation.report import display
+from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.response import Response
+from dialore.methods.lexical import NullRunner
+from dialore.response import Demands, Grounding, Response, StageTrace
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-    from pathlib import Path
+Result = Response | Grounding
 
-    from rich.console import Console
-
-    from dialore.dialogue import Dialogue
-    from dialore.evaluation.report.display import Conversation
-    from dialore.knowledge import Knowledge
-    from dialore.response import Demands, Grounding, StageTrace
-
-    Result = Response | Grounding
 
 _COLUMN = 33
 """Characters that a column of a method wants, where they stand side by side."""
@@ -67,7 +53,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         for citation in data["citations"]:
             piece = pieces[citation["knowledge"]]
             citation |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
-        data["marked"] = marked(result)
+        data["marked"] = display.marked(result)
     return data
 
 
@@ -92,13 +78,11 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         show_used(out, result)
     else:
         show_found(out, result)
-    out.print(f"[dim]{summary(result)}[/]\n")
+    out.print(f"[dim]{display.summary(result)}[/]\n")
 
 
 def is_without_model(result: Result) -> bool:
     """Return whether no language model wrote the response, so that what was found is the better part of it."""
-    from dialore.methods.lexical import NullRunner
-
     return result.model == NullRunner.name
 
 
@@ -112,17 +96,21 @@ def show_found(out: Console, result: Result, most: int | None = None) -> None:
 
 
 def show_grounds(out: Console, response: Response, most: int) -> None:
-    """Show what a response in a chat cites; without a model the best of what was found."""
+    """Show what each number of a response stands for: spans, knowledge, place; without a model the best found."""
     if is_without_model(response):
         show_found(out, response, most)
-    elif response.citations:
-        _show_cited(out, response)
+        return
+    pieces = {item.id: item for item in response.knowledge}
+    for name, number in response.numbers.items():
+        cited = (citation for citation in response.citations if citation.knowledge == name)
+        spans = dict.fromkeys(response.text[citation.start : citation.end] for citation in cited)
+        words = f"{escape(' … '.join(spans))}: {escape(pieces[name].text)}"
+        out.print(f"[dim]{display.raised([number])} {words}[/]{_origin(pieces[name])}")
 
 
 def show_used(out: Console, response: Response) -> None:
     """Show what a response drew on, of what it was given; what it cites first, by number."""
-    knowledge, numbers = response.knowledge, response.numbers
-    used = response.used
+    knowledge, numbers, used = response.knowledge, response.numbers, response.used
     if not knowledge:
         out.print("[dim]no knowledge was looked up[/]")
     elif not used:
@@ -130,29 +118,18 @@ def show_used(out: Console, response: Response) -> None:
     else:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
-            number = f"{raised([numbers[item.id]])} " if item.id in numbers else ""
+            number = f"{display.raised([numbers[item.id]])} " if item.id in numbers else ""
+            colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
+            label = f"[{colour}]{item.set}[/] " if colour else ""
             where = "" if item.kind == "fact" else _origin(item)
-            out.print(Padding(f"{number}{_label(item)}{escape(item.text)}{where}", (0, 0, 0, 2)))
-
-
-def _show_cited(out: Console, response: Response) -> None:
-    """Show what each number stands for: its spans, its knowledge, and where to look that up."""
-    pieces = {item.id: item for item in response.knowledge}
-    for name, number in response.numbers.items():
-        spans = [
-            response.text[citation.start : citation.end]
-            for citation in response.citations
-            if citation.knowledge == name
-        ]
-        words = f"{escape(' … '.join(dict.fromkeys(spans)))}: {escape(pieces[name].text)}"
-        out.print(f"[dim]{raised([number])} {words}[/]{_origin(pieces[name])}")
+            out.print(Padding(f"{number}{label}{escape(item.text)}{where}", (0, 0, 0, 2)))
 
 
 def answer(response: Response) -> str:
     """Return what was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(f"{escape(text)}[cyan]{raised(numbers)}[/]" for text, numbers in response.parts)
+    return "".join(f"{escape(text)}[cyan]{display.raised(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
@@ -168,28 +145,22 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
         out.print("[dim]no knowledge was found[/]")
         return
     sets = any(item.set for item in knowledge)  # foreseen and unforeseen facts
-    rows = table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
+    rows = Table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
     for rank, item in enumerate(knowledge, start=1):
         cells = [escape(item.text), f"{item.score:.3f}", *([item.set] if sets else []), escape(item.origin)]
         rows.add_row(str(rank), *cells)
     out.print(rows)
 
 
-def _label(item: Knowledge) -> str:
-    colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
-    return f"[{colour}]{item.set}[/] " if colour else ""
-
-
 def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
     """Show every stage as a row: when it began, how long it took, what it cost, what was noted."""
-    rows = table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
+    rows = Table("!stage", "model", ">began", ">took", ">tokens", "outcome and notes")
     for stage in trace:
         tokens = stage.usage.prompt_tokens + stage.usage.completion_tokens
-        notes = [stage.outcome, *notes_of(stage)]
+        notes = [stage.outcome, *display.notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
-        rows.add_row(
-            stage.stage, escape(stage.model), *times, f"{tokens:,}" if tokens else "", escape("; ".join(notes))
-        )
+        figures = (*times, f"{tokens:,}" if tokens else "")
+        rows.add_row(stage.stage, escape(stage.model), *figures, escape("; ".join(notes)))
     out.print(rows)
 
 
@@ -198,12 +169,12 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     by_method: dict[str, list[Result]] = {}
     for result in results:
         by_method.setdefault(result.method, []).append(result)
-    rows = table("method", ">ok", ">failed", "cost", "parsing and retrieval", title="in all")
+    rows = Table("method", ">ok", ">failed", "cost", "parsing and retrieval", title="in all")
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
-        words = in_words(figures_of(stage for result in group for stage in result.trace))
-        spent = cost(usage, sum(result.seconds for result in group))
+        words = display.in_words(display.figures_of(stage for result in group for stage in result.trace))
+        spent = display.cost(usage, sum(result.seconds for result in group))
         rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
     console(stderr=to_stderr).print(rows)
 
@@ -211,7 +182,7 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
 # --- the demo
 
 
-def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> None:
+def show_demo(conversations: Sequence[display.Conversation], made: str, page: Path) -> None:
     """Print conversations, how the responses came about, where the page is, and how to go live."""
     out = console()
     for conversation in conversations:
@@ -220,7 +191,15 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
             out.print(Rule(f"[bold]{escape(conversation.heading[0])}[/]", characters="═"))
             out.print(f"[dim]{escape(conversation.heading[1])}[/]\n")
         out.print(Rule(f"[bold]{escape(dialogue.topic or dialogue.id)}[/]", align="left"))
-        out.print(_turns(dialogue))
+        turns = Grid.grid(padding=(0, 1))
+        turns.add_column(justify="right")
+        turns.add_column(overflow="fold")
+        for turn in dialogue.turns:
+            colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
+            turns.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
+        for sentence in dialogue.persona:
+            turns.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
+        out.print(turns)
         wide = out.width >= _COLUMN * len(conversation.responses)
         (_side_by_side if wide else _stacked)(out, conversation.responses)
     stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
@@ -232,18 +211,6 @@ def show_demo(conversations: Sequence[Conversation], made: str, page: Path) -> N
     out.print(f"[dim]{made}[/]")
     out.print(f"Every stage, prompt and piece of knowledge: [bold]{escape(str(page))}[/]\n", soft_wrap=True)
     out.print(_LIVE, soft_wrap=True)
-
-
-def _turns(dialogue: Dialogue) -> Table:
-    rows = Table.grid(padding=(0, 1))
-    rows.add_column(justify="right")
-    rows.add_column(overflow="fold")
-    for turn in dialogue.turns:
-        colour = "cyan" if turn.speaker == dialogue.last.speaker else "green"
-        rows.add_row(f"[{colour}]{escape(turn.speaker)}:[/]", escape(turn.text))
-    for sentence in dialogue.persona:
-        rows.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
-    return rows
 
 
 def _name(response: Response) -> str:
@@ -258,34 +225,36 @@ def _drew(response: Response) -> str:
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    marks = {name: raised([number]) for name, number in response.numbers.items()}
+    marks = {name: display.raised([number]) for name, number in response.numbers.items()}
     return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
 
 
 def _origin(item: Knowledge) -> str:
-    words = item.set if item.kind == "fact" else origin_of(item)
+    words = item.set if item.kind == "fact" else display.origin_of(item)
     return f" [dim]({escape(words)})[/]" if words else ""
 
 
 def _way(response: Response) -> str:
     """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
-    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in steps_of(response).short)
+    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in display.steps_of(response).short)
 
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
-    rows = table(*(_name(response) for response in responses), shares=[1] * len(responses))
+    rows = Table(*(_name(response) for response in responses), shares=[1] * len(responses))
     rows.add_row(*map(answer, responses), end_section=True)
     ways = [_way(response) for response in responses]
     if any(ways):
         rows.add_row(*ways, end_section=True)
     rows.add_row(*map(_drew, responses))
-    rows.add_row(*(f"[dim]{escape(summary(response))}[/]" for response in responses))
+    rows.add_row(*(f"[dim]{escape(display.summary(response))}[/]" for response in responses))
     out.print(rows)
 
 
 def _stacked(out: Console, responses: Sequence[Response]) -> None:
-    rows = table("!method", "response", "draws on", shares=[1, 3, 2])
+    rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
-        below = "".join(f"\n{part}" for part in (_way(response), f"[dim]{escape(summary(response))}[/]") if part)
+        below = "".join(
+            f"\n{part}" for part in (_way(response), f"[dim]{escape(display.summary(response))}[/]") if part
+        )
         rows.add_row(_name(response), answer(response) + below, _drew(response), end_section=True)
     out.print(rows)

@@ -1,57 +1,54 @@
-"""`dialore report`: scored runs as HTML, Markdown, LaTeX and CSV."""
+"""`dialore report` and `check`: scored runs as HTML, Markdown, LaTeX and CSV, and held to limits."""
 
-# No deferred annotations here: typer reads them.
+import dataclasses
+import math
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import Annotated, get_args
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
-from dialore.cli.output import note, print_json
+from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError, install
+from dialore.evaluation.human.reading import read_answers
+from dialore.evaluation.human.sheets import key_of
+from dialore.evaluation.report.build import Report, make_report
+from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
+from dialore.evaluation.report.people import people_of
+from dialore.evaluation.report.plots import Form, can_draw
+from dialore.experiments.gate import Limit, check_against, check_limits
+from dialore.experiments.results import RunResults
+from dialore.experiments.store import RunStore
+from dialore.experiments.tracking import tracking
 from dialore.files import write_whole
-
-if TYPE_CHECKING:
-    from dialore.evaluation.report.build import Report
 
 _SHOWN = 6
 _FORMS = "Forms; without any, all of them"
 
 
 def report(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="The folders of runs.")],
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where it goes. (default: RUN/report)")
-    ] = None,
-    html: Annotated[bool, typer.Option("--html", rich_help_panel=_FORMS, help="One self-contained page.")] = False,
-    markdown: Annotated[bool, typer.Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
-    latex: Annotated[bool, typer.Option("--latex", rich_help_panel=_FORMS, help="The main table.")] = False,
-    csv: Annotated[
-        bool, typer.Option("--csv", rich_help_panel=_FORMS, help="Every figure, in full precision.")
-    ] = False,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="SYSTEM", help="What others are compared with. (default: vanilla)"),
-    ] = None,
+    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The folders of runs.")],
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where it goes. (default: RUN/report)")] = None,
+    html: Annotated[bool, Option("--html", rich_help_panel=_FORMS, help="One self-contained page.")] = False,
+    markdown: Annotated[bool, Option("--markdown", rich_help_panel=_FORMS, help="The tables.")] = False,
+    latex: Annotated[bool, Option("--latex", rich_help_panel=_FORMS, help="The main table.")] = False,
+    csv: Annotated[bool, Option("--csv", rich_help_panel=_FORMS, help="Every figure, in full precision.")] = False,
+    baseline: Annotated[str | None, Option(metavar="SYSTEM", help="To compare with. (default: vanilla)")] = None,
     metric: Metrics = None,
-    title: Annotated[str, typer.Option("--title", metavar="TEXT", help="(default: the runs' names)")] = "",
-    dialogues: Annotated[
-        int, typer.Option("--dialogues", metavar="N", min=0, help="How many of each data set can be browsed.")
-    ] = 200,
+    title: Annotated[str, Option(metavar="TEXT", help="(default: the runs' names)")] = "",
+    dialogues: Annotated[int, Option(metavar="N", min=0, help="How many of each data set can be browsed.")] = 200,
     sizes: Annotated[
-        list[str] | None,
-        typer.Option("--sizes", metavar="MODEL=B", help="A model's size in billions, where its name does not say it."),
+        list[str] | None, Option(metavar="MODEL=B", help="A model's size in billions, where its name does not say it.")
     ] = None,
-    sheets: Annotated[
-        list[Path] | None,
-        typer.Option("--sheets", metavar="PLACE", help=f"{PLACE} (default: those of RUN)"),
-    ] = None,
-    plots: Annotated[bool, typer.Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
+    sheets: Annotated[list[Path] | None, Option(metavar="PLACE", help=f"{PLACE} (default: those of RUN)")] = None,
+    plots: Annotated[bool, Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
     log_to: LogTo = None,
     json: Json = False,
 ) -> None:
-    """Report scored runs: tables with significance, ablations, people, cost, failures, plots, and every dialogue.
+    """Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.
 
     [bold]Examples[/bold]
     dialore report runs/try
@@ -60,17 +57,6 @@ def report(
     dialore report runs/try --sizes my-model=7 --plots
     dialore report runs/try --sheets sheets --sheets errors.jsonl
     """
-    from contextlib import ExitStack
-
-    from dialore.evaluation.human.reading import read_answers
-    from dialore.evaluation.human.sheets import key_of
-    from dialore.evaluation.report.build import make_report
-    from dialore.evaluation.report.people import people_of
-    from dialore.evaluation.report.plots import can_draw
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-    from dialore.experiments.tracking import tracking
-
     chosen = {"html": html, "md": markdown, "tex": latex, "csv": csv}
     forms = [form for form, is_wanted in chosen.items() if is_wanted] or list(chosen)
     given = dict(map(_size, sizes or []))
@@ -108,27 +94,21 @@ def report(
         note(f"and {len(written) - _SHOWN} more in {written[-1].parent}")
 
 
-def _write(report: "Report", folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
+def _write(report: Report, folder: Path, forms: list[str], *, plots: bool) -> list[Path]:
     """Write the report in the forms that are wanted; the files, in order."""
-    from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
-    from dialore.evaluation.report.plots import Form
-
     render = {"html": render_html, "md": render_markdown, "tex": render_latex, "csv": render_csv}
     files: dict[str, str | bytes] = {f"report.{form}": render[form](report) for form in forms}
     if report.people and "csv" in forms:
         files["people.csv"] = render_people(report.people)
     if plots:
-        files |= {
-            f"plots/{name}.{form}": figure.render(form) for name, figure in report.files() for form in get_args(Form)
-        }
+        for name, figure in report.files():
+            files |= {f"plots/{name}.{form}": figure.render(form) for form in get_args(Form)}
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]
 
 
 def _size(text: str) -> tuple[str, float]:
-    import math
-
     name, _, number = text.rpartition("=")
     try:
         size = float(number.rstrip("bB"))
@@ -137,3 +117,44 @@ def _size(text: str) -> tuple[str, float]:
     if not name or not size > 0 or math.isinf(size):
         raise InputError(f"--sizes {text}: no model and size", hint="say it like --sizes my-model=7")
     return name, size
+
+
+def check(
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a scored run.")],
+    least: Annotated[list[str] | None, Option("--min", metavar="[SYSTEM:]FIGURE=VALUE", help="The least.")] = None,
+    most: Annotated[list[str] | None, Option("--max", metavar="[SYSTEM:]FIGURE=VALUE", help="The most.")] = None,
+    against: Annotated[Path | None, Option(metavar="RUN", help="A run: no score may be significantly worse.")] = None,
+    json: Json = False,
+) -> None:
+    """Check a scored run against limits or another run; exits 1 where a figure does not hold.
+
+    A figure is a metric of the run, failed (the share of responses that
+    failed), or seconds, calls, prompt_tokens or completion_tokens, each
+    with .mean, .p50 or .p95. A figure that the run lacks does not hold.
+
+    [bold]Examples[/bold]
+    dialore check runs/try --min handbook-right=0.9 --max seconds.p95=3
+    dialore check runs/try --max failed=0 --against runs/before
+    dialore check runs/try --min weave:handbook-right=0.9 --json
+    """
+    limits = [Limit.parse(text, is_least=True) for text in least or ()]
+    limits += [Limit.parse(text, is_least=False) for text in most or ()]
+    if not limits and against is None:
+        raise InputError("nothing to check", hint="name --min, --max or --against")
+    with ExitStack() as stores:
+        store = stores.enter_context(RunStore.open(run))
+        verdicts = check_limits(store, limits)
+        if against is not None:
+            verdicts += check_against(store, stores.enter_context(RunStore.open(against)))
+    failed = [verdict for verdict in verdicts if not verdict.holds]
+    if json:
+        print_json([dataclasses.asdict(verdict) for verdict in verdicts])
+    else:
+        rows = Table("!system", "!figure", ">found", "wanted", "holds")
+        for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
+            value = "-" if verdict.value is None else f"{verdict.value:.4g}"
+            holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"
+            rows.add_row(verdict.system, verdict.figure, value, verdict.wanted, holds)
+        console().print(rows)
+    if failed:
+        raise typer.Exit(1)

@@ -1,49 +1,43 @@
 """`dialore respond` and `dialore ground`: dialogues in, responses or their grounds out."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
+from dialore.agent import Agent
+from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error
+from dialore.cli.waiting import watched
+from dialore.dialogue import Dialogue, dialogue_from, parse_dialogues
 from dialore.errors import InputError
-from dialore.files import write_whole
+from dialore.evaluation.report.display import Conversation, render_page
+from dialore.files import decoded, read_text, write_whole
+from dialore.parallel import bounded_map
+from dialore.response import Grounding, Response
+from dialore.session import open_agents
+from dialore.settings import Settings
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from dialore.agent import Agent
-    from dialore.dialogue import Dialogue
-    from dialore.response import Grounding, Response
-    from dialore.settings import Settings
-
-    Result = Response | Grounding
-    Entry = tuple[str, Dialogue | InputError]
+Result = Response | Grounding
+Entry = tuple[str, Dialogue | InputError]
 
 
-_File = Annotated[
-    str, typer.Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")
-]
-_Html = Annotated[
-    Path | None, typer.Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")
-]
+_File = Annotated[str, Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")]
+_Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")]
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
     """Options of output."""
 
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")
-    ] = None
-    trace: Annotated[
-        Path | None,
-        typer.Option("--trace", metavar="FILE", help="Write everything here, every stage's prompt and answer."),
-    ] = None
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write one JSON object a line here instead.")] = None
+    trace: Annotated[Path | None, Option(metavar="FILE", help="All goes here, every stage's prompt and answer.")] = None
 
 
 @takes_settings
@@ -69,7 +63,7 @@ def respond(file: _File, outputs: Outputs, settings: AgentSettings, html: _Html 
 
 @takes_settings
 def ask(
-    question: Annotated[str, typer.Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
+    question: Annotated[str, Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
     outputs: Outputs,
     settings: AgentSettings,
     html: _Html = None,
@@ -82,8 +76,6 @@ def ask(
     dialore ask "May I return a cup?" --documents shop.idx --cite
     git log -5 | dialore ask - -M vanilla --json
     """
-    from dialore.dialogue import dialogue_from
-
     text = _standard_input() if question == "-" else question
     asked = dialogue_from({"turns": [text]}, place="the question", default_id="question")
     _answer([(asked.id, asked)], outputs, settings, ground=False, html=html, json=json)
@@ -104,27 +96,16 @@ def ground(file: _File, outputs: Outputs, settings: AgentSettings, json: Json = 
 
 
 def _answer(
-    asked: "str | list[Entry]",
-    files: Outputs,
-    settings: "Settings",
-    *,
-    ground: bool,
-    html: Path | None = None,
-    json: bool,
+    asked: str | list[Entry], files: Outputs, settings: Settings, *, ground: bool, html: Path | None = None, json: bool
 ) -> None:
     """Answer a file's dialogues, or these."""
-    import asyncio
-
-    from dialore.cli import render
-    from dialore.response import Response
-
     source = Path(asked) if isinstance(asked, str) and asked != "-" else None
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
     entries = read_entries(asked) if isinstance(asked, str) else asked
     note_languages(entry.spoken for _, entry in entries if not isinstance(entry, InputError))
     with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
 
-        def write(result: "Result", entry: "Entry") -> None:
+        def write(result: Result, entry: Entry) -> None:
             dialogue = None if isinstance(entry[1], InputError) else entry[1]
             line = render.as_line(result)
             to_out(line)
@@ -138,7 +119,7 @@ def _answer(
 
         results = asyncio.run(_answer_all(settings, entries, write, ground=ground))
     if html is not None:
-        _write_page(html, entries, [result for result in results if isinstance(result, Response)])
+        _write_page(html, entries, results)
     if len(results) > 1 and not json:
         render.totals(results, to_stderr=files.out is not None)
     failed = sum(result.status == "failed" for result in results)
@@ -152,12 +133,9 @@ def _answer(
 
 
 async def _answer_all(
-    settings: "Settings", entries: "Sequence[Entry]", write: "Callable[[Result, Entry], None]", *, ground: bool
-) -> "list[Result]":
+    settings: Settings, entries: Sequence[Entry], write: Callable[[Result, Entry], None], *, ground: bool
+) -> list[Result]:
     """Answer the entries by every agent; each result is written as soon as all before it are, those left at the end."""
-    from dialore.parallel import bounded_map
-    from dialore.session import open_agents
-
     settings = settings.model_copy(update={"model": settings.model.cached()})
     finished: dict[int, Result] = {}
     written = 0
@@ -166,8 +144,6 @@ async def _answer_all(
         say_without(WITHOUT_MODEL)
         jobs = [(entry, agent) for entry in entries for agent in agents]
         if len(jobs) == 1 and not ground and not isinstance(asked := entries[0][1], InputError):
-            from dialore.cli.waiting import watched
-
             result = await watched(agents[0], asked)
             write(result, entries[0])
             return [result]
@@ -190,9 +166,7 @@ async def _answer_all(
     return [finished[position] for position in range(len(jobs))]
 
 
-async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
-    from dialore.response import Grounding, Response
-
+async def _result(entry: Entry, agent: Agent, *, ground: bool) -> Result:
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):
         made: dict[str, Any] = {"id": identifier, "method": agent.method.name, "error": str(dialogue)}
@@ -200,9 +174,8 @@ async def _result(entry: "Entry", agent: "Agent", *, ground: bool) -> "Result":
     return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
 
 
-def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Response]") -> None:
-    from dialore.evaluation.report.display import Conversation, render_page
-
+def _write_page(path: Path, entries: Sequence[Entry], results: Sequence[Result]) -> None:
+    responses = [result for result in results if isinstance(result, Response)]
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])
         for identifier, entry in entries
@@ -212,7 +185,7 @@ def _write_page(path: Path, entries: "Sequence[Entry]", responses: "Sequence[Res
     note(f"page: {path}")
 
 
-def read_entries(file: str) -> "list[Entry]":
+def read_entries(file: str) -> list[Entry]:
     """Return the entries of a dialogue file, each with its id; `-` reads standard input.
 
     A malformed entry is said on standard error; where no entry is any good, the first one's error is raised.
@@ -220,9 +193,6 @@ def read_entries(file: str) -> "list[Entry]":
     Raises:
         InputError: the file cannot be read, or holds no dialogue at all.
     """
-    from dialore.dialogue import Dialogue, parse_dialogues
-    from dialore.files import read_text
-
     if file == "-":
         if sys.stdin.isatty():
             note("reading a dialogue from the terminal; end it with Ctrl-D")
@@ -245,8 +215,6 @@ def read_entries(file: str) -> "list[Entry]":
 
 
 def _standard_input() -> str:
-    from dialore.files import decoded
-
     try:
         return decoded(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:

@@ -1,31 +1,36 @@
-"""`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
+"""`dialore run` and `simulate`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import (
     METHODS,
     WITHOUT_MODEL,
-    AcceptPrompts,
-    AcceptServer,
+    Accepted,
     Json,
-    RunOptions,
+    MethodOptions,
+    Spread,
     connecting,
     one_of,
     takes_settings,
 )
-from dialore.cli.output import note, print_json, progress
+from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.errors import InputError
+from dialore.experiments.config import RunConfig, make_config, missing_inputs, read_config
+from dialore.experiments.run import Estimate, Progress, run_experiment
+from dialore.experiments.simulation import run_simulation
+from dialore.experiments.store import RunStore
+from dialore.session import options_by_method
+from dialore.settings import pairs
 
-if TYPE_CHECKING:
-    from dialore.experiments.config import RunConfig
-    from dialore.experiments.run import Estimate, Progress
-
+RunOptions = Annotated[Mapping[str, object], Spread(RunConfig, "said")]
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
 _NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
@@ -38,32 +43,17 @@ class _EnoughError(Exception):
 @takes_settings
 def run(
     said: RunOptions,
-    config: Annotated[
-        Path | None, typer.Argument(metavar="[FILE]", help="An experiment file (YAML); or say all by options.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")
-    ] = None,
+    accepted: Accepted,
+    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(
-            "--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS
-        ),
+        Option("--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS),
     ] = None,
-    option: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--option",
-            "-o",
-            metavar="NAME=VALUE",
-            help="An option of these methods, else of the file's systems that have it; see `dialore methods`.",
-        ),
-    ] = None,
-    accept_changed_prompts: AcceptPrompts = False,
-    accept_changed_server: AcceptServer = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
-    dry: Annotated[bool, typer.Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
-    engine: Annotated[str, typer.Option("--engine", metavar="local|ray", help="Where it runs.")] = "local",
+    option: MethodOptions = None,
+    yes: Annotated[bool, Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
+    dry: Annotated[bool, Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
+    engine: Annotated[str, Option(metavar="local|ray", help="Where it runs.")] = "local",
     json: Json = False,
 ) -> None:
     """Answer a data set by several systems, into a folder from which the run can be resumed.
@@ -80,8 +70,6 @@ def run(
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
     """
-    from dataclasses import asdict
-
     chosen = configured(config, said, method or [], option or [])
     if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
         sources = chosen.sources.model_copy(update={"embedder": None})
@@ -89,15 +77,15 @@ def run(
     folder = out or Path("runs") / chosen.name
     expected: list[Estimate] = []
 
-    def on_estimate(estimate: "Estimate") -> None:
+    def on_estimate(estimate: Estimate) -> None:
         expected.append(estimate)
         _say_estimate(estimate)
-        if dry or (not (yes or json) and not _is_wanted(estimate)):
+        is_asked = not (yes or json) and estimate.calls > _MANY_CALLS and sys.stdin.isatty()
+        if dry or (is_asked and not typer.confirm("Go on?", err=True)):
             raise _EnoughError
 
-    accepted = {"accept_changed_prompts": accept_changed_prompts, "accept_changed_server": accept_changed_server}
     try:
-        ended = carried_out(chosen, folder, engine, on_estimate, accepted)
+        ended = carried_out(chosen, folder, on_estimate, accepted, engine)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -108,16 +96,12 @@ def run(
     _say_end(ended, folder, asdict(expected[0]) if expected else None, json=json)
 
 
-def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> "RunConfig":
+def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> RunConfig:
     """Return the run's configuration: its file, then what the options say.
 
     Raises:
         InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
     """
-    from dialore.experiments.config import make_config, missing_inputs, read_config
-    from dialore.session import options_by_method
-    from dialore.settings import pairs
-
     changes = dict(said)
     if methods:
         own = options_by_method(methods, pairs(options, "NAME=VALUE"))
@@ -144,17 +128,9 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
 
 
 def carried_out(
-    config: "RunConfig",
-    folder: Path,
-    engine: str,
-    on_estimate: "Callable[[Estimate], None]",
-    accepted: Mapping[str, Any],
-) -> "Progress":
+    config: RunConfig, folder: Path, on_estimate: Callable[[Estimate], None], accepted: Accepted, engine: str = "local"
+) -> Progress:
     """Carry a run out, showing how far it is; raises as `run_experiment`."""
-    import asyncio
-
-    from dialore.experiments.run import run_experiment
-
     elsewhere = None
     if one_of("engine", engine, ("local", "ray")) == "ray":
         from dialore.experiments.ray import RayEngine
@@ -162,29 +138,16 @@ def carried_out(
         elsewhere = RayEngine()
     connect, say_without = connecting()
 
-    def estimated(estimate: "Estimate") -> None:
+    def estimated(estimate: Estimate) -> None:
         say_without(WITHOUT_MODEL)
         on_estimate(estimate)
 
-    with progress("answering") as step:
-
-        def on_progress(now: "Progress") -> None:
-            words = f"answering: {now.rate:.1f}/s, {now.failed} failed, {now.tokens:,} tokens{now.batches}"
-            step(words, now.before + now.done, now.total)
-
-        running = run_experiment(
-            config,
-            folder,
-            connect,
-            engine=elsewhere,
-            on_estimate=estimated,
-            on_progress=on_progress,
-            **accepted,
-        )
-        return asyncio.run(running)
+    with run_progress("answering") as on_progress:
+        told: dict[str, Any] = {"on_estimate": estimated, "on_progress": on_progress, **asdict(accepted)}
+        return asyncio.run(run_experiment(config, folder, connect, engine=elsewhere, **told))
 
 
-def _say_estimate(estimate: "Estimate") -> None:
+def _say_estimate(estimate: Estimate) -> None:
     cost = f", {estimate.cost:.2f} by the price given" if estimate.cost else ""
     note(
         f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
@@ -194,11 +157,7 @@ def _say_estimate(estimate: "Estimate") -> None:
         note(f"a rehearsed response failed: {estimate.failed}")
 
 
-def _is_wanted(estimate: "Estimate") -> bool:
-    return estimate.calls <= _MANY_CALLS or not sys.stdin.isatty() or typer.confirm("Go on?", err=True)
-
-
-def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
+def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, *, json: bool) -> None:
     for failure in ended.failures:
         note(f"failed: {failure}")
     if ended.failed > len(ended.failures):
@@ -209,15 +168,9 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok
     if json:
-        summary: dict[str, object] = {"folder": str(folder), "responses": ended.total, "before": ended.before}
-        summary |= {"answered": ended.ok, "failed": ended.failed, "missing": missing, "calls": ended.calls}
-        summary |= {
-            "cached": ended.cached,
-            "tokens": ended.tokens,
-            "stopped": ended.stopped or None,
-            "expected": expected,
-        }
-        print_json(summary)
+        summary = {"folder": str(folder), "responses": ended.total, "before": ended.before, "answered": ended.ok}
+        summary |= {"failed": ended.failed, "missing": missing, "calls": ended.calls, "cached": ended.cached}
+        print_json({**summary, "tokens": ended.tokens, "stopped": ended.stopped or None, "expected": expected})
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
@@ -226,3 +179,55 @@ def _say_end(ended: "Progress", folder: Path, expected: dict[str, object] | None
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)
+
+
+@takes_settings
+def simulate(
+    said: RunOptions,
+    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
+    method: Annotated[
+        str | None, Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
+    ] = None,
+    user_model: Annotated[str | None, Option(metavar="NAME", help="The user's model. (default: the agent's)")] = None,
+    user_base_url: Annotated[str | None, Option(metavar="URL", help="Where it is. (default: the agent's)")] = None,
+    real: Annotated[
+        str | None, Option(metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hold whole conversations with a simulated user, into a run to be scored and reported.
+
+    The data set says what users want: the handbook test's questions, or
+    dialogues with "goal", "about", "temper" and "answer". Run the same
+    command again and only what is missing or failed is done.
+
+    [bold]Examples[/bold]
+    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --user-model llama3.1
+    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --real log.jsonl
+    """
+    own = {"model": user_model, "base_url": user_base_url, "real": real}
+    changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
+    chosen = configured(config, changes, [method] if method else [], [])
+    folder = out or Path("runs") / chosen.name
+    connect, _ = connecting()
+    with run_progress("talking") as on_progress:
+        ended = asyncio.run(run_simulation(chosen, folder, connect, on_progress))
+    with RunStore.open(folder) as store:
+        facts = store.facts()
+    realism: list[dict[str, Any]] = facts.get("realism", [])
+    if json:
+        figures = {"folder": str(folder), "conversations": ended.total, "before": ended.before, **ended.figures}
+        print_json(figures | {"ended": facts["ended"], "realism": realism})
+    elif realism:
+        columns = ("simulated", "real", "difference", "distance")
+        rows = Table("!of users", *(f">{name}" for name in columns))
+        for row in realism:
+            rows.add_row(row["feature"], *("-" if row[name] is None else f"{row[name]:.2f}" for name in columns))
+        console().print(rows)
+    for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
+        note(failure)
+    ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
+    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
+    if ended.before + ended.ok < ended.total:
+        raise typer.Exit(1)

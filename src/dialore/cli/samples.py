@@ -1,72 +1,61 @@
 """`dialore samples`: bases of samples to prompt with."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json
 from dialore.cli.output import note, print_json, progress
+from dialore.datasets import data_set
+from dialore.datasets.split import stream_histories
+from dialore.dialogue import Dialogue
 from dialore.errors import InputError
+from dialore.llm.connection import LOCAL
+from dialore.llm.perplexity import LocalLikelihood, Scored
+from dialore.methods.few_shot import Sample, SampleDatabase, aligned_samples, build_samples, check_out, samples_of
+from dialore.prompts.library import PromptLibrary
+from dialore.retrieval.embedding import Embedder, load_embedder
+from dialore.sources.graph import open_graph
 
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-    from dialore.methods.few_shot import Sample
-    from dialore.retrieval.embedding import Embedder
+Step = Callable[[str, int, int | None], None]
 
-    Step = Callable[[str, int, int | None], None]
 
-_Files = Annotated[list[Path], typer.Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
+_Files = Annotated[list[Path], Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
 _DataSet = Annotated[
     str | None,
-    typer.Option(
-        "--dataset",
-        "-D",
-        metavar="NAME",
-        help="The data set that the files are of. (default: dialogues)",
-        autocompletion=DATA_SETS,
-    ),
+    Option("--dataset", "-D", metavar="NAME", help="Of the files. (default: dialogues)", autocompletion=DATA_SETS),
 ]
-app = typer.Typer(no_args_is_help=True, help="Build a base of samples to prompt with (for msdp).")
+app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("build")
 def build(
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="The folder that the database goes to.")],
+    out: Annotated[Path, Argument(metavar="OUT", help="The folder that the database goes to.")],
     files: _Files,
     dataset: _DataSet = None,
     align_graph: Annotated[
         str | None,
-        typer.Option(
-            "--align-graph",
+        Option(
             metavar="PATH|URL|starter",
-            help="Take as knowledge the facts between history and reply in this graph, for msdp-dcrag.",
+            help="Knowledge is the facts of this graph between history and reply, for msdp-dcrag.",
         ),
     ] = None,
-    facts: Annotated[int, typer.Option("--facts", min=1, help="With --align-graph: facts of a sample at most.")] = 3,
+    facts: Annotated[int, Option(min=1, help="With --align-graph: facts of a sample at most.")] = 3,
     perplexity: Annotated[
         str | None,
-        typer.Option(
-            "--perplexity",
-            metavar="NAME",
-            help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2.",
-        ),
+        Option(metavar="NAME", help="Tell each sample's perplexity as a prompt by this model, run here: hf:gpt2."),
     ] = None,
-    embedder: Annotated[
-        str,
-        typer.Option("--embedder", metavar="SPEC", help="Encodes topic and history: static, st:NAME, dot:NAME."),
-    ] = "static",
-    turns: Annotated[int, typer.Option("--turns", min=1, help="Last turns of a history that are encoded.")] = 3,
-    overlap_run: Annotated[
-        int,
-        typer.Option(
-            "--overlap-run", min=1, help="Words overlap only in a row of so many; 10 is MSDP's released code."
-        ),
-    ] = 1,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="How many to keep, sampled by --seed.")] = None,
-    seed: Annotated[int, typer.Option("--seed", help="Of the sample.")] = 0,
+    embedder: Annotated[str, Option(metavar="SPEC", help="Encodes samples: static, st:NAME, dot:NAME.")] = "static",
+    turns: Annotated[int, Option(min=1, help="Last turns of a history that are encoded.")] = 3,
+    overlap_run: Annotated[int, Option(min=1, help="Words overlap in a row of so many; 10 is MSDP's code.")] = 1,
+    limit: Annotated[int | None, Option(min=1, help="How many to keep, sampled by --seed.")] = None,
+    seed: Annotated[int, Option(help="Of the sample.")] = 0,
     json: Json = False,
 ) -> None:
     """Build a sample database from dialogues whose replies come with knowledge.
@@ -80,12 +69,6 @@ def build(
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
     dialore respond talk.json --method msdp --samples wow.samples
     """
-    import time
-
-    from dialore.datasets.split import stream_histories
-    from dialore.methods.few_shot import build_samples, check_out
-    from dialore.retrieval.embedding import load_embedder
-
     started = time.perf_counter()
     check_out(out)
     encoder = load_embedder(embedder)
@@ -93,10 +76,8 @@ def build(
         histories = stream_histories(lambda: _whole(files, dataset, step), cut="all", limit=limit, seed=seed)
         samples, graph = _samples(histories, align_graph, encoder, facts)
         if not samples:
-            lacking = (
-                "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
-            )
-            raise InputError(f"no reply {lacking}", hint="see `dialore samples build --help`")
+            wanted = "has a fact of the graph between it and its history" if align_graph else "comes with its knowledge"
+            raise InputError(f"no reply {wanted}", hint="see `dialore samples build --help`")
         perplexities = _perplexities(samples, perplexity, step) if perplexity else None
         meta = build_samples(
             samples,
@@ -120,10 +101,10 @@ def build(
 
 @app.command("compare")
 def compare(
-    base: Annotated[Path, typer.Argument(metavar="BASE", help="A database of samples.")],
+    base: Annotated[Path, Argument(metavar="BASE", help="A database of samples.")],
     files: _Files,
     dataset: _DataSet = None,
-    grams: Annotated[int, typer.Option("--grams", min=1, help="Words in a row by which knowledge is compared.")] = 13,
+    grams: Annotated[int, Option(min=1, help="Words in a row by which knowledge is compared.")] = 13,
     json: Json = False,
 ) -> None:
     """Tell how much of the knowledge and the topics of other data a base has.
@@ -134,9 +115,6 @@ def compare(
     [bold]Example[/bold]
     dialore samples compare wow.samples test.jsonl -D wizard-of-internet
     """
-    from dialore.datasets.split import stream_histories
-    from dialore.methods.few_shot import SampleDatabase
-
     with progress("reading dialogues") as step:
         shares = SampleDatabase(base).compare(stream_histories(lambda: _whole(files, dataset, step), cut="all"), grams)
     if json:
@@ -147,27 +125,20 @@ def compare(
 
 
 def _samples(
-    histories: "Iterator[Dialogue]", align_graph: str | None, encoder: "Embedder", facts: int
-) -> "tuple[list[Sample], str]":
+    histories: Iterator[Dialogue], align_graph: str | None, encoder: Embedder, facts: int
+) -> tuple[list[Sample], str]:
     """Return the samples of histories, and the name of the graph that they were aligned with."""
-    from contextlib import closing
-
-    from dialore.methods.few_shot import aligned_samples, samples_of
-    from dialore.sources.graph import open_graph
-
     if align_graph is None:
         return list(samples_of(histories)), ""
     with closing(open_graph(align_graph)) as graph:
         return list(aligned_samples(histories, graph, encoder, facts)), graph.name
 
 
-def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterator[Dialogue]":
+def _whole(files: Sequence[Path], dataset: str | None, step: Step) -> Iterator[Dialogue]:
     """Yield the whole dialogues of the files; dialogues of our own form where no data set is named.
 
     Files number their dialogues alike: an id that was there before gets its file's name.
     """
-    from dialore.datasets import data_set
-
     reader, known = data_set(dataset or "jsonl"), set[str]()
     for file in files:
         for dialogue in reader.read(file):
@@ -178,14 +149,8 @@ def _whole(files: Sequence[Path], dataset: str | None, step: "Step") -> "Iterato
             yield dialogue.model_copy(update={"id": name})
 
 
-def _perplexities(samples: "Sequence[Sample]", name: str, step: "Step") -> dict[str, float]:
+def _perplexities(samples: Sequence[Sample], name: str, step: Step) -> dict[str, float]:
     """Return each sample's perplexity as a prompt of the knowledge generator (MSDP, Appendix A)."""
-    import asyncio
-
-    from dialore.llm.connection import LOCAL
-    from dialore.llm.perplexity import LocalLikelihood, Scored
-    from dialore.prompts.library import PromptLibrary
-
     # Each sample is the one line of a prompt that ends in its own knowledge.
     library, pairs = PromptLibrary(), []
     for sample in samples:

@@ -1,51 +1,44 @@
 """`dialore score`: measures of a run's responses, apart from generation."""
 
-# No deferred annotations here: typer reads them.
+import asyncio
+import dataclasses
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from dialore.cli.imports import imported
-from dialore.cli.options import (
-    DatasetOptions,
-    Json,
-    JudgeModel,
-    LogTo,
-    MeasureSettings,
-    Metrics,
-    connecting,
-    takes_settings,
-)
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.imports import DatasetOptions, imported
+from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
+from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.evaluation.base import Metric, MetricInfo, Score
-    from dialore.evaluation.registry import Context
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.store import RunStore
-    from dialore.llm.model import LanguageModel
-    from dialore.settings import ModelSettings
+from dialore.evaluation.base import Metric, MetricInfo, Score
+from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
+from dialore.experiments import scoring
+from dialore.experiments.results import RunResults
+from dialore.experiments.scoring import context_of, measure_run
+from dialore.experiments.store import RunStore
+from dialore.experiments.tracking import tracking
+from dialore.llm.model import LanguageModel
+from dialore.plugins import loadable
+from dialore.session import connect_model
+from dialore.settings import ModelSettings
+from dialore.sources.graph import open_graph
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
-_WITHOUT_JUDGE = "nothing is judged"
 
 
 @takes_settings
 def score(
     judge: JudgeModel,
     measures: MeasureSettings,
-    run: Annotated[
-        Path, typer.Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")
-    ],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
     said: DatasetOptions,
     metric: Metrics = None,
-    again: Annotated[bool, typer.Option("--again", help="Measure what has been measured, too.")] = False,
-    listing: Annotated[bool, typer.Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
+    again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
+    listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
     log_to: LogTo = None,
     json: Json = False,
 ) -> None:
@@ -63,14 +56,6 @@ def score(
     dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
-    import asyncio
-    import dataclasses
-
-    from dialore.experiments.results import RunResults
-    from dialore.experiments.scoring import context_of
-    from dialore.experiments.store import RunStore
-    from dialore.experiments.tracking import tracking
-
     if listing:
         _show_list(json=json)
         return
@@ -108,70 +93,51 @@ def score(
             note(f"logged to {tracked.place}")
 
 
-async def _measure(context: "Context", store: "RunStore", names: Sequence[str], **how: Any) -> None:  # noqa: ANN401
-    from dialore.evaluation.registry import load_metrics
-    from dialore.experiments.scoring import measure_run
-
+async def _measure(context: Context, store: RunStore, names: Sequence[str], **how: Any) -> None:  # noqa: ANN401
     metrics = load_metrics(names, context)
-    lacking = {
-        name
-        for name, given in (("judge", context.judge), ("nli", context.nli), ("language-model", context.language_model))
-        if not given
-    }
-    kept = [metric.about.name for metric in metrics if lacking & set(metric.about.needs) and _is_kept(store, metric)]
-    for name in kept:
-        note(f"{name}: as it was measured before, by a model that is not named now")
+    models = {"judge": context.judge, "nli": context.nli, "language-model": context.language_model}
+    lacking = {name for name, given in models.items() if not given}
+    wanted: list[Metric] = []
+    for metric in metrics:
+        before = store.metrics().get(metric.about.name)
+        is_by_another = before is not None and before.get("identity", "") != getattr(metric, "identity", "")
+        if is_by_another and lacking & set(metric.about.needs):  # paid for, its measures are not dropped for none
+            note(f"{metric.about.name}: as it was measured before, by a model that is not named now")
+        else:
+            wanted.append(metric)
     with progress("scoring") as step:
-        await measure_run(
-            store,
-            [metric for metric in metrics if metric.about.name not in kept],
-            **how,
-            on_progress=step,
-        )
+        await measure_run(store, wanted, **how, on_progress=step)
 
 
-def _is_kept(store: "RunStore", metric: "Metric") -> bool:
-    """Return whether the run has measures that another model made: paid for, they are not dropped for none."""
-    before = store.metrics().get(metric.about.name)
-    return before is not None and before.get("identity", "") != getattr(metric, "identity", "")
-
-
-def abouts(names: Sequence[str] | None = None) -> "list[MetricInfo]":
+def abouts(names: Sequence[str] | None = None) -> list[MetricInfo]:
     """Return what is known about metrics, of all that can be loaded where None; raise as `load_metric`."""
-    from dialore.evaluation.registry import Context, load_metric, metric_names
-    from dialore.plugins import loadable
 
-    def about(name: str) -> "MetricInfo":
+    def about(name: str) -> MetricInfo:
         return load_metric(name, Context()).about
 
     return list(loadable(metric_names(), about) if names is None else map(about, names))
 
 
-def show_scores(results: "RunResults") -> None:
+def show_scores(results: RunResults) -> None:
     """Show the scores: metrics down, systems across; n is of each system where they differ."""
     measured, systems = results.metrics(), results.systems()
     several = len({system.model for system in systems}) > 1
     for begin in range(0, len(systems), _ACROSS):
         some = systems[begin : begin + _ACROSS]
         heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
-        rows = table("!metric", *(f">{head}" for head in heads), ">n")
+        rows = Table("!metric", *(f">{head}" for head in heads), ">n")
         for about in measured:
             scores = [system.scores[about.name] for system in some]
             numbers = [str(score.n) for score in scores if score.value is not None]
             counted = ", ".join(numbers if len(set(numbers)) > 1 else numbers[:1])
             rows.add_row(about.name, *map(_cell, scores), counted)
         console().print(rows)
-    missing = {
-        f"{about.name}: {system.scores[about.name].reason}"
-        for about in measured
-        for system in systems
-        if system.scores[about.name].value is None
-    }
-    for reason in sorted(missing):
-        note(f"not available: {reason}")
+    scored = [(about.name, system.scores[about.name]) for about in measured for system in systems]
+    for missing in sorted({f"{name}: {score.reason}" for name, score in scored if score.value is None}):
+        note(f"not available: {missing}")
 
 
-def _cell(score: "Score") -> str:
+def _cell(score: Score) -> str:
     if score.value is None:
         return "-"
     if score.low is None or score.high is None:
@@ -181,30 +147,22 @@ def _cell(score: "Score") -> str:
 
 def _show_list(*, json: bool) -> None:
     """Show every metric: what it measures, where it is from, what it needs."""
-    import dataclasses
-
     known = abouts()
     if json:
         print_json([dataclasses.asdict(about) for about in known])
         return
-    rows = table("!metric", "what it measures", "needs", "paper")
-    for about in known:
-        rows.add_row(about.name, about.definition, ", ".join(about.needs) or "-", about.paper)
-    console().print(rows)
+    rows = [(about.name, about.definition, ", ".join(about.needs) or "-", about.paper) for about in known]
+    console().print(Table("!metric", "what it measures", "needs", "paper", rows=rows))
 
 
-def default_metrics(settings: MeasureSettings, *, without: "Collection[str]" = ()) -> tuple[str, ...]:
+def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model beside those that were named, and nothing that is not to be had."""
-    from dialore.experiments import scoring
-
     given = {"nli": settings.nli, "language-model": settings.language_model}
     return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
-def required_judge(settings: "ModelSettings") -> "LanguageModel":
+def required_judge(settings: ModelSettings) -> LanguageModel:
     """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
-    from dialore.session import connect_model
-
     model = connect_model(settings.cached())
     if model is None:
         raise InputError("a judge is a language model", hint="set --base-url and --model")
@@ -213,22 +171,19 @@ def required_judge(settings: "ModelSettings") -> "LanguageModel":
 
 @asynccontextmanager
 async def measuring(
-    settings: MeasureSettings, judge: "ModelSettings", needs: "Collection[str]", *, must_judge: bool
-) -> "AsyncIterator[Context]":
+    settings: MeasureSettings, judge: ModelSettings, needs: Collection[str], *, must_judge: bool
+) -> AsyncIterator[Context]:
     """Yield what metrics may use, opened as far as they need it, without a corpus; closed at the end.
 
     Raises:
         InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.
     """
-    from dialore.evaluation.registry import Context
-    from dialore.sources.graph import open_graph
-
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:
             connect, say_without = connecting()
             model = required_judge(judge) if must_judge else connect(judge.cached(), None)
-            say_without(_WITHOUT_JUDGE)
+            say_without("nothing is judged")
         if model is not None:
             opened.push_async_callback(model.close)
         if "graph" in needs:

@@ -1,42 +1,29 @@
 """`dialore train`: small trained parts, from a data set's own plans and knowledge."""
 
-# No deferred annotations here: typer reads them.
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from dialore.cli.options import DATA_SETS, Json, SettingsGroup, one_of, takes_settings
-from dialore.cli.training import KINDS, TuningOptions, run_encoder, run_finetuning, run_part, run_sequence, split_files
+from dialore.cli.options import one_of, takes_settings
+from dialore.cli.training import Output, TuningOptions, Work, run_encoder, run_finetuning, run_part, split_files
+from dialore.training import read_labelled, train_decision, train_nli, train_planner, train_ranker
+from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
+from dialore.training.stages import USES, data_targets, lacking, stage_targets
 
-app = typer.Typer(
-    cls=SettingsGroup,
-    no_args_is_help=True,
-    help="Train small parts that need no language model, on a laptop's processor.",
-)
-_Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The data set: kbp has personas and plans.", autocompletion=DATA_SETS)
-]
-_Data = Annotated[
-    Path, typer.Option("--data", metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")
-]
-_Out = Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where the model goes.")]
-_Seed = Annotated[int, typer.Option("--seed", help="The same seed and data give the same files.")]
-_Kind = Annotated[str, typer.Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
-_AnyName = Annotated[str, typer.Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
+app = typer.Typer(no_args_is_help=True)
+_Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the model to start from is.")]
 
 
 @app.command("planner")
+@takes_settings
 def planner(
-    name: _Name,
-    data: _Data,
-    out: _Out,
+    work: Work,
     context: Annotated[
-        bool, typer.Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
+        bool, Option("--context", help="Read the context alone, as SAFARI's does; no persona, no documents.")
     ] = False,
-    seed: _Seed = 0,
-    json: Json = False,
 ) -> None:
     """Train a planner: which sources a response needs, without a call.
 
@@ -47,31 +34,21 @@ def planner(
     [bold]Example[/bold]
     dialore train planner kbp --data shared/data/kbp --out models/planner
     """
-    from dialore.training import train_planner
-
-    run_part(partial(train_planner, context=context), name, data, out, seed, json)
+    run_part(partial(train_planner, context=context), work)
 
 
 @app.command("retriever")
 @takes_settings
 def retriever(
-    name: _Name,
-    data: _Data,
-    out: _Out,
+    work: Work,
     given: TuningOptions,
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="trees|dual|cross", help="What is trained. (default: trees; dual with --as)"),
-    ] = None,
+    kind: Annotated[str | None, Option(metavar="trees|dual|cross", help="(default: trees; dual with --as)")] = None,
     whole: Annotated[
-        bool, typer.Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
+        bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
     ] = False,
     dot: Annotated[
-        bool,
-        typer.Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states."),
+        bool, Option("--dot", help="Dual: the dot product of first tokens' states, not the cosine of mean states.")
     ] = False,
-    seed: _Seed = 0,
-    json: Json = False,
 ) -> None:
     """Train a ranker of persona sentences and the documents under them.
 
@@ -88,37 +65,25 @@ def retriever(
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
-    from dialore.training import train_ranker
-
     preset = given.preset_of("retriever")
     kind = kind or ("dual" if given.preset else "trees")
     if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
         given.refuse()
-        run_part(train_ranker, name, data, out, seed, json)
+        run_part(train_ranker, work)
         return
-    tuning = given.tuning(seed, "retriever", epochs=5, batch=32, length=96)
-    run_encoder(kind, name, data, out, given.base, tuning, json, whole=whole or preset.whole, dot=dot or preset.dot)
+    tuning = given.tuning(work.seed, "retriever", epochs=5, batch=32, length=96)
+    run_encoder(kind, work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
 
 
 @app.command("nli")
 @takes_settings
 def nli(
-    name: _Name,
-    data: _Data,
-    out: _Out,
+    work: Work,
     given: TuningOptions,
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="trees|cross", help="What is trained. (default: trees; cross with --as)"),
-    ] = None,
+    kind: Annotated[str | None, Option(metavar="trees|cross", help="(default: trees; cross with --as)")] = None,
     negatives: Annotated[
-        str | None,
-        typer.Option(
-            "--negatives", metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)"
-        ),
+        str | None, Option(metavar="hard|random", help="Random: the paper's alone. (default: hard; random with --as)")
     ] = None,
-    seed: _Seed = 0,
-    json: Json = False,
 ) -> None:
     """Train a consistency model: is a response entailed by knowledge (P.C, K.C).
 
@@ -132,31 +97,23 @@ def nli(
     [bold]Example[/bold]
     dialore train nli kbp --data shared/data/kbp --out models/nli
     """
-    from dialore.training import train_nli
-
     preset = given.preset_of("nli")
     hard = preset.hard if negatives is None else one_of("negatives", negatives, ("hard", "random")) == "hard"
     if one_of("kind of model", kind or ("cross" if given.preset else "trees"), ("trees", "cross")) == "trees":
         given.refuse()
-        run_part(partial(train_nli, hard=hard), name, data, out, seed, json)
+        run_part(partial(train_nli, hard=hard), work)
         return
-    tuning = given.tuning(seed, "nli", epochs=5, rate=2e-5, length=128)
-    run_encoder("nli-cross", name, data, out, given.base, tuning, json, hard=hard)
+    tuning = given.tuning(work.seed, "nli", epochs=5, rate=2e-5, length=128)
+    run_encoder("nli-cross", work, given.base, tuning, hard=hard)
 
 
 @app.command("generator")
 @takes_settings
 def generator(
-    name: _AnyName,
-    data: _Data,
-    out: _Out,
+    work: Work,
     given: TuningOptions,
-    recipe: Annotated[str, typer.Option("--recipe", metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
-    sources: Annotated[
-        Path | None, typer.Option("--sources", metavar="FILE", help="What safari plans over; see `respond`.")
-    ] = None,
-    seed: _Seed = 0,
-    json: Json = False,
+    recipe: Annotated[str, Option(metavar="safari|fkg|fcm", help="What it learns.")] = "safari",
+    sources: Annotated[Path | None, Option(metavar="FILE", help="What safari plans over; see `respond`.")] = None,
 ) -> None:
     """Fine-tune a causal model: SAFARI's generator, MSDP's FKG or FCM.
 
@@ -172,24 +129,18 @@ def generator(
     [bold]Example[/bold]
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
-    from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
-
     one_of("recipe", recipe, [*RECIPES])
     declared = declared_in(sources)
-    targets, described = read_targets(recipe, name, split_files(name, data, needed=1), declared)
+    targets, described = read_targets(recipe, work.name, split_files(work, needed=1), declared)
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
     tokens = special_tokens(recipe, declared)
-    run_finetuning("causal", given.base, targets, out, card, tokens, given.tuning(seed, "generator"), json)
+    run_finetuning("causal", given.base, targets, work, card, tokens, given.tuning(work.seed, "generator"))
 
 
 @app.command("decision")
+@takes_settings
 def decision(
-    name: _AnyName,
-    data: _Data,
-    out: _Out,
-    label: Annotated[str, typer.Option("--label", metavar="search|shift", help="What is decided.")] = "search",
-    seed: _Seed = 0,
-    json: Json = False,
+    work: Work, label: Annotated[str, Option(metavar="search|shift", help="What is decided.")] = "search"
 ) -> None:
     """Train a decision: whether a response wants a search, or comes to another topic.
 
@@ -200,23 +151,17 @@ def decision(
     [bold]Example[/bold]
     dialore train decision wizard-of-internet --data data/woi --out models/search
     """
-    from dialore.training import read_labelled, train_decision
-
-    run_part(train_decision, name, data, out, seed, json, partial(read_labelled, label=label))
+    run_part(train_decision, work, partial(read_labelled, label=label))
 
 
 @app.command("stages")
 @takes_settings
 def stages(
-    rows: Annotated[Path, typer.Argument(metavar="FILE", help="Rows of `dialore distill`.")],
-    out: _Out,
+    rows: Annotated[Path, Argument(metavar="FILE", help="Rows of `dialore distill`.")],
+    output: Output,
     given: TuningOptions,
     kind: _Kind = "seq2seq",
-    whole: Annotated[
-        bool, typer.Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")
-    ] = False,
-    seed: _Seed = 0,
-    json: Json = False,
+    whole: Annotated[bool, Option("--whole", help="Read whole prompts, and sample as they say (SCG-QP).")] = False,
 ) -> None:
     """Fine-tune one small model for all stages whose rows are given.
 
@@ -227,25 +172,15 @@ def stages(
     [bold]Example[/bold]
     dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
     """
-    from dialore.training.stages import USES, lacking, stage_targets
-
     targets, card = stage_targets(rows, whole=whole)
     card = {"kind": "stages", "use": USES["stages"], **card}
-    tuning, tokens = given.tuning(seed, epochs=10, length=1024), lacking(given.base, targets[0])
-    run_finetuning(one_of("kind", kind, KINDS), given.base, targets, out, card, tokens, tuning, json)
+    tuning, tokens = given.tuning(output.seed, epochs=10, length=1024), lacking(given.base, targets[0])
+    run_finetuning(kind, given.base, targets, output, card, tokens, tuning)
 
 
 @app.command("query")
 @takes_settings
-def query(
-    name: _AnyName,
-    data: _Data,
-    out: _Out,
-    given: TuningOptions,
-    kind: _Kind = "seq2seq",
-    seed: _Seed = 0,
-    json: Json = False,
-) -> None:
+def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune a query generator on what people typed (wizard-of-internet).
 
     Use it with `--stage-model query-generation=hf:FOLDER` of search-query.
@@ -255,20 +190,12 @@ def query(
     [bold]Example[/bold]
     dialore train query wizard-of-internet --data data/woi --base google/flan-t5-large --out models/query
     """
-    run_sequence("query", name, data, out, kind, given.base, given.tuning(seed), json)
+    _train_sequence("query", work, given, kind)
 
 
 @app.command("question")
 @takes_settings
-def question(
-    name: _AnyName,
-    data: _Data,
-    out: _Out,
-    given: TuningOptions,
-    kind: _Kind = "seq2seq",
-    seed: _Seed = 0,
-    json: Json = False,
-) -> None:
+def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune EDIT's generator of open questions (coq).
 
     Use it with `--stage-model question-generation=hf:FOLDER` and
@@ -278,4 +205,11 @@ def question(
     [bold]Example[/bold]
     dialore train question coq --data data/coq --base google-t5/t5-base --out models/question
     """
-    run_sequence("question", name, data, out, kind, given.base, given.tuning(seed), json)
+    _train_sequence("question", work, given, kind)
+
+
+def _train_sequence(what: str, work: Work, given: TuningOptions, kind: str) -> None:
+    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
+    *targets, described = data_targets(what, work.name, split_files(work))
+    card = {"kind": what, "use": USES[what], "data": described}
+    run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed))

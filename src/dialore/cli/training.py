@@ -1,26 +1,42 @@
 """How the commands of `dialore train` read their files, run a recipe and say what came of it."""
 
-# No deferred annotations here: typer reads them.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
-from dialore.cli.options import one_of
-from dialore.cli.output import console, note, print_json, progress, table
+from dialore.cli.options import DATA_SETS, Json, one_of
+from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.datasets import data_set
 from dialore.errors import InputError
-
-if TYPE_CHECKING:
-    from dialore.learned.model import Arrays
-    from dialore.training import Examples
-    from dialore.training.finetune import Kind, Target
-    from dialore.training.presets import Preset
-    from dialore.training.trainer import Tuning
+from dialore.learned.model import check_place
+from dialore.training import Examples, read_examples, refuse_leaks, save_trained
+from dialore.training.encoders import train_encoder
+from dialore.training.finetune import Kind, Target, finetune
+from dialore.training.presets import PRESETS, Preset
+from dialore.training.trainer import Tuning
 
 _SPLITS = ("train", "dev")
-KINDS: "tuple[Kind, ...]" = ("seq2seq", "causal")
+KINDS: tuple[Kind, ...] = ("seq2seq", "causal")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Output:
+    """Options of a trained part."""
+
+    out: Annotated[Path, Option(metavar="FOLDER", help="Where the model goes.")]
+    seed: Annotated[int, Option(help="The same seed and data give the same files.")] = 0
+    json: Json = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work(Output):
+    """Options of a part that is trained on a data set."""
+
+    name: Annotated[str, Argument(metavar="NAME", help="The data set.", autocompletion=DATA_SETS)]
+    data: Annotated[Path, Option(metavar="DIR", help="Where its train.json lies, and dev.json, gzipped or not.")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +45,15 @@ class TuningOptions:
 
     start: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--base",
             metavar="NAME|FOLDER|scratch",
-            help="The model to start from, or a small one of chance. (default: scratch, or what a paper names)",
+            help="To start from; scratch is a small one of chance. (default: a paper's, or scratch)",
         ),
     ] = None
     preset: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--as",
             metavar="PAPER",
             help="A paper's settings, where no option says otherwise: safari-chatglm, safari-belle (generator); dpr, "
@@ -45,72 +61,47 @@ class TuningOptions:
         ),
     ] = None
     epochs: Annotated[
-        float | None,
-        typer.Option("--epochs", min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)"),
+        float | None, Option(min=0.01, help="Passes over the data, at most. (default: 3; stages 10; encoders 5)")
     ] = None
-    batch: Annotated[
-        int | None, typer.Option("--batch", min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")
-    ] = None
-    accumulation: Annotated[
-        int | None, typer.Option("--accumulation", min=1, help="Steps before the weights change. (default: 1)")
-    ] = None
+    batch: Annotated[int | None, Option(min=1, help="Targets a step and GPU. (default: 8; retrievers 32)")] = None
+    accumulation: Annotated[int | None, Option(min=1, help="Steps before the weights change. (default: 1)")] = None
     rate: Annotated[
-        float | None,
-        typer.Option(
-            "--rate",
-            help="The greatest learning rate; it rises over 5% of the steps, then falls in a line. "
-            "(default: 3e-4; nli 2e-5)",
-        ),
+        float | None, Option(help="The greatest; it rises for 5% of the steps, then falls. (default: 3e-4; nli 2e-5)")
     ] = None
     length: Annotated[
         int | None,
-        typer.Option(
-            "--length",
-            min=8,
-            help="Tokens of a target; older turns go where it is more. "
-            "(default: 512; stages 1024; retrievers 96; nli 128)",
+        Option(
+            min=8, help="Tokens; older turns go where it is more. (default: 512; stages 1024; retrievers 96; nli 128)"
         ),
     ] = None
     lora: Annotated[
         bool,
-        typer.Option(
-            "--lora",
-            help="Train low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged into the weights; not "
-            "of encoders.",
+        Option(
+            "--lora", help="Low-rank adapters (r 8, alpha 32, dropout .1, all linear layers), merged; not of encoders."
         ),
     ] = False
-    precision: Annotated[
-        str, typer.Option("--precision", metavar="auto|fp32|bf16|fp16", help="Of the calculation.")
-    ] = "auto"
+    precision: Annotated[str, Option(metavar="auto|fp32|bf16|fp16", help="Of the calculation.")] = "auto"
 
     def refuse(self) -> None:
         """Raise InputError where any is given: trees have no such numbers."""
         if self != type(self)():
-            raise InputError(
-                "trees are not fine-tuned: --base, --epochs and the like say nothing", hint="give a --kind"
-            )
+            message = "trees are not fine-tuned: --base, --epochs and the like say nothing"
+            raise InputError(message, hint="give a --kind")
 
     @property
     def base(self) -> str:
         """The model to start from."""
-        from dialore.training.presets import PRESETS
-
         return self.start or (PRESETS[self.preset].base if self.preset in PRESETS else "") or "scratch"
 
-    def preset_of(self, command: str) -> "Preset":
+    def preset_of(self, command: str) -> Preset:
         """Return the paper's settings that are named; raise InputError where they are of another command."""
-        from dialore.training.presets import PRESETS, Preset
-
         if self.preset is None:
             return Preset(command)
-        return PRESETS[
-            one_of("preset", self.preset, [name for name, preset in PRESETS.items() if preset.command == command])
-        ]
+        known = [name for name, preset in PRESETS.items() if preset.command == command]
+        return PRESETS[one_of("preset", self.preset, known)]
 
-    def tuning(self, seed: int, command: str = "", **own: float) -> "Tuning":
+    def tuning(self, seed: int, command: str = "", **own: float) -> Tuning:
         """Return the settings of training: options given, else the preset's, else the recipe's defaults."""
-        from dialore.training.trainer import Tuning
-
         one_of("precision", self.precision, ("auto", "fp32", "bf16", "fp16"))
         given = {name: getattr(self, name) for name in ("epochs", "batch", "accumulation", "rate", "length")}
         options = {name: value for name, value in given.items() if value is not None}
@@ -118,33 +109,13 @@ class TuningOptions:
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
-def run_sequence(
-    what: str, name: str, data: Path, out: Path, kind: str, base: str, tuning: "Tuning", json: bool
-) -> None:
-    """Train on queries or questions of a data set's train file, with those of its dev file held out."""
-    from dialore.training.stages import USES, data_targets
-
-    *targets, described = data_targets(what, name, split_files(name, data))
-    card = {"kind": what, "use": USES[what], "data": described}
-    run_finetuning(one_of("kind", kind, KINDS), base, targets, out, card, (), tuning, json)
-
-
 def run_part(
-    recipe: "Callable[[Any, Any], tuple[dict[str, Any], Arrays]]",
-    name: str,
-    data: Path,
-    out: Path,
-    seed: int,
-    json: bool,
-    reader: "Callable[..., Examples] | None" = None,
+    recipe: Callable[[Any, Any], tuple[dict[str, Any], Any]], work: Work, reader: Callable[..., Examples] | None = None
 ) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
-    from dialore.learned.model import check_place
-    from dialore.training import read_examples, refuse_leaks, save_trained
-
-    check_place(out)
-    train, *held = split_files(name, data, needed=1)
-    examples = (reader or read_examples)(name, train, seed=seed)
+    check_place(work.out)
+    train, *held = split_files(work, needed=1)
+    examples = (reader or read_examples)(work.name, train, seed=work.seed)
     for path in held:
         refuse_leaks(examples, path)
     try:
@@ -153,89 +124,64 @@ def run_part(
     except MemoryError as error:
         message = f"not enough memory to train on {len(examples.dialogues):,} responses"
         raise InputError(message, hint="give fewer dialogues") from error
-    card = save_trained(out, examples, card, arrays)
-    if json:
-        print_json({"path": str(out), **card})
-        return
-    _show_measured(card)
-    note(f"{out} is written; `dialore models show {out}` says what it is")
+    card = save_trained(work.out, examples, card, arrays)
+    shown = Table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
+    for name, figures in card["measured"].items():
+        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
+    _show(card, work, shown)
 
 
-def _examples(name: str, data: Path, seed: int, needs: "Sequence[str]") -> "list[Examples]":
-    """Return what is trained on, and what is held out; no dialogue is in both."""
-    from dialore.training import read_examples, refuse_leaks
-
-    files = split_files(name, data)
-    train, dev = (read_examples(name, path, needs=needs, seed=seed) for path in files)
-    refuse_leaks(train, files[1])
-    return [train, dev]
-
-
-def split_files(name: str, data: Path, needed: int = len(_SPLITS)) -> list[Path]:
+def split_files(work: Work, needed: int = len(_SPLITS)) -> list[Path]:
     """Return the file that is trained on, and, where it is needed or there, that which is held out."""
-    files = [path for split in _SPLITS for path in sorted(data.glob(f"{split}.json*"))[:1]]
+    files = [path for split in _SPLITS for path in sorted(work.data.glob(f"{split}.json*"))[:1]]
     for split in _SPLITS[:needed]:
         if not any(path.name.startswith(split) for path in files):
-            hint = f"`dialore data get {name} --split {split} --out FILE`"
-            raise InputError(f"{data} has no {split}.json", hint=hint)
+            hint = f"`dialore data get {work.name} --split {split} --out FILE`"
+            raise InputError(f"{work.data} has no {split}.json", hint=hint)
     return files
 
 
-def run_encoder(
-    kind: str,
-    name: str,
-    data: Path,
-    out: Path,
-    base: str,
-    tuning: "Tuning",
-    json: bool,
-    **reading: bool,
-) -> None:
+def run_encoder(kind: str, work: Work, base: str, tuning: Tuning, **reading: bool) -> None:
     """Train an encoder, and say what came of it; `reading` is what it reads, and how it compares."""
     if tuning.lora:
         raise InputError("--lora is for language models, not for encoders", hint="leave it out")
-    from dialore.datasets import data_set
-    from dialore.training.encoders import train_encoder
-
     # A dual encoder learns from knowledge alone, too (MSDP, Appendix F).
-    is_bare = kind == "dual" and "persona" not in data_set(name).has
+    is_bare = kind == "dual" and "persona" not in data_set(work.name).has
     needs = ("knowledge",) if is_bare else ("persona", "plan", "knowledge")
-    train, dev = _examples(name, data, tuning.seed, needs)
+    files = split_files(work)
+    train, dev = (read_examples(work.name, path, needs=needs, seed=work.seed) for path in files)
+    refuse_leaks(train, files[1])
     with progress("training") as step:
-        card = train_encoder(kind, base, train, dev, out, tuning, step, **reading)  # type: ignore[arg-type]
-    _show_tuned(card, out, json)
+        card = train_encoder(kind, base, train, dev, work.out, tuning, step, **reading)  # type: ignore[arg-type]
+    _show_tuned(card, work)
 
 
 def run_finetuning(
-    kind: "Kind",
+    kind: str,
     base: str,
-    targets: "Sequence[Sequence[Target]]",
-    out: Path,
-    card: "dict[str, Any]",
-    tokens: "Sequence[str]",
-    tuning: "Tuning",
-    json: bool,
+    targets: Sequence[Sequence[Target]],
+    output: Output,
+    card: dict[str, Any],
+    tokens: Sequence[str],
+    tuning: Tuning,
 ) -> None:
     """Train on the first targets, hold out the second, and say what came of it."""
-    from dialore.training.finetune import finetune
-
+    chosen = one_of("kind", kind, KINDS)
     with progress("training") as step:
-        card = finetune(kind, base, targets[0], targets[1], out, card, tokens=tokens, tuning=tuning, step=step)
-    _show_tuned(card, out, json)
+        how: dict[str, Any] = {"tokens": tokens, "tuning": tuning, "step": step}
+        card = finetune(chosen, base, targets[0], targets[1], output.out, card, **how)
+    _show_tuned(card, output)
 
 
-def _show_tuned(card: "dict[str, Any]", out: Path, json: bool) -> None:
-    if json:
-        print_json({"path": str(out), **card})
+def _show_tuned(card: dict[str, Any], output: Output) -> None:
+    loss = card.get("loss", {})  # there is no card where another process writes it
+    _show(card, output, f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs" if loss else "")
+
+
+def _show(card: dict[str, Any], output: Output, figures: Table | str) -> None:
+    """Show how good a trained part is, and say where it is; nothing without a card."""
+    if output.json:
+        print_json({"path": str(output.out), **card})
     elif card:
-        loss = card["loss"]
-        console().print(f"loss on held-out dialogues {loss['dev']:.3f} after {loss['epochs']} epochs")
-        note(f"{out} is written; `dialore models show {out}` says what it is")
-
-
-def _show_measured(card: "dict[str, Any]") -> None:
-    """Show a model's figures of cross-validation."""
-    shown = table("!measure, in percent", ">mean", ">least fold", ">greatest fold", title="Cross-validation")
-    for name, figures in card["measured"].items():
-        shown.add_row(name, *(f"{figures[key]:.1f}" for key in ("mean", "low", "high")))
-    console().print(shown)
+        console().print(figures)
+        note(f"{output.out} is written; `dialore models show {output.out}` says what it is")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Callable
 
+from rich.console import Console, ConsoleOptions, RenderResult
 from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from dialore.agent import Agent
 from dialore.cli.output import console
+from dialore.dialogue import Dialogue
 from dialore.methods.base import steps_of
+from dialore.methods.stages import StageName
 from dialore.response import Response
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from rich.console import Console, ConsoleOptions, RenderResult
-
-    from dialore.agent import Agent
-    from dialore.dialogue import Dialogue
-    from dialore.methods.stages import StageName
 
 
 class Waiting:

@@ -1,8 +1,7 @@
 """Human evaluation on the page: annotators fill in the sheets of `dialore annotate export` by codes: `/v1/annotate`.
 
-A sheet is a CSV in the folder of `[server] annotate`, whose key lies beside it; answers are written into it as they
-come, so that `dialore annotate agreement` reads them at any time. Which system wrote what is in the key alone, and
-nothing of the key goes to annotators but which questions are asked, how, and in which language.
+Answers are written into the sheets, CSV files, as they come; nothing of the key that lies beside their folder goes to
+annotators but which questions are asked, how, and in which language.
 """
 
 from __future__ import annotations
@@ -25,12 +24,11 @@ from dialore.evaluation.human.reading import answer_problems, read_answers, read
 from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
 from dialore.evaluation.report.people import READING, people_of
 from dialore.retrieval.graph.lmdb_file import folder_lock
-from dialore.server.common import Body
+from dialore.server.common import EXPLAINED, Body
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
-from dialore.server.service import explained
 
-router = APIRouter(prefix="/v1/annotate")
+router = APIRouter(prefix="/v1/annotate", dependencies=[EXPLAINED])
 Value = Annotated[str, StringConstraints(max_length=2000)]
 
 
@@ -104,13 +102,10 @@ class Desk:
                 row[head.index("comment")] = inert(comment)
             lines = io.StringIO()
             csv.writer(lines, lineterminator="\n").writerows([head, *rows])
-            _write(self._sheet(annotator), "\ufeff" + lines.getvalue())
-
-    def _sheet(self, annotator: str) -> Path:
-        return self.folder / f"{annotator}.csv"
+            _write(self.folder / f"{annotator}.csv", "\ufeff" + lines.getvalue())
 
     def _read(self, annotator: str) -> tuple[list[str], list[list[str]]]:
-        head, *rows = read_csv(self._sheet(annotator))
+        head, *rows = read_csv(self.folder / f"{annotator}.csv")
         return head, [[*row, *[""] * (len(head) - len(row))] for row in rows]
 
     def overview(self) -> dict[str, Any]:
@@ -168,9 +163,7 @@ class Given(Coded):
 async def show_sheet(request: Request, body: Coded) -> Reply:
     """Return the annotator's own sheet: what is asked, every item in their order, and what they have answered."""
     desk = _desk(request)
-    with explained():
-        annotator = await asyncio.to_thread(desk.annotator, body.code)
-        items = await asyncio.to_thread(desk.items, annotator)
+    items = await asyncio.to_thread(lambda: desk.items(desk.annotator(body.code)))
     about = desk.chosen.model_dump(include={"title", "guide", "judges", "criteria"})
     return reply({"form": desk.key.form, "language": desk.key.language, **about, "items": items})
 
@@ -179,15 +172,12 @@ async def show_sheet(request: Request, body: Coded) -> Reply:
 async def take_answers(request: Request, body: Given) -> Reply:
     """Write answers into the annotator's own sheet."""
     desk = _desk(request)
-    with explained():
-        annotator = await asyncio.to_thread(desk.annotator, body.code)
-        await asyncio.to_thread(desk.answer, annotator, body.item, dict(body.answers), body.comment)
+    annotator = await asyncio.to_thread(desk.annotator, body.code)
+    await asyncio.to_thread(desk.answer, annotator, body.item, dict(body.answers), body.comment)
     return reply({"saved": True})
 
 
 @router.get("", dependencies=[Depends(may_change)])
 async def show_overview(request: Request) -> Reply:
     """For the owner: the annotators, their codes and progress, agreement and who wins."""
-    desk = _desk(request)
-    with explained():
-        return reply(await asyncio.to_thread(desk.overview))
+    return reply(await asyncio.to_thread(_desk(request).overview))

@@ -26,7 +26,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from dialore import __version__
 from dialore.errors import DialoreError, InputError
-from dialore.server import annotate, completions, knowledge, memory, pages, responses, runs
+from dialore.server import annotate, knowledge, memory, openai, pages, runs
 from dialore.server.errors import ServiceError, full_disk, reply
 from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
@@ -57,7 +57,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
     app.state.service, app.state.is_ready = service, False
     app.state.desk = annotate.Desk(folder) if (folder := settings.server.annotate) else None
-    for room in (completions, responses, knowledge, memory, annotate, runs, pages):
+    for room in (openai, knowledge, memory, annotate, runs, pages):
         app.include_router(room.router)
 
     @app.get("/healthz")

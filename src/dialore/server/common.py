@@ -8,16 +8,17 @@ from collections import Counter
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
 
+from fastapi import Depends
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dialore.files import storable
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError
-from dialore.server.service import Asked, Events, Service
+from dialore.server.service import Asked, Events, Service, explained
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Sequence
+    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 
     from fastapi import Request
 
@@ -150,6 +151,15 @@ def asked_of(
     unread_before = Counter(entry.unread for entry in talk if entry.unread)
     notes = [f"earlier messages: {what} was passed over, {count} times" for what, count in unread_before.items()]
     return Asked(model, turns, tuple(persona), tuple(filter(None, told)), sampling, user, conversation, tuple(notes))
+
+
+async def _explaining() -> AsyncIterator[None]:
+    with explained():
+        yield
+
+
+EXPLAINED = Depends(_explaining)
+"""The dependency of routes whose errors are turned into what a client may know of them."""
 
 
 def service_of(request: Request) -> Service:

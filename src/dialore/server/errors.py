@@ -55,7 +55,7 @@ def full_disk(error: BaseException | None) -> ServiceError | None:
     while error is not None:
         if (isinstance(error, OSError) and error.errno in _FULL) or _FULL_TEXT.search(str(error)[:2000]):
             log.error("the disk is full: nothing more can be kept")
-            return ServiceError(507, "the service has no room to keep this", code="no_space")
+            return ServiceError(507, "there is no room to keep it", code="no_space")
         error = error.__cause__ or error.__context__
     return None
 

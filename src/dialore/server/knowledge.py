@@ -7,19 +7,18 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
 from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
-from dialore.server.common import Body, ChatMessage, Name, asked_of, service_of, usage_of
+from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, asked_of, service_of, usage_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
-from dialore.server.service import explained, grounding_of, told
+from dialore.server.service import grounding_of, told
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
 _DEEPEST = 10_000  # how far one can page
 _CUT = 300
-Line = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 
 
 class GroundRequest(Body):
@@ -43,9 +42,9 @@ class NewDocument(Body):
 class NewFact(BaseModel):
     """A fact that is to be known."""
 
-    head: Line
-    relation: Line
-    tail: Line
+    head: Sentence
+    relation: Sentence
+    tail: Sentence
     weight: float = Field(default=1.0, gt=0, le=1000)
 
 
@@ -58,12 +57,14 @@ class NewFacts(Body):
 class Sentences(Body):
     """Sentences about the responder."""
 
-    sentences: list[Line] = Field(min_length=1, max_length=1000)
+    sentences: list[Sentence] = Field(min_length=1, max_length=1000)
 
 
 def may_change(request: Request) -> None:
     """Raise ServiceError where the caller's key is not one that changes the knowledge."""
-    request.state.caller.check_knowledge()
+    key = request.state.caller.settings
+    if not key.knowledge:
+        raise ServiceError(403, f"the key {key.name} may not change the knowledge", code="knowledge_not_allowed")
 
 
 _CHANGES = [Depends(may_change)]
@@ -128,8 +129,7 @@ def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
 @router.get("/knowledge/uses")
 async def list_uses(request: Request) -> Reply:
     """Return the latest responses to the caller, each with what it was asked and the ids of the pieces that it used."""
-    with explained():
-        uses = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
+    uses = await service_of(request).store.traces(request.state.caller.name, "asked", "text", "used")
     cut = ({**use, "asked": use["asked"][:_CUT], "text": use["text"][:_CUT]} for use in uses)
     return reply({"data": [{**use, "made": use["made"].isoformat()} for use in cut]})
 
@@ -146,13 +146,11 @@ async def list_documents(request: Request) -> Reply:
 @router.post("/knowledge/documents", dependencies=_CHANGES)
 async def add_document(request: Request, body: NewDocument) -> Reply:
     """Add a text; the next response knows it."""
-    service = service_of(request)
-    with explained():
-        if GROUPS in body.metadata:
-            raise ServiceError(400, "groups are a field of its own, beside metadata", code="invalid_request")
-        groups = request.state.caller.groups_of_new(body.groups)
-        made = await service.knowledge.add_text(body.text, body.title, body.url, groups, body.metadata)
-    return reply(made, 201)
+    if GROUPS in body.metadata:
+        raise ServiceError(400, "groups are a field of its own, beside metadata", code="invalid_request")
+    groups = request.state.caller.groups_of_new(body.groups)
+    about = (body.title, body.url, groups, body.metadata)
+    return reply(await service_of(request).knowledge.add_text(body.text, *about), 201)
 
 
 @router.post("/knowledge/files", dependencies=_CHANGES)
@@ -160,20 +158,17 @@ async def add_file(
     request: Request, file: UploadFile, groups: Annotated[str | None, Query(max_length=1000)] = None
 ) -> Reply:
     """Upload a file; the next response knows it. `groups` says who may read it, with commas between them."""
-    service = service_of(request)
+    service, caller = service_of(request), request.state.caller
     most = service.settings.server.max_upload
-    with explained():
-        caller = request.state.caller
-        allowed = caller.groups_of_new(None if groups is None else [name for name in groups.split(",") if name])
-        made = await service.knowledge.add_file(file.filename or "", await file.read(), most, allowed, caller.groups)
+    allowed = caller.groups_of_new(None if groups is None else [name for name in groups.split(",") if name])
+    made = await service.knowledge.add_file(file.filename or "", await file.read(), most, allowed, caller.groups)
     return reply(made, 201)
 
 
 @router.delete("/knowledge/documents/{identifier}", dependencies=_CHANGES)
 async def delete_document(request: Request, identifier: str) -> Reply:
     """Delete a document that was added."""
-    with explained():
-        await service_of(request).knowledge.delete_document(identifier, request.state.caller.groups)
+    await service_of(request).knowledge.delete_document(identifier, request.state.caller.groups)
     return reply({"id": identifier, "deleted": True})
 
 
@@ -189,18 +184,15 @@ async def list_facts(request: Request) -> Reply:
 @router.post("/knowledge/facts", dependencies=_CHANGES)
 async def add_facts(request: Request, body: NewFacts) -> Reply:
     """Add facts; of one that is there already, the heavier is kept."""
-    service = service_of(request)
     facts = [Fact(added.head, added.relation, added.tail, added.weight, ADDED) for added in body.facts]
-    with explained():
-        await service.knowledge.add_facts(facts)
+    await service_of(request).knowledge.add_facts(facts)
     return reply({"data": [_shown(fact) for fact in facts]}, 201)
 
 
 @router.delete("/knowledge/facts/{identifier}", dependencies=_CHANGES)
 async def delete_fact(request: Request, identifier: str) -> Reply:
     """Delete a fact that was added."""
-    with explained():
-        await service_of(request).knowledge.delete_fact(identifier)
+    await service_of(request).knowledge.delete_fact(identifier)
     return reply({"id": identifier, "deleted": True})
 
 

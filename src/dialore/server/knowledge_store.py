@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 import hashlib
 import io
@@ -36,7 +35,7 @@ from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import ENDINGS
-from dialore.server.errors import ServiceError
+from dialore.server.errors import ServiceError, full_disk
 
 if TYPE_CHECKING:
     from dialore.retrieval.documents.indexing import DocumentReport
@@ -48,7 +47,6 @@ T = TypeVar("T")
 _UNSAFE = re.compile(r"[^\w.-]+")
 _NAME = 80
 _AT_ONCE = 4  # files that are read at once; others wait
-_FULL = {errno.ENOSPC, errno.EDQUOT}
 ADDED = "added"
 """The name of the graph and of the index."""
 
@@ -143,28 +141,26 @@ class AddedKnowledge:
                         report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
                 except BaseException as error:
                     if not is_known:
-                        _remove(folder)
+                        shutil.rmtree(folder, ignore_errors=True)
                     if self._is_closed:
                         raise ServiceError(503, "the service is ending", code="unavailable") from error
                     raise
             for former in old:
-                _remove(self._files / former)
+                shutil.rmtree(self._files / former, ignore_errors=True)
         told = {"rejects": report.rejects, "notices": report.notices}
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
         return {**self._listed()[identifier], "replaced": bool(old), **short}
 
-    async def add_text(
+    @_changing
+    def add_text(
         self, text: str, title: str, url: str, groups: Sequence[str] = (), metadata: Mapping[str, object] | None = None
     ) -> dict[str, object]:
         """Take a text as a document, for members of `groups` or for everybody; `url` is not opened."""
         told = {**(metadata or {}), **({GROUPS: [*groups]} if groups else {})}
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
-        await self._take_text(Piece(text, title, url, extra={**told, "document": identifier}), identifier)
-        return (await asyncio.to_thread(self._listed))[identifier]
-
-    @_changing
-    def _take_text(self, piece: Piece, identifier: str) -> None:
+        piece = Piece(text, title, url, extra={**told, "document": identifier})
         self._take(texts=[piece], texts_name=identifier)
+        return self._listed()[identifier]
 
     def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
         if self._index.exists():
@@ -205,7 +201,7 @@ class AddedKnowledge:
             for folder in self._files.iterdir():
                 if folder.name not in known:
                     with suppress(OSError), folder_lock(folder, exclusive=True, wait=False):
-                        _remove(folder)
+                        shutil.rmtree(folder, ignore_errors=True)
 
     def _documents(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, Any]]:
         """Return the documents that a reader with these groups may read, None: all, by their ids."""
@@ -218,11 +214,8 @@ class AddedKnowledge:
             path = Path(document.name)
             is_file = path.is_absolute()
             identifier = path.parent.name if is_file else document.name
-            listed[identifier] = {
-                "path": document.name,
-                "name": path.name if is_file else "",
-                "passages": document.passages,
-            }
+            about = {"name": path.name if is_file else "", "passages": document.passages}
+            listed[identifier] = {"path": document.name, **about}
         return listed
 
     async def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
@@ -230,11 +223,8 @@ class AddedKnowledge:
         return list((await asyncio.to_thread(self._listed, groups)).values())
 
     def _listed(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, object]]:
-        documents = self._documents(groups).items()
-        return {
-            name: {"id": name, "file": document["name"], "passages": document["passages"]}
-            for name, document in documents
-        }
+        known = self._documents(groups).items()
+        return {name: {"id": name, "file": entry["name"], "passages": entry["passages"]} for name, entry in known}
 
     @_changing
     def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
@@ -244,7 +234,7 @@ class AddedKnowledge:
             raise ServiceError(404, "there is no such document", code="document_not_found")
         delete_documents(self._index, files=[known[identifier]["path"]])
         if known[identifier]["name"]:
-            _remove(self._files / identifier)
+            shutil.rmtree(self._files / identifier, ignore_errors=True)
 
     # --- facts
 
@@ -291,10 +281,6 @@ class AddedKnowledge:
         return kept
 
 
-def _remove(folder: Path) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
-
-
 @contextmanager
 def _kept(folder: Path) -> Iterator[None]:
     """Say why something could not be kept, without where: the disk is full, or fails, or it cannot be read."""
@@ -304,9 +290,7 @@ def _kept(folder: Path) -> Iterator[None]:
         why = error if isinstance(error, OSError) else error.__cause__
         if isinstance(why, OSError | sqlite3.Error | lmdb.Error):
             log.error("cannot change what is known: %s", why)  # noqa: TRY400 - its one line says it all
-            if getattr(why, "errno", None) in _FULL or "full" in str(why).lower():
-                raise ServiceError(507, "there is no room to keep it", code="storage_full") from error
-            raise ServiceError(503, "it cannot be kept now", code="storage_failed") from error
+            raise full_disk(why) or ServiceError(503, "it cannot be kept now", code="storage_failed") from error
         message = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))
         raise ServiceError(400, message, code="invalid_file") from error
 

@@ -14,7 +14,7 @@ from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
-from pydantic import AwareDatetime, BaseModel, Field, StringConstraints
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
 from dialore import __version__
 from dialore.methods.memory_extraction import LONGEST
@@ -113,6 +113,8 @@ class Consent(BaseModel):
 
 class Kept(BaseModel):
     """A statement of the user about themselves, as it is kept."""
+
+    model_config = ConfigDict(from_attributes=True)
 
     id: str = Field(description="What `forget` takes.")
     text: str
@@ -230,14 +232,14 @@ async def remember(
         kept = await store.remember(who, [noted])
     if not kept:  # it was withdrawn meanwhile
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    return _kept(kept[0])
+    return Kept.model_validate(kept[0])
 
 
 async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf = None) -> Memory:
     """Return what is remembered of the user, the newest first."""
     store, who = _on(call).service.store, _on(call).who(call)
     with _told():
-        statements = [_kept(noted) for noted in await store.statements(who, history=history, as_of=as_of)]
+        statements = [Kept.model_validate(noted) for noted in await store.statements(who, history=history, as_of=as_of)]
         return Memory(consents=await store.consents(who), statements=statements)
 
 
@@ -250,7 +252,7 @@ async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statemen
         edited = await _on(call).service.store.edit(_on(call).who(call), identifier, changes)
     if edited is None:
         raise ToolError(_NOTHING_KEPT)
-    return _kept(edited)
+    return Kept.model_validate(edited)
 
 
 async def forget(call: _Call, identifier: _Identifier) -> Memory:
@@ -259,10 +261,6 @@ async def forget(call: _Call, identifier: _Identifier) -> Memory:
         if not await _on(call).service.store.forget(_on(call).who(call), identifier):
             raise ToolError(_NOTHING_KEPT)
     return await list_memory(call)
-
-
-def _kept(statement: Statement) -> Kept:
-    return Kept.model_validate(statement, from_attributes=True)
 
 
 def _on(call: _Call) -> _Offered:

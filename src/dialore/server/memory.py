@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
 from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request
@@ -10,21 +9,16 @@ from fastapi import Response as Reply
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from dialore.methods.memory_extraction import LONGEST
-from dialore.server.common import Body, Name, service_of
+from dialore.server.common import EXPLAINED, Body, Name, service_of
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
-from dialore.server.service import check_harmless, explained
+from dialore.server.service import check_harmless
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")
 
 
-async def _told() -> AsyncIterator[None]:
-    with explained():
-        yield
-
-
-router = APIRouter(prefix="/v1", dependencies=[Depends(_told)])
+router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
 Identifier = Annotated[Name, Path()]
 
 
@@ -121,10 +115,8 @@ async def list_conversations(request: Request, who: Who, id: Named = None) -> Re
         return await show_conversation(request, id, who)
     if not store.keeps_conversations:
         raise ServiceError(404, "this service keeps no conversations (server.kept_days is 0)", code="not_found")
-    conversations = await store.conversations(who)
-    return reply(
-        {"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in conversations]}
-    )
+    rows = await store.conversations(who)
+    return reply({"data": [{"id": name, "kept": kept.isoformat(), "title": title} for name, kept, title in rows]})
 
 
 @router.get("/conversations/{identifier:path}")

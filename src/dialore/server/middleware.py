@@ -9,8 +9,8 @@ import ipaddress
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -42,17 +42,13 @@ def new_key() -> tuple[str, str]:
     return key, hashlib.sha256(key.encode()).hexdigest()
 
 
-def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine alone."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def check_address(settings: ServerSettings) -> None:
     """Raise InputError where a service would be open to others without keys."""
-    if not is_loopback(settings.host) and not settings.keys:
+    try:
+        is_this_machine = ipaddress.ip_address(settings.host).is_loopback
+    except ValueError:
+        is_this_machine = settings.host == "localhost"
+    if not is_this_machine and not settings.keys:
         hint = "make one: dialore serve --new-key NAME"
         raise InputError(f"{settings.host} can be reached from outside, which needs keys", hint=hint)
 
@@ -98,12 +94,6 @@ class Caller:
         """Count tokens."""
         if self.settings.tokens_per_day:
             await tried(store.count(self.name, "tokens", tokens, _DAY), 0)
-
-    def check_knowledge(self) -> None:
-        """Raise ServiceError where the key may not change the knowledge."""
-        if not self.settings.knowledge:
-            message = f"the key {self.name} may not change the knowledge"
-            raise ServiceError(403, message, code="knowledge_not_allowed")
 
 
 def _too_many(what: str, seconds: float) -> ServiceError:
@@ -178,8 +168,14 @@ class Guard:
         if not length.isdecimal() or int(length[:20]) > self._most(scope):
             raise _too_large()
         if scope["path"] in _OPEN:
-            with self._one_more(scope):
+            address = scope["client"][0] if scope.get("client") else ""
+            if self._open[address] >= self._settings.open_per_address:
+                raise _too_many("requests at once", 1)
+            self._open[address] += 1
+            try:
                 yield
+            finally:
+                self._open -= Counter([address])  # none is kept of whom no request is under way
             return
         caller = self._caller(headers)
         scope["state"]["caller"] = caller
@@ -192,20 +188,6 @@ class Guard:
             held.callback(self._take, caller, -1)
             await caller.check(self._store)
             yield
-
-    @contextmanager
-    def _one_more(self, scope: Scope) -> Iterator[None]:
-        """Let a request without a key in, where its address has few requests under way."""
-        address = scope["client"][0] if scope.get("client") else ""
-        if self._open[address] >= self._settings.open_per_address:
-            raise _too_many("requests at once", 1)
-        self._open[address] += 1
-        try:
-            yield
-        finally:
-            self._open[address] -= 1
-            if not self._open[address]:
-                del self._open[address]
 
     def _take(self, caller: Caller, places: int) -> None:
         self._under_way += places

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,16 @@ from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 from dialore.server.service import explained
 
-router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change)])
+
+async def _explaining() -> AsyncIterator[None]:
+    with explained():
+        try:
+            yield
+        except MissingExtraError as error:
+            raise ServiceError(501, str(error), code="missing_extra") from error
+
+
+router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), Depends(_explaining)])
 
 
 def _runs(request: Request) -> dict[str, Path]:
@@ -64,10 +72,11 @@ def _sections(report: Report) -> dict[str, Any]:
     for group in table.groups if table.metrics else ():
         rows = [[row.label, *map(_figure, row.cells)] for row in group.rows]
         scores.append(Table(f"Scores · {group.title}".removesuffix(" · "), 1, heads, rows))
-    counted = [
-        _counted("Cost and latency, a response", report.names, [entry.costs for entry in report.surveys]),
-        _counted("Failures and parsing", report.names, [entry.outcomes for entry in report.surveys]),
-    ]
+    costs, outcomes = [survey.costs for survey in report.surveys], [survey.outcomes for survey in report.surveys]
+    counted = []
+    for title, counts in (("Cost and latency, a response", costs), ("Failures and parsing", outcomes)):
+        lines = [[name, *count.values()] for name, count in zip(report.names, counts, strict=True)]
+        counted.append(Table(title, 1, ["system", *counts[0]], lines))
     drawn = [figure for _, figure in report.files()] if can_draw() else []
     figures = [{"title": entry.title, "svg": base64.b64encode(entry.render("svg")).decode()} for entry in drawn]
     return {
@@ -83,19 +92,6 @@ def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
     return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
 
 
-def _counted(name: str, names: Sequence[str], rows: Sequence[dict[str, str]]) -> Table:
-    return Table(name, 1, ["system", *rows[0]], [[who, *row.values()] for who, row in zip(names, rows, strict=True)])
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    with explained():
-        try:
-            yield
-        except MissingExtraError as error:
-            raise ServiceError(501, str(error), code="missing_extra") from error
-
-
 async def _reported(request: Request, name: str) -> Report:
     folder = (await asyncio.to_thread(_runs, request)).get(name)
     if folder is None:
@@ -105,25 +101,20 @@ async def _reported(request: Request, name: str) -> Report:
         with RunStore.open(folder) as store:
             return make_report(RunResults([store]))
 
-    with _told():
-        return await asyncio.to_thread(made)
+    return await asyncio.to_thread(made)
 
 
 @router.get("")
 async def list_runs(request: Request) -> Reply:
     """Return the runs, the latest first, and how far each is."""
-    runs = await asyncio.to_thread(_runs, request)
-    with _told():
-        briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in runs.items()])
+    briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in _runs(request).items()])
     return reply({"data": briefs})
 
 
 @router.get("/{name}")
 async def show_run(request: Request, name: str) -> Reply:
     """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
-    report = await _reported(request, name)
-    with _told():
-        return reply(await asyncio.to_thread(_sections, report))
+    return reply(await asyncio.to_thread(_sections, await _reported(request, name)))
 
 
 @router.get("/{name}/report")

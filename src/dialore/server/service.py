@@ -292,9 +292,7 @@ class Service:
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
-            stage = next(
-                (stage_done.stage for stage_done in result.trace if stage_done.outcome == "failed"), "response"
-            )
+            stage = next((made.stage for made in result.trace if made.outcome == "failed"), "response")
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
         return identifier
 

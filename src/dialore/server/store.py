@@ -38,8 +38,6 @@ T = TypeVar("T")
 _MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
 _TURNS = 500  # the latest turns of a user's other conversations that are searched
 _BEGINNING = 80  # characters of a conversation that its title is
-
-
 _ALL = User("dialore: all users", "")
 _FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
 
@@ -297,10 +295,9 @@ class ServerStore:
         """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
         columns, traces = FEEDBACK.c, TRACES.c
         is_own = (columns.owner == traces.owner) & (columns.name == traces.name) & (columns.id == traces.id)
-        query = sa.select(
-            columns.id.label("trace"), columns.made, columns.good, columns.reason, columns.better, traces.result
-        )
-        query = query.join_from(FEEDBACK, TRACES, is_own).where(columns.expires > self._clock())
+        said = (columns.made, columns.good, columns.reason, columns.better)
+        query = sa.select(columns.id.label("trace"), *said, traces.result).join_from(FEEDBACK, TRACES, is_own)
+        query = query.where(columns.expires > self._clock())
         query = query if owner is None else query.where(columns.owner == owner)
         return [row._asdict() for row in connection.execute(query.order_by(columns.made.desc(), columns.id))]
 

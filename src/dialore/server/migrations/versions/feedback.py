@@ -21,8 +21,3 @@ def upgrade() -> None:
         sa.Column("expires", sa.DateTime(timezone=True)),
     )
     op.create_index("ix_feedback_expires", "feedback", ["expires"])
-
-
-def downgrade() -> None:
-    """Delete it."""
-    op.drop_table("feedback")

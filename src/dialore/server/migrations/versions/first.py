@@ -26,12 +26,6 @@ def upgrade() -> None:
     op.create_index("ix_traces_id", "traces", ["id"])
 
 
-def downgrade() -> None:
-    """Delete them."""
-    for name in ("people", "statements", "conversations", "traces", "used"):
-        op.drop_table(name)
-
-
 def _make(name: str, *columns: sa.Column[Any]) -> None:
     own: tuple[sa.Column[Any], ...] = (
         sa.Column("id", sa.Text, primary_key=True),

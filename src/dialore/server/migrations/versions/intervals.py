@@ -27,9 +27,3 @@ def upgrade() -> None:
         own = (columns.owner == row.owner, columns.name == row.name, columns.id == row.id)
         values = {"id": identifier, "speaker": "user", "replaces": "", "doubts": ""}
         connection.execute(table.update().where(*own).values(values))
-
-
-def downgrade() -> None:
-    """Delete them."""
-    for name in (*_TEXTS, *_MOMENTS):
-        op.drop_column("statements", name)
