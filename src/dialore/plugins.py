@@ -24,7 +24,7 @@ _WRITE = {
     "method": "write a subclass of dialore.methods.base.Method",
     "data set": "write a subclass of dialore.datasets.base.DataSet",
 }
-"""What a file is to have."""
+"""The content that a file needs, by the kind of thing."""
 
 
 def names_of(group: str, own: Iterable[str] = ()) -> list[str]:

@@ -86,3 +86,10 @@ def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, ca
     ]
     assert "wants 2 things that are not here" in error
     assert not (tmp_path / "runs").exists()
+
+
+def test_systems_and_models_may_be_named_alone(tmp_path):
+    path = tmp_path / "run.yaml"
+    path.write_text("dataset: {name: everyday}\nsystems: [vanilla]\nmodels: [rehearsal]\n", "utf-8")
+    config = read_config(path)
+    assert (config.systems[0].method, config.models[0].model) == ("vanilla", "rehearsal")
