@@ -128,14 +128,9 @@ def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: flo
 def scores_of(
     query: Mapping[str, int], texts: Sequence[Mapping[str, int]], frequencies: Mapping[str, int], size: int, mean: float
 ) -> list[float]:
-    """Score some texts of a larger collection.
+    """Score some texts of a larger collection, of so many texts with so many terms on average.
 
-    Args:
-        query: its terms, with how often each is asked.
-        texts: the terms of each, likewise.
-        frequencies: how many texts of the collection have each term of the query; those that none has may lack.
-        size: texts of the collection.
-        mean: terms of a text on average.
+    Queries and texts are terms with their counts; `frequencies` has how many texts of the collection have each term.
     """
     terms = [term for term in query if frequencies.get(term)]
     weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]

@@ -69,14 +69,16 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
         try:
             self._model: SentenceTransformer = library.SentenceTransformer(model)
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
-                hint="check the name, or give a local folder",
-            ) from error
+            message = f"cannot load the sentence-transformers model {model!r}: {first_line(error)}"
+            raise InputError(message, hint="check the name, or give a local folder") from error
         super().__init__(f"{kind}:{model}", 64)
         self._unit = kind == "st"
         self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
-        self.fingerprint = digest("sentence-transformers" if kind == "st" else kind, _weights_hash(self._model))
+        weights = hashlib.sha256()  # a name or a folder may come to mean other ones
+        for name, tensor in sorted(self._model.state_dict().items()):
+            weights.update(name.encode())
+            weights.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
+        self.fingerprint = digest("sentence-transformers" if kind == "st" else kind, weights.hexdigest())
 
     def _run(self, texts: list[str]) -> NDArray[np.float32]:
         rows = self._model.encode(
@@ -89,23 +91,10 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
         return np.asarray(rows, dtype=np.float32)
 
 
-def _weights_hash(model: SentenceTransformer) -> str:
-    """Hash every parameter, because a name or a folder may come to mean other weights."""
-    total = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        total.update(name.encode())
-        total.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
-    return total.hexdigest()
-
-
 class _Onnx:
     """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder, so many tokens a text.
 
-    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: the folder lacks its files, or they are something else.
+    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`. Raises as `OnnxEmbedder`.
     """
 
     def __init__(self, folder: str | Path, longest: int) -> None:
@@ -155,7 +144,7 @@ class OnnxEmbedder(_LocalEmbedder):
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, unit: bool = True) -> None:
+    def __init__(self, folder: str | Path, *, batch_size: int = _BATCH, longest: int = 256, unit: bool = True) -> None:
         self._is_unit, self._model = unit, _Onnx(folder, longest)
         super().__init__(f"onnx:{folder}", batch_size)
         weights, tokenizer = (Path(folder) / name for name in ("model.onnx", "tokenizer.json"))
@@ -169,15 +158,9 @@ class OnnxEmbedder(_LocalEmbedder):
 
 
 class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, by ONNX Runtime on the CPU.
+    """Logits of pairs of texts that are read together, so many tokens of each, by ONNX Runtime on the CPU.
 
-    Args:
-        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-        length: tokens of a pair that are read.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: they cannot be read.
+    The folder holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
     """
 
     def __init__(self, folder: str | Path, *, length: int) -> None:
@@ -236,10 +219,8 @@ class EndpointEmbedder:
     ) -> None:
         base_url = base_url or os.environ.get("DIALORE_BASE_URL") or os.environ.get("OPENAI_BASE_URL")
         if not base_url:
-            raise InputError(
-                f"no endpoint for the embedding model {model!r}",
-                hint="write endpoint:MODEL@URL or set DIALORE_BASE_URL",
-            )
+            hint = "write endpoint:MODEL@URL or set DIALORE_BASE_URL"
+            raise InputError(f"no endpoint for the embedding model {model!r}", hint=hint)
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         self._client = HttpClient(base_url, api_key or _key_for(base_url), timeout=timeout, max_bytes=256_000_000)

@@ -58,11 +58,7 @@ class _Scored(ABC):
         """(len(texts),): the score of each."""
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
+        """See `Reranker`; raises ModelError where the embedder is an endpoint that failed."""
         return _best(self.scores(query, texts), top)
 
 
@@ -103,10 +99,11 @@ class Remembered:
 
     Args:
         embedder: what embeds; None: the shipped static embedder, loaded at the first call.
+        most: texts whose vectors are kept.
     """
 
-    def __init__(self, embedder: Embedder | None = None) -> None:
-        self._given = embedder
+    def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
+        self._given, self._most = embedder, most
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
@@ -125,7 +122,7 @@ class Remembered:
             for text, vector in known.items():  # what was asked last stays longest
                 self._vectors.pop(text, None)
                 self._vectors[text] = vector
-            for text in list(self._vectors)[:-_REMEMBERED]:
+            for text in list(self._vectors)[: -self._most]:
                 del self._vectors[text]
         return np.stack([known[text] for text in texts])
 

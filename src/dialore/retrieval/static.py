@@ -61,9 +61,8 @@ class StaticEmbedder:
             self.dimension = int(manifest["dimension"])
             self.fingerprint = str(manifest["fingerprint"])
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"no static embedding in {self._folder}", hint="reinstall dialore, or give a distilled folder"
-            ) from error
+            hint = "reinstall dialore, or give a distilled folder"
+            raise InputError(f"no static embedding in {self._folder}", hint=hint) from error
 
     @cached_property
     def _english(self) -> EnglishTokens:
@@ -161,10 +160,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @dataclass
 class EnglishTokens:
-    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight.
-
-    What the vocabulary lacks has no share in a text.
-    """
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight."""
 
     pieces: WordPiece
     vectors: NDArray[np.int8]
@@ -184,9 +180,6 @@ class ChineseWords:
 
     Single characters stand in for longer words that are not there. A text is split by jieba over these words alone:
     nothing is written to the temporary folder, loading is quick, and words that a user adds to jieba change no vector.
-
-    Raises:
-        InputError: the file is missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -223,11 +216,7 @@ class ChineseWords:
 
 
 class WordPiece:
-    """Split text into the tokens of a vocabulary; what the vocabulary lacks is left out.
-
-    Args:
-        vocabulary: each token's number; a token inside a word begins with `##`.
-    """
+    """Split text into the tokens of a vocabulary (each token's number); what the vocabulary lacks is left out."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
@@ -239,9 +228,8 @@ class WordPiece:
         try:
             model = json.loads(path.read_text(encoding="utf-8"))["model"]
             if model["type"] != "WordPiece":
-                raise InputError(
-                    f"{path} is a {model['type']} tokenizer, not WordPiece", hint="distil from a BERT model"
-                )
+                message = f"{path} is a {model['type']} tokenizer, not WordPiece"
+                raise InputError(message, hint="distil from a BERT model")
             unknown = model["unk_token"]
             return cls({token: number for token, number in model["vocab"].items() if token != unknown})
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -250,7 +238,10 @@ class WordPiece:
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, in order."""
         plain = text.isascii() and text.replace("\n", " ").isprintable()
-        words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
+        if plain:
+            words = _ASCII_PIECE.findall(text.lower())
+        else:  # words at white space, and each punctuation mark by itself
+            words = "".join(f" {sign} " if _is_punctuation(sign) else sign for sign in _fold(text)).split()
         return list(itertools.chain.from_iterable(map(self._known, words)))
 
     def _split_word(self, word: str) -> list[int]:
@@ -273,24 +264,14 @@ class WordPiece:
 
 def _fold(text: str) -> str:
     """Without control characters, CJK spaced out, accents stripped, lower case: BERT's normaliser."""
-    cleaned: list[str] = []
+    cleaned = ""
     for character in text:
         if character in "\t\n\r" or unicodedata.category(character).startswith("Z"):
-            cleaned.append(" ")
-        elif character == "�" or unicodedata.category(character).startswith("C"):
-            continue
-        elif is_chinese(character):
-            cleaned.append(f" {character} ")
-        else:
-            cleaned.append(character)
-    decomposed = unicodedata.normalize("NFD", "".join(cleaned))
+            cleaned += " "
+        elif character != "�" and not unicodedata.category(character).startswith("C"):
+            cleaned += f" {character} " if is_chinese(character) else character
+    decomposed = unicodedata.normalize("NFD", cleaned)
     return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
-
-
-def _split(text: str) -> list[str]:
-    """Words at white space, and each punctuation mark by itself."""
-    spaced = "".join(f" {c} " if _is_punctuation(c) else c for c in text)
-    return spaced.split()
 
 
 def _is_punctuation(character: str) -> bool:

@@ -71,8 +71,8 @@ _READER: ContextVar[frozenset[str] | None] = ContextVar("dialore_reader", defaul
 @contextlib.contextmanager
 def reading_as(groups: Iterable[str] | None) -> Iterator[None]:
     """Have every index that is opened meanwhile show what a reader with these groups may read; None: all."""
-    named = None if groups is None else frozenset(groups)
-    token = _READER.set(None if named is None or EVERY_GROUP in named else named)
+    named = frozenset((EVERY_GROUP,) if groups is None else groups)
+    token = _READER.set(None if EVERY_GROUP in named else named)
     try:
         yield
     finally:
@@ -90,7 +90,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
     Raises:
         InputError: it is no such expression.
     """
-    conditions = []
+    conditions: list[Condition] = []
     position = 0
     while True:
         match = _CONDITION.match(text, position)
@@ -100,12 +100,11 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
         operator = "in" if listed else match["operator"].replace("==", "=")
         conditions.append(Condition(match["field"], operator, values))
-        position = match.end()
-        if position == len(text):
+        if match.end() == len(text):
             return tuple(conditions)
-        joined = re.compile(r"and\b", re.IGNORECASE).match(text, position)
+        joined = re.compile(r"and\b", re.IGNORECASE).match(text, match.end())
         if joined is None:
-            raise InputError(f"not a condition on metadata: {text[position:].strip()!r}", hint=_HINT)
+            raise InputError(f"not a condition on metadata: {text[match.end() :].strip()!r}", hint=_HINT)
         position = joined.end()
 
 

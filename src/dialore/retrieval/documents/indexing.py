@@ -40,7 +40,7 @@ class DocumentReport(BaseModel):
     """The report of a change of an index, in passages unless said otherwise, and its state afterwards.
 
     Attributes:
-        deleted: passages that are gone, those of documents that were read anew included.
+        deleted: those of documents that were read anew included.
         duplicates: passages left out, for their document had them already.
         unchanged: documents left as they were, for their files have not changed.
         missing: ids, files or urls that were to be deleted and that nothing has.
@@ -102,10 +102,8 @@ class _Change:
                 self.report.unchanged += 1
                 continue
             number = self._add(document)
-            self._put(
-                number,
-                (piece for section in read.sections(file) for piece in self._chunking.split(section, document.name)),
-            )
+            for section in read.sections(file):
+                self._put(number, self._chunking.split(section, document.name))
             if known is not None:
                 self.drop(known)
             self.number_of[document.name] = number
@@ -115,15 +113,12 @@ class _Change:
         name = storable(name)
         number = self.number_of.get(name) or self._add(Document(name=name))
         self.number_of[name] = number
-        self._put(number, self._pieces(texts))
-
-    def _pieces(self, texts: Iterable[str | Piece]) -> Iterator[Piece]:
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
                 self._step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
-            yield from self._chunking.split(section, piece.file)
+            self._put(number, self._chunking.split(section, piece.file))
 
     def _add(self, document: Document) -> int:
         self._last += 1
@@ -180,14 +175,10 @@ class _Change:
 
     def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
         """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
-        wanted = [
-            name
-            for name in self.number_of
-            if name not in but and (name in named or any(Path(name).is_relative_to(folder) for folder in folders))
-        ]
-        for name in wanted:
+        wanted = {name for name in self.number_of if name in named or any(map(Path(name).is_relative_to, folders))}
+        for name in wanted.difference(but):
             self.drop(self.number_of.pop(name))
-        return bool(wanted)
+        return bool(wanted.difference(but))
 
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
@@ -240,14 +231,11 @@ def _reading(
     if isinstance(files, ReadFiles):
         yield files
         return
-    with ReadFiles(files, file_format, reader=reader, folder=_beside(path), is_known=is_known, on_step=on_step) as read:
+    # The folder of an index in a file has room for it.
+    beside = None if "://" in str(path) else Path(path).resolve().parent
+    folder = beside if beside is not None and beside.is_dir() else None
+    with ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step) as read:
         yield read
-
-
-def _beside(path: Path | str) -> Path | None:
-    """Return the folder of an index in a file, which has room for it."""
-    folder = None if "://" in str(path) else Path(path).resolve().parent
-    return folder if folder is not None and folder.is_dir() else None
 
 
 def build_documents(

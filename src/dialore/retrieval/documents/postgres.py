@@ -28,12 +28,12 @@ try:
 except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-
-from dialore.retrieval.documents.store import NewPassage, Settings
-
 if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
     from numpy.typing import NDArray
+
+    from dialore.retrieval.documents.store import NewPassage, Settings
 
 _CONNECTIONS = 8
 _SECONDS = 10.0

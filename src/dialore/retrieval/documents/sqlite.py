@@ -12,7 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -174,15 +174,11 @@ class SqliteStore:
                 except OSError as error:
                     raise InputError(f"cannot write {self.path}: {error.strerror}", hint="name another file") from error
             self._stat()
-            connection = self._open("mode=rw")
-            try:
-                yield from self._change(connection, fresh)
-            except BaseException:
-                connection.close()
+            with ExitStack() as failed, closing(self._open("mode=rw")) as connection:
                 if new:
-                    self.path.unlink(missing_ok=True)
-                raise
-            connection.close()
+                    failed.callback(self.path.unlink, missing_ok=True)
+                yield from self._change(connection, fresh)
+                failed.pop_all()
 
     def _change(self, connection: sqlite3.Connection, fresh: Settings | None) -> Iterator[SqliteTransaction]:
         connection.execute("PRAGMA cache_size = -65536")
@@ -230,13 +226,13 @@ class SqliteStore:
 
     def approximate(self, settings: Settings) -> ApproximateIndex | None:
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
-        valid = settings.approximate
+        valid = settings.approximate.file if settings.approximate else ""
         with self._lock:
-            if valid is None or self._approximate is None or self._approximate.name != valid.file:
+            if self._approximate is None or self._approximate.name != valid:
                 self._approximate = None
-                if valid is not None:
+                if valid:
                     with suppress(OSError, MissingExtraError):
-                        self._approximate = ApproximateIndex(self.path.with_name(valid.file), settings.dimension)
+                        self._approximate = ApproximateIndex(self.path.with_name(valid), settings.dimension)
             return self._approximate
 
     def column(self, name: str, transaction: SqliteTransaction, after: int = 0) -> _Column:
@@ -244,13 +240,10 @@ class SqliteStore:
         state, key = transaction.state(), (name, transaction.filter)
         with self._lock:
             known = self._columns.pop(key, None)
-            if known is None or known.after != after or known.state != state:
-                grown = (
-                    known is not None
-                    and known.after == after
-                    and known.state.removals == state.removals
-                    and known.state.version < state.version
-                )
+            if known is None or known.after != after or known.state.removals != state.removals:
+                known = transaction.column(name, None, after)
+            elif known.state != state:
+                grown = known.state.version < state.version
                 known = transaction.column(name, known if grown else None, after)
             while len(self._columns) >= _COLUMNS_KEPT:
                 del self._columns[next(iter(self._columns))]
@@ -297,9 +290,7 @@ class SqliteTransaction(Transaction):
             return []
         state, lengths = self.state(), self._store.column("length", self)
         mean = state.length / state.passages
-        having = [self._having(term) for term in chosen]
-        if self.filter:
-            having = [_among(pair, lengths.numbers) for pair in having]
+        having = [self._having(term, lengths.numbers) for term in chosen]
         numbers, places = np.unique(np.concatenate([numbers for numbers, _ in having]), return_inverse=True)
         if not len(numbers):
             return []
@@ -318,10 +309,14 @@ class SqliteTransaction(Transaction):
         exact = scores_of(terms, tallies, frequencies, state.passages, mean)
         return sorted(zip(texts, exact, strict=True), key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def _having(self, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of the passages that have a term, in order, and how often each has it."""
+    def _having(self, term: str, seen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers of the seen passages that have a term, in order, and how often each has it."""
         [listed] = self.ask("SELECT group_concat(doc) FROM occurrences WHERE term = ?", term).fetchone()
-        return np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
+        numbers, counts = np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
+        if self.filter:
+            kept = np.isin(numbers, seen, assume_unique=True)
+            numbers, counts = numbers[kept], counts[kept]
+        return numbers, counts
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: an exact scan, of a large index only of what its approximate index proposes or lacks."""
@@ -350,13 +345,12 @@ class SqliteTransaction(Transaction):
         table = "vectors" if name == "vector" else "passages"
         sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._of_seen()} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
-        numbers: NDArray[np.int64]
         values: tuple[NDArray[Any], ...]
         if name == "vector":
             numbers, values = _vectors(rows, self.settings().dimension)
         else:
-            numbers = np.array([number for number, _ in rows], np.int64)
-            values = (np.array([value for _, value in rows], np.int64),)
+            numbers, lengths = np.array(rows, np.int64).reshape(-1, 2).T.copy()
+            values = (lengths,)
         if known is not None:
             numbers = np.concatenate([known.numbers, numbers])
             values = tuple(map(np.concatenate, zip(known.values, values, strict=True)))
@@ -410,14 +404,6 @@ class SqliteTransaction(Transaction):
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
-
-
-def _among(
-    pair: tuple[NDArray[np.int64], NDArray[np.int64]], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return numbers with their counts, of the passages that are seen alone."""
-    kept = np.isin(pair[0], seen, assume_unique=True)
-    return pair[0][kept], pair[1][kept]
 
 
 def _vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:

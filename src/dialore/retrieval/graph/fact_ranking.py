@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -16,6 +15,7 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.retrieval.graph.store import Edges, GraphStore
 from dialore.retrieval.linking.linker import unit
+from dialore.retrieval.reranking import Remembered
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -129,13 +129,7 @@ RANKINGS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question in words.
-
-    Attributes:
-        history: the turns that it holds, one a line.
-        phrases: the demands, each once.
-        language: of the dialogue.
-    """
+    """A question in words: the turns that it holds, one a line, and the demands, each once."""
 
     history: str
     phrases: tuple[str, ...]
@@ -181,13 +175,7 @@ class Scored:
 
 
 class Ranker:
-    """Ranks the facts of one store.
-
-    Args:
-        store: the facts.
-        embedder: scores them.
-        ranking: the settings.
-    """
+    """Ranks the facts of one store by an embedder."""
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
@@ -271,9 +259,9 @@ class FactVectors:
     """
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
-        self._store, self._embedder = store, embedder
+        self._store = store
         self._triples, self._most = ranking.triples, ranking.hub or None
-        self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
+        self._encoded = Remembered(embedder, _ENCODED)
         own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
@@ -295,31 +283,15 @@ class FactVectors:
             return edges, np.empty(0, np.float32)
         if self._linear is not None:
             return edges, self._linear(edges, query)
-        return edges, self.encode(self.wordings(edges, range(len(edges)), language)) @ query
-
-    def wordings(self, edges: Edges, rows: Sequence[int] | range, language: Language) -> list[str]:
-        """Facts in words, or as triples."""
-        facts = (self._store.fact(edges, row) for row in rows)
-        return [fact.triple if self._triples else verbalise(fact, language) for fact in facts]
+        facts = (self._store.fact(edges, row) for row in range(len(edges)))
+        wordings = [fact.triple if self._triples else verbalise(fact, language) for fact in facts]
+        return edges, self._encoded.encode(wordings) @ query
 
     def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
         """(n, dimension): unit vectors of concepts."""
         if self._own is not None:
             return unit(self._own.concept_sums(concepts))
-        return self.encode([self._store.concept(number) for number in concepts.tolist()])
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, dimension): the texts encoded, the latest remembered; several threads may ask."""
-        known = {text: vector for text in texts if (vector := self._encoded.get(text)) is not None}
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if missing:
-            made = dict(zip(missing, self._embedder.encode(missing), strict=True))
-            self._encoded.update(made)
-            known |= made
-        rows = np.stack([known[text] for text in texts])
-        while len(self._encoded) > _ENCODED:
-            self._encoded.popitem(last=False)
-        return rows
+        return self._encoded.encode([self._store.concept(number) for number in concepts.tolist()])
 
 
 # --- diversity

@@ -37,21 +37,15 @@ _SOON = 10_000
 
 
 class Rejects:
-    """Bad lines of the files of one build.
+    """Bad lines of the files of one build: how many, and the first ten as sentences with file and line number.
 
-    Args:
-        strict: whether the first one is an error already.
-
-    Attributes:
-        count: how many.
-        first: the first ten, as sentences with file and line number.
+    Where it is strict, the first one is an error already.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        self.count = 0
+        self.count = self._of_file = 0
         self.first: list[str] = []
         self._strict = strict
-        self._of_file = 0
         self._error: GraphError | None = None
 
     def bad(self, path: Path, number: int, reason: str, hint: str = "") -> None:
@@ -173,6 +167,8 @@ def read_facts(
 # --- lines
 
 _SAMPLE = 200
+_QUOTED = re.compile(r'\A"(.*)"\Z', re.DOTALL)
+"""A cell in the quotes that spreadsheets put around it."""
 _TSV_SHAPE = "head TAB relation TAB tail"
 _JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
@@ -241,25 +237,24 @@ def _table(
     Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
     """
     comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
-    split: Callable[[str], list[str]] = (
-        (lambda line: next(csv.reader([line])))
-        if comma
-        else (lambda line: [_unquoted(cell) for cell in line.split("\t")])
-    )
+
+    def split(line: str) -> list[str]:
+        line = line.rstrip("\r\n")
+        if comma:
+            return next(csv.reader([line]))
+        cells = line.split("\t")
+        if '"' not in line:
+            return cells
+        return [_QUOTED.sub(lambda cell: cell[1].replace('""', '"'), cell) for cell in cells]
+
     sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
     rows = []
     for number, line in sample:
         with suppress(csv.Error):  # a bad line of the file, which is told when its turn comes
-            rows.append((number, split(line.rstrip("\r\n"))))
+            rows.append((number, split(line)))
     columns, header = _columns(rows, path)
     facts = [entry for entry in sample if not header or entry[0] != rows[0][0]]
-    return itertools.chain(facts, lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
-
-
-def _unquoted(cell: str) -> str:
-    """Return a cell without the quotes that spreadsheets put around it."""
-    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
-    return cell[1:-1].replace('""', '"') if is_quoted else cell
+    return itertools.chain(facts, lines), lambda line: _row(split(line), columns, name)
 
 
 def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
@@ -267,17 +262,12 @@ def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
     count = len(cells)
     if count <= head or count <= relation or count <= tail:
         raise _BadLine(f"{count} columns, expected 3 or 4")
-    if 0 <= weight < count and cells[weight].startswith("{"):  # ConceptNet's metadata
-        data = _json_object(cells[weight], "metadata is ")
-        weighed, named = _weight(data.get("weight", 1.0)), str(data.get("dataset") or file)
-        return _fact(cells[head], cells[relation], cells[tail], weighed, named)
-    return _fact(
-        cells[head],
-        cells[relation],
-        cells[tail],
-        _weight(cells[weight]) if 0 <= weight < count else 1.0,
-        cells[provenance] if 0 <= provenance < count else file,
-    )
+    weighed: object = cells[weight] if 0 <= weight < count else 1.0
+    named = cells[provenance] if 0 <= provenance < count else file
+    if isinstance(weighed, str) and weighed.startswith("{"):  # ConceptNet's metadata
+        data = _json_object(weighed, "metadata is ")
+        weighed, named = data.get("weight", 1.0), str(data.get("dataset") or file)
+    return _fact(cells[head], cells[relation], cells[tail], _weight(weighed), named)
 
 
 _HEADERS = frozenset({"rel", "relation", "predicate"})
@@ -323,12 +313,10 @@ def _uri_columns(cells: Sequence[str]) -> _Columns | None:
     relations = [column for column, cell in enumerate(cells) if cell.startswith("/r/")]
     if len(ends) != 2 or len(relations) != 1:
         return None
-    rest = [column for column in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[column])]
-    return _Columns(ends[0], relations[0], ends[1], *rest[:1])
-
-
-def _tells_weight(cell: str) -> bool:
-    return cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()
+    for column, cell in enumerate(cells):
+        if column > max(*ends, *relations) and (cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()):
+            return _Columns(ends[0], relations[0], ends[1], weight=column)
+    return _Columns(ends[0], relations[0], ends[1])
 
 
 # --- JSONL
@@ -338,7 +326,12 @@ def _object(line: str, file: str) -> Fact | None:
     if not line.strip():
         return None
     data = _json_object(line)
-    head, name, tail = (_text_field(data, field) for field in _OWN_HEADER)
+    for field in _OWN_HEADER:
+        if field not in data:
+            raise _BadLine(f"field {field} is missing")
+        if not isinstance(data[field], str) or _LONE_SURROGATE.search(data[field]):
+            raise _BadLine(f"field {field} must be text")
+    head, name, tail = (data[field] for field in _OWN_HEADER)
     return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
 
 
@@ -350,15 +343,6 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
     if not isinstance(data, dict):
         raise _BadLine(f"{what}not a JSON object")
     return data
-
-
-def _text_field(data: dict[str, Any], field: str) -> str:
-    if field not in data:
-        raise _BadLine(f"field {field} is missing")
-    value = data[field]
-    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
-        raise _BadLine(f"field {field} must be text")
-    return value
 
 
 # --- ConceptNet
@@ -376,16 +360,14 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]
         cells = line.split(b"\t")
         if len(cells) != 5:
             raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
-        return _assertion(cells) if cells[3].startswith(prefixes) and cells[2].startswith(prefixes) else None
+        _, name, start, end, metadata = cells
+        if not (end.startswith(prefixes) and start.startswith(prefixes)):
+            return None
+        data = _json_object(metadata, "metadata is ")
+        head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
+        return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
 
     return parse
-
-
-def _assertion(cells: list[bytes]) -> Fact | None:
-    _, name, start, end, metadata = cells
-    data = _json_object(metadata, "metadata is ")
-    head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
-    return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
 
 
 # --- export
@@ -423,15 +405,15 @@ def export_graph(
         GraphError: the file cannot be written, or the disk is full.
     """
     done = -1 if file_format == "tsv" else 0
-    with replacing(target, "export") as folder, writing(target), _opened(folder / "export", target) as file:
+    opened = gzip.open if target.suffix == ".gz" else open
+    with (
+        replacing(target, "export") as folder,
+        writing(target),
+        opened(folder / "export", "wt", encoding="utf-8", newline="\n") as file,
+    ):
         for line in lines_of(store, file_format):
             file.write(line + "\n")
             done += 1
             if on_step is not None and done % _BATCH == 0:
                 on_step("writing facts", done, store.meta.facts)
     return done
-
-
-def _opened(path: Path, target: Path) -> IO[str]:
-    opened = gzip.open if target.suffix == ".gz" else open
-    return opened(path, "wt", encoding="utf-8", newline="\n")

@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 EDGE = np.dtype(
-    [
-        ("other", "<u4"),
-        ("weight", "<f4"),
-        ("norm", "<f4"),
-        ("relation", "<u2"),
-        ("provenance", "<u2"),
-        ("parts", "<u2"),
-        ("unused", "<u2"),
-    ]
+    [("other", "<u4"), ("weight", "<f4"), ("norm", "<f4")]
+    + [(name, "<u2") for name in ("relation", "provenance", "parts", "unused")]
 )
 """A fact as one of its concepts keeps it; `parts` counts those of the other end."""
 
@@ -148,9 +141,9 @@ def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
             raise GraphError(f"{path} is not a graph or is damaged", hint=REBUILD)
     settings: dict[str, Any] = {"subdir": False, "readahead": False, "create": False}
     try:
-        writable = os.access(path, os.W_OK)
         try:
-            env = lmdb.open(str(path), readonly=not writable, map_size=MAP_SIZE, max_readers=1024, **settings)
+            readonly = not os.access(path, os.W_OK)
+            env = lmdb.open(str(path), readonly=readonly, map_size=MAP_SIZE, max_readers=1024, **settings)
         except (lmdb.Error, OSError):
             # Where no lock file can be made, the graph cannot be changed either.
             env = lmdb.open(str(path), readonly=True, lock=False, **settings)

@@ -48,11 +48,10 @@ class HardMatcher:
         self._said = lru_cache(maxsize=65536)(self._concepts_in)
 
     def _pair(self, fact: Fact) -> tuple[int, int] | None:
-        ends = [concept_key(end) for end in (fact.head, fact.tail)]
-        if not all(ends) or ends[0] == ends[1]:
+        head, tail = concept_key(fact.head), concept_key(fact.tail)
+        if not (head and tail) or head == tail:
             return None
-        first, second = (self._keys.setdefault(end, len(self._keys)) for end in ends)
-        return first, second
+        return self._keys.setdefault(head, len(self._keys)), self._keys.setdefault(tail, len(self._keys))
 
     def match(self, history: Sequence[str], response: str, language: Language) -> NDArray[np.int64]:
         """Return the facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
@@ -89,9 +88,8 @@ class HardMatcher:
             key = ""
             for word in words[begin : begin + _LONGEST]:
                 key = f"{key}{glue}{word}" if key else word
-                number = known.get(key)
-                if number is not None:
-                    concepts.add(number)
+                if key in known:
+                    concepts.add(known[key])
         return frozenset(concepts)
 
 

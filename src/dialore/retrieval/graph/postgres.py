@@ -177,20 +177,20 @@ class PostgresStore(FactStore):
         return memory[number]
 
     def find(self, name: str) -> int | None:
-        """Return the id of the concept with that normal form, or None."""
+        """See `FactStore`."""
         numbers = self._found("form", _key_text(normalise(name)))
         return numbers[0] if numbers else None
 
     def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `stem_key`)."""
+        """See `FactStore`."""
         return list(self._found("stems", _key_text(key))) if key else []
 
     def concept(self, number: int) -> str:
-        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
+        """See `FactStore`."""
         return str(self._of(number, self._names))
 
     def degree(self, number: int) -> int:
-        """Return how many facts a concept has, as head or tail."""
+        """See `FactStore`."""
         return int(self._of(number, self._degrees))
 
     # --- facts
@@ -198,10 +198,7 @@ class PostgresStore(FactStore):
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """Return the facts of the concepts, each once, in one round trip; see `FactStore.edges_of`.
-
-        The names of their other ends come with them and are remembered.
-        """
+        """See `FactStore`: all in one round trip; the names of their other ends come with them and are remembered."""
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
         ((packed, names),) = self._ask(self._edges, {"asked": numbers})
@@ -224,7 +221,7 @@ class PostgresStore(FactStore):
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Yield every fact of the graph, by head, the heaviest of each first."""
+        """See `FactStore`."""
         for start in range(0, self.meta.concepts, _HEADS):
             heads = range(start, min(start + _HEADS, self.meta.concepts))
             self._concepts_by("id", *heads)
@@ -272,14 +269,12 @@ class _Target:
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise GraphError(f"{self.place} was loaded anew or removed", hint="open it again") from error
         except psycopg.Error as error:
-            message, hint = " ".join(str(error).split()), ""
+            message, hint = f"{self.place}: {' '.join(str(error).split())}", ""
             if isinstance(error, errors.InsufficientPrivilege):
-                message, hint = f"{self.place}: {message}", "grant the user the right, or name another"
+                hint = "grant the user the right, or name another"
             elif isinstance(error, psycopg.OperationalError):  # PoolTimeout is one too
-                message = f"cannot reach {self.place}: {message}"
+                message = f"cannot reach {message}"
                 hint = "does the server run, and are host, port, database, user and password right?"
-            else:
-                message = f"{self.place}: {message}"
             raise GraphError(message, hint=hint) from error
 
 
@@ -391,9 +386,8 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
 
 def _plain(rows: NDArray[np.void], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Facts as a server takes them: numbers, then the names of head and tail."""
-    columns = (rows[field].tolist() for field in ("head", "relation", "tail", "weight", "provenance"))
-    ends = (map(names.__getitem__, rows[end].tolist()) for end in ("head", "tail"))
-    return zip(*columns, *ends, strict=True)
+    for fact in rows[["head", "relation", "tail", "weight", "provenance"]].tolist():
+        yield (*fact, names[fact[0]], names[fact[2]])
 
 
 def _copy(

@@ -174,21 +174,17 @@ def verbalise(fact: Fact, language: Language) -> str:
     """Return a fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
     known = relation(fact.relation)
     if language == "zh":
-        return _chinese(known, fact)
+        template = known.zh
+        if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+            template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
+        elif known.name == "HasProperty" and fact.tail.endswith("的"):
+            template = "{head}是{tail}"
+        return _fill(template, fact)
     goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
     template = "{head:gerund} is done because {tail}" if goal else known.en
     purpose = known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}
     if known.doing and not goal and is_doing(fact.tail, purpose=purpose):
         template = known.doing
-    return _fill(template, fact)
-
-
-def _chinese(known: Relation, fact: Fact) -> str:
-    template = known.zh
-    if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
-        template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
-    elif known.name == "HasProperty" and fact.tail.endswith("的"):
-        template = "{head}是{tail}"
     return _fill(template, fact)
 
 
@@ -227,16 +223,10 @@ def is_head(name: str) -> bool:
     return not (_CLAUSE_IN.search(form) or _HEAD_END.search(form) or len(form.split()) > _LONGEST_HEAD)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _is_tail(name: str) -> bool:
-    """Return whether a fact's tail names something, and is no broken clause."""
-    form = normalise(name)
-    return form not in _NOTHING and not _TAIL_END.search(form)
-
-
 def is_well_formed(head: str, relation: str, tail: str) -> bool:
     """Return whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
-    if head == tail or not is_head(head) or not _is_tail(tail):
+    form = normalise(tail)
+    if head == tail or not is_head(head) or form in _NOTHING or _TAIL_END.search(form):
         return False
     return not (relation == "RelatedTo" and len(tail) == 1 and is_chinese(tail))
 
@@ -284,12 +274,11 @@ def _any_of(entries: list[str], language: Language) -> re.Pattern[str]:
     if language == "zh":
         return re.compile("|".join(map(re.escape, entries)))
     # "masturbate" and "masturbating" alike; the first word of a phrase is the one that is inflected.
-    forms = [_inflected(*entry.partition(" ")) for entry in entries]
+    forms = []
+    for word, space, rest in (entry.partition(" ") for entry in entries):
+        inflected = "|".join(map(re.escape, _inflections(word)))
+        forms.append(f"(?:{inflected})" + (re.escape(space + rest) + "s?" if rest else ""))
     return re.compile(rf"\b(?:{'|'.join(forms)})\b")
-
-
-def _inflected(word: str, space: str, rest: str) -> str:
-    return f"(?:{'|'.join(map(re.escape, _inflections(word)))})" + (re.escape(space + rest) + "s?" if rest else "")
 
 
 def _inflections(word: str) -> list[str]:

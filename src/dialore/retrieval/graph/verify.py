@@ -32,8 +32,7 @@ def problems_of(path: Path) -> list[str]:
             state = GraphState(file, transaction, str(path))
             problems: list[str] = []
             try:
-                for problems_found in _problems(state):
-                    problems.extend(problems_found)
+                problems += _problems(state)
             except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
                 problems.append(f"{path} cannot be read to its end: {error}")
             return problems
@@ -41,17 +40,17 @@ def problems_of(path: Path) -> list[str]:
         file.close()
 
 
-def _problems(state: GraphState) -> Iterator[list[str]]:
+def _problems(state: GraphState) -> Iterator[str]:
     """Yield the problems of each table and of what they have in common."""
     outgoing, problems = _facts(state, OUT, "out")
-    yield problems
+    yield from problems
     incoming, problems = _facts(state, IN, "in")
-    yield problems
-    yield list(_of_facts(state, outgoing, incoming))
+    yield from problems
+    yield from _of_facts(state, outgoing, incoming)
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [concept[0] if (concept := state.concept(number)) else "" for number in range(state.meta.concepts)]
-        used = np.union1d(outgoing["head"], outgoing["tail"])
-        yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
+        yield from _of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
+        yield from _of_meaning(state, names, outgoing)
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
@@ -97,7 +96,8 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
     """Yield whether the concepts that have facts are found."""
     if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
-    if (entries := sum(1 for _ in state.items(IDS))) != len(used):
+    entries = sum(1 for _ in state.items(IDS))
+    if entries != len(used):
         yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
     lost = 0
     for number in used[_sample(len(used))].tolist():
@@ -113,9 +113,8 @@ def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) ->
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):
         return
-    if (
-        fingerprint := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
-    ) != meta.fingerprint:
+    fingerprint = fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    if fingerprint != meta.fingerprint:
         yield f"its facts have the fingerprint {fingerprint}, not {meta.fingerprint} as it says"
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"

@@ -168,12 +168,7 @@ def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] =
 
 
 class NearestConcepts:
-    """Exact search of all of a graph's concepts by cosine.
-
-    Args:
-        store: the graph.
-        embedder: the one that made its vectors.
-    """
+    """Exact search of all of a graph's concepts by cosine; the embedder is the one that made its vectors."""
 
     def __init__(self, store: GraphStore, embedder: Embedder) -> None:
         self._store, self._embedder = store, embedder

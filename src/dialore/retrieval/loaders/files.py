@@ -20,8 +20,6 @@ from dialore.retrieval.loaders.reading import format_of
 from dialore.text import shown_path
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dialore.retrieval.loaders.reading import FileFormat
 
     Step = Callable[[str, int, int | None], None]
@@ -32,13 +30,10 @@ READERS = 2
 
 @dataclass
 class Found:
-    """Files by absolute path, each with its format, and what is told of the others that are there.
+    """Files by absolute path, each with its format, and the folders that were named.
 
-    Attributes:
-        folders: those that were named.
-        skipped: those whose names do not say how to read them.
-        rejects: what cannot be opened, a sentence each.
-        notices: what else was passed over, likewise.
+    Of the others: those whose names do not say how to read them, and a sentence each of what cannot be opened
+    (rejects), and of what else was passed over (notices).
     """
 
     files: dict[Path, FileFormat] = field(default_factory=dict)
@@ -109,10 +104,9 @@ class ReadFile:
 
 
 class ReadFiles:
-    """Files that were read and are not written yet.
+    """Files that were read and are not written yet: their sections wait in an unnamed file.
 
-    Their sections wait in an unnamed file, so that neither an index is locked nor memory is filled while files are
-    read.
+    So neither an index is locked nor memory is filled while files are read.
 
     Args:
         named: files, and folders whose files are read.
@@ -163,7 +157,7 @@ class ReadFiles:
         """Return the files."""
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let go of what was read."""
         self._open.close()
 

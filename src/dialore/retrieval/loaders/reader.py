@@ -25,8 +25,6 @@ from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dialore.retrieval.loaders.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
@@ -67,7 +65,7 @@ class Reader:
         """Return the reader."""
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """End its process."""
         self.close()
 
@@ -161,15 +159,23 @@ def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
 def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
     """Read the files that standard input names, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limit_memory(memory)
+    with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no message
     wanted: queue.SimpleQueue[tuple[str, FileFormat]] = queue.SimpleQueue()
-    threading.Thread(target=_await_files, args=(wanted,), daemon=True).start()
+
+    def await_files() -> None:
+        for line in sys.stdin.buffer:
+            wanted.put(json.loads(line))
+        os._exit(0)  # at once, whatever is being read
 
     def say(kind: str, text: str) -> None:
         out.write(f"{kind} {storable(text)}\n".encode())
 
+    threading.Thread(target=await_files, daemon=True).start()
     out.write(_READY)
     out.flush()
     while True:
@@ -209,19 +215,6 @@ def _say_sections(
                 return f"it has more than {most:,} characters of text"
             say("section", text)
     return "" if characters else "no text in it"
-
-
-def _await_files(wanted: queue.SimpleQueue[tuple[str, FileFormat]]) -> None:
-    for line in sys.stdin.buffer:
-        wanted.put(json.loads(line))
-    os._exit(0)  # at once, whatever is being read
-
-
-def _limit_memory(memory: int) -> None:
-    with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def _limit_time(seconds: float) -> None:
