@@ -353,11 +353,7 @@ def add_documents(
 
 
 def delete_documents(
-    path: Path | str,
-    *,
-    ids: Collection[str] = (),
-    files: Collection[Path | str] = (),
-    urls: Collection[str] = (),
+    path: Path | str, *, ids: Collection[str] = (), files: Collection[Path | str] = (), urls: Collection[str] = ()
 ) -> DocumentReport:
     """Delete passages from an index; what is not there is reported, not refused.
 

@@ -276,9 +276,7 @@ class Transaction(ABC):
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number",
-            value,
-            *self._seen_values,
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number", value, *self._seen_values
         ):
             yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 

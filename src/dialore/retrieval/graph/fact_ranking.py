@@ -311,12 +311,7 @@ def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pool(
-    edges: Edges,
-    scores: NDArray[np.float32],
-    owner: NDArray[np.intp],
-    rows: NDArray[np.intp],
-    decay: float,
-    size: int,
+    edges: Edges, scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], decay: float, size: int
 ) -> NDArray[np.intp]:
     """Return the best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
     counts = np.bincount(owner[rows])

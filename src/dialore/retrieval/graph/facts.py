@@ -391,10 +391,7 @@ def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
 
 
 def export_graph(
-    store: FactStore,
-    target: Path,
-    file_format: ExportFormat,
-    on_step: Callable[[str, int, int], None] | None = None,
+    store: FactStore, target: Path, file_format: ExportFormat, on_step: Callable[[str, int, int], None] | None = None
 ) -> int:
     """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
 
