@@ -80,12 +80,8 @@ def recorded_embedder(
 ) -> Embedder:
     """Return the embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
 
-    Args:
-        spec: as the file has it.
-        fingerprint: of the embedder that made its vectors.
-        where: the file, for errors.
-        addresses: what the user's settings name: URLs, and specs of embedders. Those of the environment count too.
-        given: the embedder that the user says made them; None loads it.
+    The spec and fingerprint are the file's; `where` names it in errors. `addresses` are what the user's settings name,
+    URLs and specs, beside those of the environment; `given` is the embedder that the user says made the vectors.
 
     Raises:
         InputError: an endpoint at an address that the user's settings do not name, or another version of the embedder.

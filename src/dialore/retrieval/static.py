@@ -1,16 +1,12 @@
 """Static embeddings: a text's vector is the weighted sum of its tokens' vectors, no network and no neural network.
 
-The English token vectors are distilled from all-MiniLM-L6-v2 in the way of model2vec
-(https://github.com/MinishLab/model2vec); `scripts/distill_static_embedding.py` makes them. model2vec itself is not
-needed: reading two arrays and adding rows is less code than adapting to it, and its float sums are not exact.
+English token vectors are distilled from all-MiniLM-L6-v2 in the way of model2vec
+(`scripts/distill_static_embedding.py`). Chinese lives in the same space: a word's vector is the mean of the English
+vectors of its glosses in CC-CEDICT (`scripts/build_chinese_words.py`): a Chinese history also ranks English facts.
 
-Chinese lives in the same space: a word's vector is the mean of the English vectors of its glosses in CC-CEDICT
-(`scripts/build_chinese_words.py`), so that a Chinese history also ranks English facts. The script of each piece of a
-text decides how the piece is read; a text may mix both.
-
-**Exactness.** Token vectors are int8 and token weights integers, so a text's sum is an integer sum: it has no rounding
-and no order. Only the last step is in floating point, an integer's square root and one division a component, both of
-which IEEE 754 fixes to the bit. A text's vector is therefore the same on every machine and in every batch.
+Token vectors are int8 and token weights integers, so a text's sum has no rounding and no order; only the last step, a
+square root and a division, is in floating point, which IEEE 754 fixes to the bit. So a text's vector is the same on
+every machine and in every batch.
 """
 
 from __future__ import annotations
@@ -135,8 +131,7 @@ def static_embedder() -> StaticEmbedder:
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
     """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero.
 
-    The squares are added as integers; the square root and the division are fixed to the bit by IEEE 754. Rows of a very
-    long text are first scaled down by a power of two, so that their squares fit 63 bits (d up to 2,048).
+    Rows of a very long text are first scaled down by a power of two: their squares fit 63 bits (d up to 2,048).
     """
     peaks = np.abs(sums).max(axis=1, initial=0)
     shifts = np.zeros(len(sums), dtype=np.int64)

@@ -31,12 +31,7 @@ _HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a field of the metadata, or on a passage's title, url, file or page.
-
-    Attributes:
-        operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, or `in`.
-        values: one value, or those of `in`.
-    """
+    """A condition on a field of the metadata or on a passage's title, url, file or page; `in` has several values."""
 
     field: str
     operator: str
@@ -45,12 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which passages are seen.
-
-    Attributes:
-        conditions: all of these hold.
-        groups: the groups of the reader, who sees what has none of its own or one of these; None: they see all.
-    """
+    """Passages that are seen: all conditions hold; readers of some groups see what has none, or one of theirs."""
 
     conditions: tuple[Condition, ...] = ()
     groups: frozenset[str] | None = None
@@ -85,11 +75,7 @@ def filter_of_reader() -> Filter:
 
 
 def parse_where(text: str) -> tuple[Condition, ...]:
-    """Return the conditions of an expression, joined by `and`.
-
-    Raises:
-        InputError: it is no such expression.
-    """
+    """Return the conditions of an expression, joined by `and`; raise InputError where it is none."""
     conditions: list[Condition] = []
     position = 0
     while True:
@@ -122,11 +108,7 @@ def _value(text: str) -> Value:
 
 
 def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, object]:
-    """Return metadata that the command line says: `NAME=VALUE`, and groups with commas between them.
-
-    Raises:
-        InputError: a pair has no `=`.
-    """
+    """Return metadata that the command line says: `NAME=VALUE` (else InputError), and groups with commas between."""
     made: dict[str, object] = {}
     for pair in pairs:
         name, given, value = pair.partition("=")

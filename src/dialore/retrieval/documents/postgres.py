@@ -58,13 +58,9 @@ GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
 
 class PostgresStore:
-    """An index in a schema of a database.
+    """An index in a schema of a database: `postgresql://user@host/database#name`; without a name, `documents`.
 
-    Args:
-        url: `postgresql://user@host/database#name`; without a name, `documents`.
-
-    Raises:
-        InputError: the address is none, or no server answers there.
+    Raises InputError where the address is none, or no server answers there.
     """
 
     def __init__(self, url: str) -> None:

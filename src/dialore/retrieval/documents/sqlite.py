@@ -20,7 +20,7 @@ import numpy as np
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
-from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, ApproximateIndex, extend, sweep
+from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, extend, open_approximate, sweep
 from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
     AGAIN,
@@ -59,10 +59,7 @@ CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
 
 
 class _Column(NamedTuple):
-    """A column of an index in one state, by the passages' numbers: their vectors, or their lengths in terms.
-
-    It holds the passages whose numbers are above `after`.
-    """
+    """The vectors of an index's passages in one state, or their lengths in terms, by numbers above `after`."""
 
     state: State
     after: int
@@ -79,7 +76,7 @@ class SqliteStore:
         self._inode = 0
         self._lock = threading.Lock()
         self._columns: dict[tuple[str, Filter], _Column] = {}
-        self._approximate: ApproximateIndex | None = None
+        self._approximate: tuple[str, Any] = "", None
         if path.is_dir():
             old = (path / "index.json").is_file()
             problem = "is a document index of an older version" if old else "is not a document index but a folder"
@@ -96,11 +93,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[SqliteTransaction]:
-        """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through."""
         with self._explained():
             inode = self._stat().st_ino
             if inode != self._inode:  # another file is in its place
@@ -159,11 +152,8 @@ class SqliteStore:
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
         """Yield a change of the index: whole at the end of the body, or nothing of it where that fails.
 
-        Args:
-            fresh: the settings of a new index, in the place of what is there.
-
-        Raises:
-            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
+        The settings of a new one, which comes in the place of what is there, are `fresh`. Raises InputError where there
+        is no such index, it cannot be written, or another writer has it for 30 seconds.
         """
         with self._explained():
             new = fresh is not None and not self.path.exists()
@@ -208,10 +198,9 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._error(error) from error
+            raise self._error(str(error)) from error
 
-    def _error(self, error: sqlite3.Error) -> InputError:
-        message = str(error)
+    def _error(self, message: str) -> InputError:
         if "not a database" in message:
             return InputError(f"{self.path} is not a document index", hint=BUILD)
         if "locked" in message:
@@ -224,16 +213,16 @@ class SqliteStore:
             return InputError(f"cannot open or write {self.path}: {message}", hint="check its permissions and the disk")
         return InputError(f"{self.path} is damaged: {message}", hint=f"delete it and {AGAIN}")
 
-    def approximate(self, settings: Settings) -> ApproximateIndex | None:
+    def approximate(self, settings: Settings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
         valid = settings.approximate.file if settings.approximate else ""
         with self._lock:
-            if self._approximate is None or self._approximate.name != valid:
-                self._approximate = None
-                if valid:
-                    with suppress(OSError, MissingExtraError):
-                        self._approximate = ApproximateIndex(self.path.with_name(valid), settings.dimension)
-            return self._approximate
+            if self._approximate[0] != valid:
+                self._approximate = "", None
+                with suppress(OSError, MissingExtraError):
+                    if valid:
+                        self._approximate = valid, open_approximate(self.path.with_name(valid), settings.dimension)
+            return self._approximate[1]
 
     def column(self, name: str, transaction: SqliteTransaction, after: int = 0) -> _Column:
         """Return a column as a transaction sees it: kept from question to question, read anew where it changed."""
@@ -325,7 +314,7 @@ class SqliteTransaction(Transaction):
         if index is None or settings.approximate is None or (self.filter and self.count() < APPROXIMATE_FROM):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
-        condition, value = self.among("number", index.candidates(query, (8 if self.filter else 2) * top))
+        condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
         sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._of_seen()} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))

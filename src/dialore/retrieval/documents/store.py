@@ -71,9 +71,7 @@ def id_number(identifier: str) -> int:
 class Document(BaseModel):
     """A file, by its absolute path, or whatever else passages were read from, by the name that it was given.
 
-    Attributes:
-        hash: of its bytes and of how it was split; empty where it is not known.
-        modified: when the file was changed last, in nanoseconds; 0 for what is no file.
+    The hash is of its bytes and of how it was split; it is empty, and `modified` (nanoseconds) 0, for what is no file.
     """
 
     name: str
@@ -84,12 +82,9 @@ class Document(BaseModel):
 
 
 class Approximate(BaseModel):
-    """The approximate index of an index's vectors: its file, and the passages that are in it.
+    """The approximate index of an index's vectors: its file's name, beside the index, and what it holds.
 
-    Attributes:
-        file: its name, beside the index.
-        last: the highest number of a passage in it.
-        passages: how many it has, those included that were deleted since.
+    `last` is the highest number of a passage in it, `passages` how many it has, deleted ones included.
     """
 
     file: str
@@ -111,13 +106,10 @@ class Settings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its `Settings` as JSON, and counts.
+    """An index at one moment: its `Settings` as JSON, how often it was changed, and counts.
 
-    Attributes:
-        version: how often it was changed.
-        removals: rises when passages are removed; begins with the moment of building, another in every index.
-        length: terms of all passages together.
-        last: the highest number that a passage was given.
+    `removals` rises when passages are removed and begins with the moment of building, another in every index; `length`
+    is terms of all passages together, `last` the highest number that a passage was given.
     """
 
     settings: str

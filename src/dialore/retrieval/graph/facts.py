@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import dataclasses
 import functools
 import gzip
 import io
@@ -140,7 +139,7 @@ def read_facts(
     rejects = rejects or Rejects(strict=True)
     number = 0
     with _open(path) as (raw, binary, text):
-        parse: Callable[[Any], Fact | None]
+        parse: Callable[[Any], _Row | None]
         in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
         lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
@@ -154,7 +153,7 @@ def read_facts(
             if number % _TOLD == 0 and progress is not None:
                 progress(raw.tell())
             try:
-                fact = _plain(parse(line), languages)
+                fact = _fact(parse(line), languages)
             except (_BadLine, csv.Error, UnicodeError) as reason:
                 if line.strip():
                     rejects.bad(path, number, str(reason), hint)
@@ -178,27 +177,28 @@ class _BadLine(Exception):  # noqa: N818 - it never leaves this file
     """Why a line is no fact."""
 
 
-def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fact | None:
-    """Return a cleaned fact, or None where an end or the relation is blank."""
-    clean_head, clean_tail, clean_name = _concept(head), _concept(tail), canonical(name)
-    if not (clean_head and clean_tail and clean_name):
-        return None
-    return Fact(clean_head, clean_name, clean_tail, weight, provenance)
+_Row = tuple[str, str, str, float, str]
+"""Head, relation, tail, weight and provenance, as a file has them."""
 
 
-def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
-    """Return a fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages."""
-    if fact is None:
+def _fact(row: _Row | None, languages: Sequence[Language]) -> Fact | None:
+    """Return a cleaned fact, None where an end or the relation is blank.
+
+    The ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages.
+    """
+    if row is None:
         return None
-    if _LONE_SURROGATE.search(f"{fact.head}{fact.relation}{fact.tail}{fact.provenance}"):
+    head, relation, tail = _concept(row[0]), canonical(row[1]), _concept(row[2])
+    if not (head and relation and tail):
+        return None
+    if _LONE_SURROGATE.search(f"{head}{relation}{tail}{row[4]}"):
         raise _BadLine("half of a surrogate pair, or a byte that is not UTF-8")
-    if not (fact.head.startswith("/c/") or fact.tail.startswith("/c/")):
-        return fact
-    ends = [end.split("/") for end in (fact.head, fact.tail)]
-    if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
-        return None
-    head, tail = (_concept(end[3]) for end in ends)
-    return dataclasses.replace(fact, head=head, tail=tail) if head and tail else None
+    if head.startswith("/c/") or tail.startswith("/c/"):
+        ends = [end.split("/") for end in (head, tail)]
+        if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
+            return None
+        head, tail = (_concept(end[3]) for end in ends)
+    return Fact(head, relation, tail, *row[3:]) if head and tail else None
 
 
 def _concept(text: str) -> str:
@@ -229,9 +229,7 @@ class _Columns(NamedTuple):
     provenance: int = -1
 
 
-def _table(
-    lines: Iterator[tuple[int, str]], path: Path
-) -> tuple[Iterator[tuple[int, str]], Callable[[str], Fact | None]]:
+def _table(lines: Iterator[tuple[int, str]], path: Path) -> tuple[Iterator[tuple[int, str]], Callable[[str], _Row]]:
     """Return the lines of facts, `head relation tail [weight]` or as a header says, and what parses one.
 
     Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
@@ -257,7 +255,7 @@ def _table(
     return itertools.chain(facts, lines), lambda line: _row(split(line), columns, name)
 
 
-def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
+def _row(cells: list[str], columns: _Columns, file: str) -> _Row:
     head, relation, tail, weight, provenance = columns
     count = len(cells)
     if count <= head or count <= relation or count <= tail:
@@ -267,7 +265,7 @@ def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
     if isinstance(weighed, str) and weighed.startswith("{"):  # ConceptNet's metadata
         data = _json_object(weighed, "metadata is ")
         weighed, named = data.get("weight", 1.0), str(data.get("dataset") or file)
-    return _fact(cells[head], cells[relation], cells[tail], _weight(weighed), named)
+    return cells[head], cells[relation], cells[tail], _weight(weighed), named
 
 
 _HEADERS = frozenset({"rel", "relation", "predicate"})
@@ -322,7 +320,7 @@ def _uri_columns(cells: Sequence[str]) -> _Columns | None:
 # --- JSONL
 
 
-def _object(line: str, file: str) -> Fact | None:
+def _object(line: str, file: str) -> _Row | None:
     if not line.strip():
         return None
     data = _json_object(line)
@@ -332,7 +330,7 @@ def _object(line: str, file: str) -> Fact | None:
         if not isinstance(data[field], str) or _LONE_SURROGATE.search(data[field]):
             raise _BadLine(f"field {field} must be text")
     head, name, tail = (data[field] for field in _OWN_HEADER)
-    return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
+    return head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file)
 
 
 def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
@@ -348,7 +346,7 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
 # --- ConceptNet
 
 
-def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]:
+def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], _Row | None]:
     """Return what parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
 
     Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
@@ -356,7 +354,7 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]
     """
     prefixes = tuple(f"/c/{language}/".encode() for language in languages)
 
-    def parse(line: bytes) -> Fact | None:
+    def parse(line: bytes) -> _Row | None:
         cells = line.split(b"\t")
         if len(cells) != 5:
             raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
@@ -365,7 +363,7 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]
             return None
         data = _json_object(metadata, "metadata is ")
         head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
-        return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
+        return head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", ""))
 
     return parse
 

@@ -51,9 +51,7 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
 def is_doing(concept: str, *, purpose: bool = False) -> bool:
     """Return whether a concept is a base-form verb phrase: "eat breakfast", "relax", no "train ticket".
 
-    Args:
-        concept: its name.
-        purpose: whether it is what something is for, as "clear head" is of a walk and is not of an effect.
+    As the purpose of something, "clear head" is one too.
     """
     first, *rest = _PARTICLE.sub("", concept.lower()).split(" ")
     verbs, nouns = _verbs()
@@ -111,15 +109,10 @@ def _parts(concept: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One relation.
+    """A relation, named as in ConceptNet, with its wording: `{head}`, `{tail:passive}` and the like are filled in.
 
-    Attributes:
-        name: as in ConceptNet.
-        en: English wording with `{head}` and `{tail}`; `{head:gerund}`, `{tail:passive}` and the like for other forms.
-        zh: Chinese wording.
-        doing: English wording where the tail is something that one does ("eat lunch"), if it differs.
-        symmetric: whether head and tail may change places.
-        informative: whether it says something about the world rather than about the word.
+    `doing` is the English wording where the tail is something that one does ("eat lunch"), if it differs; symmetric
+    ones may have head and tail changed; informative ones say something about the world rather than about the word.
     """
 
     name: str

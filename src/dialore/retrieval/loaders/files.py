@@ -44,14 +44,10 @@ class Found:
 
 
 def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> Found:
-    """Return the files that are named, and those in the folders and below.
+    """Return the files that are named, and those in the folders and below; raise InputError where there is nothing.
 
     In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
-    is named itself is read whatever it is called, as text where its name says nothing. `file_format` says how all of
-    them are read, whatever their names.
-
-    Raises:
-        InputError: there is nothing of that name.
+    is named itself is read whatever it is called, as text where its name says nothing and no format is given.
     """
     listing = Found()
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
@@ -104,17 +100,10 @@ class ReadFile:
 
 
 class ReadFiles:
-    """Files that were read and are not written yet: their sections wait in an unnamed file.
+    """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
-    So neither an index is locked nor memory is filled while files are read.
-
-    Args:
-        named: files, and folders whose files are read.
-        file_format: how all of them are read, whatever their names.
-        reader: what reads them; None: one of its own.
-        folder: where their sections wait; None: with the system's temporary files.
-        is_known: told a document whose hash is of its bytes; whether it need not be read again.
-        on_step: told what is done, how much of it and of how much.
+    So neither an index is locked nor memory is filled while files are read. `is_known` is told a document whose hash is
+    of its bytes, and says whether it need not be read again.
 
     Attributes:
         files: those that were read.

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.chunking import Paragraph, Section, Unreadable
@@ -35,13 +35,6 @@ sys.path[:], limits = json.loads(sys.argv[1])
 from dialore.retrieval.loaders.reader import serve
 serve(*limits)
 """
-
-
-class Message(NamedTuple):
-    """A line of a reader about a file: a `section` (as JSON), or what it rejects or notices, `where: why`."""
-
-    kind: str
-    text: str
 
 
 class Reader:
@@ -77,8 +70,8 @@ class Reader:
             with suppress(OSError):  # what was not written yet
                 process.communicate()
 
-    def read(self, path: Path, file_format: FileFormat) -> Iterator[Message]:
-        """Yield what is in a file.
+    def read(self, path: Path, file_format: FileFormat) -> Iterator[tuple[str, str]]:
+        """Yield what is in a file: a `section` and it as JSON, or what is a `reject` or `notice`, `where: why`.
 
         Raises:
             Unreadable: it cannot be read, or not within the limits.
@@ -116,7 +109,7 @@ class Reader:
                 raise InputError("the process that reads files ends as it begins", hint="is this Python whole?")
         return self._process
 
-    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[Message]:
+    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[tuple[str, str]]:
         until = time.monotonic() + self.seconds
         while True:
             try:
@@ -135,7 +128,7 @@ class Reader:
                 self.close()
                 why = "it is damaged, or needs too much memory"
                 raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
-            yield Message(kind, text)
+            yield kind, text
             if file_format in BY_LINE:
                 until = time.monotonic() + self.seconds
 

@@ -54,14 +54,9 @@ def format_of(path: Path) -> FileFormat | None:
 def read_sections(
     path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
 ) -> Iterator[Section]:
-    """Yield the sections of a file, unpacked where its name ends in `.gz`.
+    """Yield the sections of a file, unpacked where its name ends in `.gz`; with `ocr` scanned pages are read, too.
 
-    Args:
-        path: the file.
-        file_format: how it is read.
-        reject: told of lines that are left out.
-        notice: told of other parts that are left out, and of what was assumed; None: as `reject` is.
-        ocr: whether scanned pages are read, too.
+    `reject` is told of lines that are left out, `notice` (else `reject`, too) of other parts, and of what was assumed.
 
     Raises:
         Unreadable: it cannot be read that way.
