@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import time
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +16,16 @@ from pydantic import BaseModel, Field, computed_field
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
-from dialore.retrieval.documents.opening import embedder_of, open_store, shown
-from dialore.retrieval.documents.store import Document, NewPassage, Piece, Settings, id_number
+from dialore.retrieval.documents.store import (
+    Document,
+    NewPassage,
+    Piece,
+    Settings,
+    embedder_of,
+    id_number,
+    open_store,
+    shown,
+)
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
 
@@ -218,7 +226,6 @@ def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any
     return document.model_copy(update={"hash": digest.hexdigest()})
 
 
-@contextmanager
 def _reading(
     files: ReadFiles | str | Path | Sequence[str | Path],
     file_format: FileFormat | None,
@@ -226,16 +233,14 @@ def _reading(
     path: Path | str,
     on_step: Step | None,
     is_known: Callable[[Document], bool] = lambda _: False,
-) -> Iterator[ReadFiles]:
-    """Files, read if they are not yet, before anything is locked."""
+) -> AbstractContextManager[ReadFiles]:
+    """Return files, read if they are not yet, before anything is locked."""
     if isinstance(files, ReadFiles):
-        yield files
-        return
+        return nullcontext(files)
     # The folder of an index in a file has room for it.
     beside = None if "://" in str(path) else Path(path).resolve().parent
     folder = beside if beside is not None and beside.is_dir() else None
-    with ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step) as read:
-        yield read
+    return ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step)
 
 
 def build_documents(

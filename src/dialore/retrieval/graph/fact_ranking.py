@@ -107,19 +107,9 @@ class Ranking:
 
 RANKINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {
-        "history": 0,
-        "demands": 0.0,
-        "nearest": 0.0,
-        "specificity": 0.0,
-        "decay": 0.0,
-        "fold": False,
-        "well_formed": False,
-        "safe": False,
-        "without": frozenset(),
-        "hub": 0,
-        "triples": True,
-    },
+    "paper": dict.fromkeys(("history", "demands", "nearest", "specificity", "decay", "hub"), 0)
+    | dict.fromkeys(("fold", "well_formed", "safe"), False)
+    | {"without": frozenset(), "triples": True},
 }
 """The settings of each named ranking, where they are not the defaults."""
 

@@ -26,10 +26,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
-from pydantic import ValidationError
 
 from dialore.errors import GraphError, MissingExtraError
-from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among
+from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among, read_meta
 from dialore.retrieval.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
@@ -291,13 +290,7 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
     if row is None:
         raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
     load, text = row
-    try:
-        meta = GraphMeta.model_validate_json(text)
-    except ValidationError as error:
-        raise GraphError(f"{target.place} is not a graph or is damaged", hint=_LOAD) from error
-    if meta.format != FORMAT:
-        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", hint=_LOAD)
-    return load, meta
+    return load, read_meta(text, target.place, FORMAT, _LOAD)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 import struct
 import weakref
 from abc import ABC, abstractmethod
@@ -33,7 +34,7 @@ import lmdb
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from dialore.errors import GraphError
+from dialore.errors import GraphError, UnknownNameError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
@@ -74,6 +75,17 @@ class GraphMeta(BaseModel):
     embedder_fingerprint: str = ""
     dimension: int = 0
     fingerprint: str = ""
+
+
+def read_meta(raw: str | bytes, name: str, layout: int, hint: str) -> GraphMeta:
+    """Return a graph's own record; raise GraphError where it is none, or of another layout."""
+    try:
+        meta = GraphMeta.model_validate_json(raw)
+    except ValidationError as error:
+        raise GraphError(f"{name} is not a graph or is damaged", hint=hint) from error
+    if meta.format != layout:
+        raise GraphError(f"{name} has layout {meta.format}; this version reads {layout}", hint=hint)
+    return meta
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,12 +193,7 @@ class GraphState:
         raw = self.get(META, b"meta")
         if raw is None:
             raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
-        try:
-            self.meta = GraphMeta.model_validate_json(bytes(raw))
-        except ValidationError as error:
-            raise GraphError(f"{name} is not a graph or is damaged", hint=REBUILD) from error
-        if self.meta.format != FORMAT:
-            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", hint=REBUILD)
+        self.meta = read_meta(bytes(raw), name, FORMAT, REBUILD)
         self.reload()
 
     def reload(self) -> None:
@@ -555,3 +562,25 @@ class GraphStore(FactStore):
 def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     transaction.abort()
     file.close()
+
+
+def open_store(spec: str | Path) -> FactStore:
+    """Open a graph for reading.
+
+    Args:
+        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
+
+    Raises:
+        GraphError: there is no such graph, or its server cannot be reached.
+        UnknownNameError: a URL of no known kind.
+        MissingExtraError: the server's driver is not installed.
+    """
+    # A Path would have lost one of a URL's slashes.
+    match = re.match(r"(?i)([a-z][a-z0-9+.-]+)://", spec) if isinstance(spec, str) else None
+    if match is None:
+        return GraphStore(Path(spec))
+    if match[1].lower() not in ("postgresql", "postgres"):
+        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
+    from dialore.retrieval.graph.postgres import PostgresStore
+
+    return PostgresStore(str(spec))
