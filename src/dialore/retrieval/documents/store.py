@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.documents.sqlite import SqliteStore
     from dialore.retrieval.embedding import Embedder
 
-    Store = SqliteStore | PostgresStore
+    Store: TypeAlias = SqliteStore | PostgresStore
 
 LAYOUT = 2
 TERMS = {"stems": True, "stop_words": False, "chinese": "search", "others": "unicode"}

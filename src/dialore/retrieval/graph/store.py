@@ -251,24 +251,21 @@ class GraphState:
         facts: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []
         counts, degrees = [], []
-        get = self.transaction.get
         for table in (OUT, IN):
             # Facts between two of the concepts are taken from the side of their head.
-            among = numbers if table == OUT else ()
+            among = np.array(numbers if table == OUT else (), np.uint32)
             for number in numbers:
-                value = get(table + id_key(number))
-                count = read = 0
-                if value is not None:
-                    count = read = int.from_bytes(value[:4], "little")
-                    if most is not None and count > most:
-                        records, of_ends = self._first(value, most, np.array(among, np.uint32))
-                        read = len(records)
-                        facts.append(records.tobytes())
-                        parts.append(of_ends.tobytes())
-                    else:
-                        end = 4 + count * EDGE.itemsize
-                        facts.append(value[4:end])
-                        parts.append(value[end:])
+                value = self.get(table, id_key(number)) or bytes(4)
+                count = read = int.from_bytes(value[:4], "little")
+                if most is not None and count > most:
+                    records, of_ends = self._first(value, most, among)
+                    read = len(records)
+                    facts.append(records.tobytes())
+                    parts.append(of_ends.tobytes())
+                else:
+                    end = 4 + count * EDGE.itemsize
+                    facts.append(value[4:end])
+                    parts.append(value[end:])
                 counts.append(read)
                 degrees.append(count)
         return (

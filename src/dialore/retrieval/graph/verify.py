@@ -80,15 +80,12 @@ def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[n
         yield f"{len(outgoing):,} facts have heads and {len(incoming):,} tails (tables out and in)"
     elif (outgoing != incoming).any():
         yield f"{int((outgoing != incoming).sum()):,} facts are not the same in both directions (tables out and in)"
-    for fields, known, what in (
-        (("head", "tail"), meta.concepts, "concepts"),
-        (("relation",), len(meta.relations), "relations"),
-        (("provenance",), len(meta.provenances), "provenances"),
-    ):
-        if any((outgoing[field] >= known).any() for field in fields):
-            yield f"facts name {what} that are not there"
-    same = [outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")]
-    if np.logical_and.reduce(same).any():
+    if (outgoing["head"] >= meta.concepts).any() or (outgoing["tail"] >= meta.concepts).any():
+        yield "facts name concepts that are not there"
+    for field, known in (("relation", meta.relations), ("provenance", meta.provenances)):
+        if (outgoing[field] >= len(known)).any():
+            yield f"facts name {field}s that are not there"
+    if np.all([outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")], axis=0).any():
         yield "facts stand in it twice"
 
 

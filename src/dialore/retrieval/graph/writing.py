@@ -95,7 +95,7 @@ def build_graph(
     *,
     name: str,
     embedder: StaticEmbedder,
-    on_step: Callable[[str, int, int], None] | None = None,
+    on_step: Step | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
 
@@ -139,8 +139,7 @@ class Collector:
         self._folder, self._target = folder, target  # the latter for messages
         self.relations = Numbered((), "relations", MAX_RELATIONS)
         self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
-        self.concepts = 0
-        self.rows = 0
+        self.concepts = self.rows = 0
         with writing(target), ExitStack() as stack:
             path = str(folder / "names.lmdb")
             self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
@@ -188,11 +187,11 @@ class Collector:
         key = text_key(form_of(name))
         if (raw := transaction.get(key, db=self._ids)) is not None:
             return int.from_bytes(raw, "big")
-        number, self.concepts = self.concepts, self.concepts + 1
-        transaction.put(key, id_key(number), db=self._ids)
+        transaction.put(key, id_key(self.concepts), db=self._ids)
         written = name.encode()
         self._names.write(len(written).to_bytes(4, "little") + written)
-        return number
+        self.concepts += 1
+        return self.concepts - 1
 
     def names(self) -> Iterator[list[str]]:
         """Yield the concepts' names in batches, in the order of their numbers."""
@@ -203,7 +202,7 @@ class Collector:
 
     def facts(self) -> NDArray[np.void]:
         """Return the rows, in the file's own memory."""
-        return np.memmap(self._folder / "facts", _ROW, "r") if self.rows else np.empty(0, _ROW)
+        return np.memmap(self._folder / "facts", _ROW, "r")
 
     def ids(self) -> Iterator[tuple[bytes, bytes]]:
         """Keys of all normal forms, in order, and the concepts' numbers."""
@@ -240,9 +239,7 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
     rows = rows[order]
     new = np.ones(len(rows), np.bool_)
-    new[1:] = False
-    for field in ("head", "relation", "tail"):
-        new[1:] |= rows[field][1:] != rows[field][:-1]
+    new[1:] = np.any([rows[field][1:] != rows[field][:-1] for field in ("head", "relation", "tail")], axis=0)
     return rows[new]
 
 
