@@ -26,12 +26,12 @@ from dialore.files import write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.opening import open_store as open_index
 from dialore.retrieval.documents.store import Piece
-from dialore.retrieval.documents.store import open_store as open_index
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.changes import GraphEditor
 from dialore.retrieval.graph.lmdb_file import folder_lock
-from dialore.retrieval.graph.store import open_store as open_graph
+from dialore.retrieval.graph.opening import open_store as open_graph
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader

@@ -19,7 +19,8 @@ from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.store import embedder_of, id_number, open_store, shown
+from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.spelling import correct
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.store import Document, Passage, Settings, Store, Transaction
+    from dialore.retrieval.documents.opening import Store
+    from dialore.retrieval.documents.store import Document, Passage, Settings, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
 

@@ -12,8 +12,9 @@ import numpy as np
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
+from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.relations import verbalise
-from dialore.retrieval.graph.store import GraphStore, open_store
+from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
 from dialore.text import normalise
 

@@ -17,7 +17,7 @@ import pytest
 from dialore.errors import GraphError, UnknownNameError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph import load_store
-from dialore.retrieval.graph.store import open_store
+from dialore.retrieval.graph.opening import open_store
 from tests.retrieval.graph.graphs import ROOT, facts
 
 if TYPE_CHECKING:

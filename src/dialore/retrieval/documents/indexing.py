@@ -16,16 +16,8 @@ from pydantic import BaseModel, Field, computed_field
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
-from dialore.retrieval.documents.store import (
-    Document,
-    NewPassage,
-    Piece,
-    Settings,
-    embedder_of,
-    id_number,
-    open_store,
-    shown,
-)
+from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.store import Document, NewPassage, Piece, Settings, id_number
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
 
@@ -90,7 +82,7 @@ class _Change:
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._metadata = dict(metadata)
-        self._step: Step = on_step or (lambda _step, _done, _total: None)
+        self.step: Step = on_step or (lambda _step, _done, _total: None)
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
@@ -103,7 +95,7 @@ class _Change:
             getattr(self.report, told).extend(getattr(read.found, told))
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
-            self._step("writing", done, len(read.files))
+            self.step("writing", done, len(read.files))
             document = _split_by(file.document, self._chunking, self._metadata)
             known = self.number_of.get(document.name)
             if known is not None and self._documents[known].hash == document.hash:
@@ -123,7 +115,7 @@ class _Change:
         self.number_of[name] = number
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
-                self._step("reading texts", done, None)
+                self.step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
             self._put(number, self._chunking.split(section, piece.file))
@@ -162,13 +154,6 @@ class _Change:
         embedder = self._embedder()
         self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
         self.report.added += len(passages)
-
-    def approximate(self) -> None:
-        """Bring the approximate index of a large index up to date, where its library is installed."""
-        try:
-            self._transaction.update_approximate(lambda done, total: self._step("indexing vectors", done, total))
-        except MissingExtraError as error:
-            self.report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
 
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
@@ -213,7 +198,10 @@ def _changing(
             change.flush()
             if fresh is not None and not report.added:
                 raise change.nothing()
-            change.approximate()
+            try:
+                transaction.update_approximate(lambda done, total: change.step("indexing vectors", done, total))
+            except MissingExtraError as error:
+                report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
     report.seconds = round(time.monotonic() - started, 3)

@@ -8,8 +8,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, Field, ValidationError
 
@@ -21,12 +20,6 @@ from dialore.text import storable
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from dialore.retrieval.documents.postgres import PostgresStore
-    from dialore.retrieval.documents.sqlite import SqliteStore
-    from dialore.retrieval.embedding import Embedder
-
-    Store: TypeAlias = SqliteStore | PostgresStore
 
 LAYOUT = 2
 TERMS = {"stems": True, "stop_words": False, "chinese": "search", "others": "unicode"}
@@ -361,37 +354,3 @@ def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
             break
         chosen.append(term)
     return chosen
-
-
-# --- opening
-
-
-def open_store(path: Path | str) -> Store:
-    """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
-    if str(path).startswith(("postgresql://", "postgres://")):
-        from dialore.retrieval.documents.postgres import PostgresStore
-
-        return PostgresStore(str(path))
-    from dialore.retrieval.documents.sqlite import SqliteStore
-
-    return SqliteStore(Path(path))
-
-
-def embedder_of(
-    settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
-) -> Embedder | None:
-    """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
-    if not settings.embedder:
-        return None
-    from dialore.retrieval.embedding import recorded_embedder
-
-    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
-
-
-def shown(path: Path | str) -> str:
-    """Return an index's path as it is shown: an address without its password."""
-    head, at, tail = str(path).rpartition("@")
-    if not at or "://" not in head:
-        return str(path)
-    scheme, _, user = head.partition("://")
-    return f"{scheme}://{user.partition(':')[0]}@{tail}"

@@ -265,7 +265,7 @@ class _Change:
             self._state.transaction.delete(table + key)
 
     def _with_vectors(self, kept: list[_Key], embedder: StaticEmbedder) -> NDArray[np.float32]:
-        """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
+        """Write the new concepts, parts and relations; return the lengths of the facts that are kept."""
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())
         for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import re
 import struct
 import weakref
 from abc import ABC, abstractmethod
@@ -34,7 +33,7 @@ import lmdb
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from dialore.errors import GraphError, UnknownNameError
+from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
@@ -559,25 +558,3 @@ class GraphStore(FactStore):
 def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
     transaction.abort()
     file.close()
-
-
-def open_store(spec: str | Path) -> FactStore:
-    """Open a graph for reading.
-
-    Args:
-        spec: a graph file's path, or `postgresql://user:password@host:port/database#graph`.
-
-    Raises:
-        GraphError: there is no such graph, or its server cannot be reached.
-        UnknownNameError: a URL of no known kind.
-        MissingExtraError: the server's driver is not installed.
-    """
-    # A Path would have lost one of a URL's slashes.
-    match = re.match(r"(?i)([a-z][a-z0-9+.-]+)://", spec) if isinstance(spec, str) else None
-    if match is None:
-        return GraphStore(Path(spec))
-    if match[1].lower() not in ("postgresql", "postgres"):
-        raise UnknownNameError("kind of graph server", match[1], ("postgresql",))
-    from dialore.retrieval.graph.postgres import PostgresStore
-
-    return PostgresStore(str(spec))

@@ -95,7 +95,7 @@ def build_graph(
     *,
     name: str,
     embedder: StaticEmbedder,
-    on_step: Step | None = None,
+    on_step: Callable[[str, int, int], None] | None = None,
 ) -> BuildReport:
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
 
@@ -356,14 +356,13 @@ class _Build:
         counts = last - first
         records["parts"] = counts
         stops = np.cumsum(counts)
-        places = np.repeat(first - (stops - counts), counts) + np.arange(int(stops[-1]) if len(stops) else 0)
-        parts = made[places]
+        parts = made[np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())]
         owners, starts = np.unique(facts[own], return_index=True)
         bounds = np.append(starts, len(facts))
         part_bounds = np.append(0, stops)[bounds]
-        sides = zip(np.split(records, bounds[1:-1]), np.split(parts, part_bounds[1:-1]), strict=True)
-        for number, side in zip(owners.tolist(), sides, strict=True) if len(owners) else ():
-            yield id_key(number), packed_side(*side)
+        spans = (itertools.pairwise(edges.tolist()) for edges in (bounds, part_bounds))
+        for number, of_facts, of_parts in zip(owners.tolist(), *spans, strict=True):
+            yield id_key(number), packed_side(records[slice(*of_facts)], parts[slice(*of_parts)])
 
     def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """Return what gives vectors of concepts, to about a half percent: one byte a component, in a file."""
