@@ -141,14 +141,7 @@ def scores_of(
 
 
 class Bm25:
-    """Texts ranked by BM25. The weights are worked out beforehand, so that a query only adds them up.
-
-    Args:
-        texts: what is searched.
-        tokeniser: how texts and queries are split into terms.
-        rarity: the inverse document frequencies of terms.
-        k1: how slowly a term's count saturates.
-    """
+    """Texts ranked by BM25. The weights are worked out beforehand, so that a query only adds them up."""
 
     def __init__(
         self,

@@ -43,9 +43,7 @@ class Paragraph(NamedTuple):
 class Section:
     """A part of a document under one heading; passages do not reach beyond it.
 
-    Attributes:
-        title: the document's title and the headings above, joined by " > ".
-        extra: whatever else its document says of it.
+    The title is the document's and the headings above, joined by " > "; `extra` whatever else its document says of it.
     """
 
     paragraphs: Sequence[Paragraph]

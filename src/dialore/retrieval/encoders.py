@@ -30,15 +30,10 @@ def digest(*parts: str) -> str:
 
 
 class SentenceTransformerEmbedder:
-    """A sentence-transformers model (Reimers and Gurevych, 2019) by name or folder.
+    """A sentence-transformers model (Reimers and Gurevych, 2019) by name at the Hugging Face hub, or by local folder.
 
-    Args:
-        model: a model's name at the Hugging Face hub, or a local folder.
-        kind: `st`, or `dot` for vectors of their own lengths.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        InputError: no such model, or it cannot be loaded.
+    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, and InputError for
+    a model that cannot be loaded.
     """
 
     def __init__(self, model: str, kind: str = "st") -> None:
@@ -87,9 +82,8 @@ class _Onnx:
         options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
-            self._session = onnxruntime.InferenceSession(
-                str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
-            )
+            model = str(path / "model.onnx")
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             # Both libraries raise bare exceptions of their own for a file that they cannot read.
             raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", hint=_ONNX_HINT) from error
@@ -123,11 +117,8 @@ class _Onnx:
 class OnnxEmbedder:
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
-    Args:
-        folder: holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`.
-        batch_size: texts encoded at once.
-        longest: tokens of a text that are read.
-        unit: vectors have length 1; else states are summed up, for models that are compared by the dot product.
+    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. If vectors are
+    not of unit length, states are summed up, for models that are compared by the dot product.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
@@ -267,8 +258,5 @@ class EndpointEmbedder:
         return _unit(vectors)
 
     def _malformed(self, found: str) -> ModelError:
-        return ModelError(
-            f"{self._client.where} did not answer with embeddings but with {found}",
-            hint=f"is {self._model} an embedding model?",
-            configuration=True,
-        )
+        message = f"{self._client.where} did not answer with embeddings but with {found}"
+        return ModelError(message, hint=f"is {self._model} an embedding model?", configuration=True)

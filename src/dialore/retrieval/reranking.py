@@ -63,10 +63,7 @@ class _Scored(ABC):
 
 
 class Bm25Reranker(_Scored):
-    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`.
-
-    A text without any word of the query scores 0.
-    """
+    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
 
     name = "bm25"
 
@@ -95,11 +92,9 @@ class OkapiReranker(Bm25Reranker):
 
 
 class Remembered:
-    """The vectors of texts that come again and again, such as a dialogue's turns and its persona at every turn.
+    """The vectors of the latest texts, such as a dialogue's turns and its persona, which come again at every turn.
 
-    Args:
-        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
-        most: texts whose vectors are kept.
+    Without an embedder the shipped static one is loaded at the first call.
     """
 
     def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
@@ -128,11 +123,7 @@ class Remembered:
 
 
 class DenseReranker(_Scored):
-    """The cosine of sentence embeddings.
-
-    Args:
-        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
-    """
+    """The cosine of sentence embeddings; see `Remembered`."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self.name = "dense" if embedder is None else f"dense:{embedder.name}"
@@ -146,11 +137,7 @@ class DenseReranker(_Scored):
 
 
 class FusedReranker(_Scored):
-    """BM25 and embeddings fused by their scores; see `fuse_scores`.
-
-    Args:
-        embedder: see `DenseReranker`.
-    """
+    """BM25 and embeddings fused by their scores; see `fuse_scores`."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
@@ -164,8 +151,7 @@ class FusedReranker(_Scored):
 class CrossEncoderReranker(_Scored):
     """A cross-encoder that reads query and text together (Nogueira and Cho, 2019): slower, and the most exact.
 
-    Args:
-        model: a model's name at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or a local folder.
+    It is named as at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or by a local folder.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -196,15 +182,7 @@ class CrossEncoderReranker(_Scored):
 
 
 class OnnxReranker(_Scored):
-    """A cross-encoder run by ONNX Runtime, without torch.
-
-    Args:
-        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: they cannot be read.
-    """
+    """A cross-encoder run by ONNX Runtime, without torch; see `OnnxCrossEncoder`."""
 
     def __init__(self, folder: str) -> None:
         from dialore.retrieval.encoders import OnnxCrossEncoder

@@ -42,11 +42,7 @@ _REMEMBERED = 1 << 18
 class StaticEmbedder:
     """The default embedder: shipped with the package, English and Chinese in one space, tens of microseconds a text.
 
-    Args:
-        folder: a folder written by the distilling script; None for the one in the package.
-
-    Raises:
-        InputError: the folder lacks its files.
+    Another one is read from a folder that the distilling script wrote; InputError where that lacks its files.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -73,10 +69,7 @@ class StaticEmbedder:
         return normalise(self.sums(texts))
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's.
-
-        A graph's facts are ranked by such parts, so keep this beside `encode`.
-        """
+        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's."""
         sums = np.zeros((len(texts), self.dimension), dtype=np.int64)
         vectors, weights = self._english.vectors, self._english.weights
         for row, (tokens, words) in enumerate(map(self._split, texts)):

@@ -34,10 +34,8 @@ MOST_MATCHES = 20_000
 class Piece:
     """A passage on its way into an index, its texts as `storable` has them.
 
-    Attributes:
-        title: of its document and the headings above it, joined by " > ".
-        page: its page or slide, from 1; 0 where there are none.
-        extra: whatever else its document says of it.
+    The title is of its document and the headings above it, joined by " > "; its page or slide counts from 1, 0 where
+    there are none; `extra` is whatever else its document says of it.
     """
 
     text: str

@@ -32,9 +32,7 @@ class HardMatcher:
     A concept is known by its content lemmas in order ("the wedding rings" is `wedding ring`), a Chinese one by its
     simplified characters; a text says it where these stand beside each other among the text's own. Facts of the same
     two concepts under several relations are several facts; a concept with itself makes none.
-
-    Args:
-        stores: whose facts are matched; about 60 bytes a fact are held in memory.
+    About 60 bytes a fact are held in memory.
     """
 
     def __init__(self, stores: Sequence[FactStore]) -> None:

@@ -100,12 +100,8 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
-    Args:
-        url: `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults.
-
-    Attributes:
-        place: where it is, for people: no user, no password.
-        meta: what the graph says of itself.
+    The URL is `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults; `place`
+    is where that is, for people: no user, no password.
 
     Raises:
         GraphError: no server, no such database or graph, or one of another version.
@@ -249,9 +245,8 @@ class _Target:
         try:
             given = conninfo_to_dict(address)
         except psycopg.Error as error:
-            raise GraphError(
-                "not a URL of a PostgreSQL database", hint="write postgresql://user:password@host:port/database#graph"
-            ) from error
+            hint = "write postgresql://user:password@host:port/database#graph"
+            raise GraphError("not a URL of a PostgreSQL database", hint=hint) from error
         self.conninfo = make_conninfo(address, **{"connect_timeout": SECONDS, **given})
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
         host = ":".join(part for part in parts[:2] if part)

@@ -274,9 +274,7 @@ class EnglishReader:
     def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
         """Return the longest concepts inside a normalised text, without overlap; none is part of a longer one.
 
-        Args:
-            form: the text.
-            named: words of names, which alone say nothing: "forest" of "Forest Hills".
+        The words of names alone say nothing: "forest" of "Forest Hills".
         """
         tokens = read(form)
         places = [position for position, word in enumerate(tokens) if word.content]
@@ -314,17 +312,13 @@ class EnglishReader:
         spoken = segments(_window(found, places, start, end))
         alone = end - start == len(places)
         noun = places[start] > 0 and found[places[start] - 1].form in LIGHT
-        chosen = None
-        for spelt in _spellings(content):
-            chosen = self._fitting(spelt, spoken, alone, noun)
-            if chosen is not None:
-                break
+        fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
+        chosen = next(filter(None, fitting), None)
         if len(content) == 1 and chosen is None:
             chosen = self._parted(*content)
         elif len(content) == 2:
-            chosen = self._compound(
-                *content, [word.form for word in found[places[start] + 1 : places[end - 1]]], chosen
-            )
+            between = [word.form for word in found[places[start] + 1 : places[end - 1]]]
+            chosen = self._compound(*content, between, chosen)
         return None if chosen is None else Match(start, end, chosen[0], chosen[1], " ".join(content), chosen[2])
 
     def _parted(self, word: str) -> _Chosen | None:

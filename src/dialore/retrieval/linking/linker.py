@@ -66,11 +66,8 @@ class Linker:
     A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in: a
     Chinese dialogue may speak of "ice creams". What was linked is remembered, for a store is one state of a graph.
 
-    Args:
-        store: the graph.
-        embedder: the one that made the graph's vectors, for the nearest concept of a phrase that has no other link.
-        nearest: whether to look for it in a graph with the embedder's vectors; None: where it is small enough for that
-            to take about 2 ms.
+    The embedder that made the graph's vectors finds the nearest concept of a phrase that has no other link, if that is
+    wanted; None: where the graph is small enough for that to take about 2 ms.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
