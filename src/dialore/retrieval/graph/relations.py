@@ -27,6 +27,12 @@ _HOW = frozenset((
 """Words that say how a thing is done, beside function words and those in -ly."""
 
 
+def data_lines(name: str) -> list[str]:
+    """Return the lines of a data file of the package, without comments and blank ones."""
+    lines = (resources.files("dialore") / "data" / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
     """Return base forms with stems before endings and participles, if any; beginnings of nouns like them.
@@ -35,15 +41,13 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
     """
     forms: dict[str, tuple[str, str]] = {}
     nouns = set()
-    file = resources.files("dialore") / "data" / "verbs.en.txt"
-    for line in file.read_text(encoding="utf-8").splitlines():
-        for entry in () if line.startswith("#") else line.split():
-            base, _, participle = entry.partition(":")
-            verb = base.rstrip("*+")
-            if "-" in base or "*" in base:
-                nouns.add(verb)
-            if "-" not in base:
-                forms[verb] = (verb + verb[-1] if "+" in base else verb), participle
+    for entry in (entry for line in data_lines("verbs.en.txt") for entry in line.split()):
+        base, _, participle = entry.partition(":")
+        verb = base.rstrip("*+")
+        if "-" in base or "*" in base:
+            nouns.add(verb)
+        if "-" not in base:
+            forms[verb] = (verb + verb[-1] if "+" in base else verb), participle
     return forms, frozenset(nouns)
 
 
@@ -124,11 +128,9 @@ class Relation:
 
 
 def _known() -> Iterator[Relation]:
-    file = resources.files("dialore") / "data" / "relations.tsv"
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
-            yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
+    for line in data_lines("relations.tsv"):
+        name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
+        yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
 
 
 RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _known()}
@@ -253,9 +255,7 @@ class _Rules(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _rules(language: Language) -> _Rules:
-    file = resources.files("dialore") / "data" / f"unsafe.{language}.txt"
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    entries = [line for line in lines if line and not line.startswith("#")]
+    entries = [line.strip() for line in data_lines(f"unsafe.{language}.txt")]
     allowed = [entry[1:] for entry in entries if entry.startswith("!")]
     whole = frozenset(entry[1:] for entry in entries if entry.startswith("="))
     unsafe = [entry for entry in entries if entry[0] not in "!="]

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.relations import gerund, is_doing
+from dialore.retrieval.graph.relations import data_lines, gerund, is_doing
 from dialore.retrieval.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
@@ -59,10 +58,8 @@ _OR = re.compile(r"(?<=[a-z]{3})or(?=$|s$|ed$|ing$|ful$|ite$|able$)")
 @functools.lru_cache(maxsize=1)
 def _pairs() -> dict[str, str]:
     """British and American lemmas, each to the other."""
-    file = resources.files("dialore") / "data" / "spelling.en.txt"
-    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    pairs = [(line[0], line[1]) for line in lines if line]
-    return {**dict(pairs), **{american: british for british, american in pairs}}
+    pairs = [(british, american) for british, american in map(str.split, data_lines("spelling.en.txt"))]
+    return dict(pairs) | {american: british for british, american in pairs}
 
 
 @functools.lru_cache(maxsize=65536)
