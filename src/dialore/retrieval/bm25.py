@@ -11,9 +11,10 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.fusion import DECIMALS
 from dialore.text import (
@@ -28,9 +29,6 @@ from dialore.text import (
     stop_words,
     words,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LONGEST = 64
 """Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, ModelError, first_line, import_optional
 from dialore.llm.http import HttpClient, run_blocking
 from dialore.llm.pacing import Retry
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
 _ONNX_HINT = "make one with scripts/export_minilm_onnx.py, or by `dialore train retriever`"

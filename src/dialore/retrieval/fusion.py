@@ -10,13 +10,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterable, Sequence
-
-    from numpy.typing import NDArray
 
     Item = TypeVar("Item", bound=Hashable)
 

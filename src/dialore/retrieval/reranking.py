@@ -10,18 +10,16 @@ import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DECIMALS = 6
 _LONGEST = 256

@@ -21,16 +21,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError
 from dialore.text import CHINESE_RUN, is_chinese
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _BITS = 26
 _ASCII_PIECE = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")

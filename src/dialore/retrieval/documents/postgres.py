@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import K1, B, rarity
@@ -30,8 +31,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
-
-    from numpy.typing import NDArray
 
     from dialore.retrieval.documents.store import NewPassage, Settings
 

@@ -14,9 +14,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
@@ -33,9 +34,6 @@ from dialore.retrieval.documents.store import (
     selective,
 )
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _OURS = 0x644C6F72
 """SQLite's application id of our files."""

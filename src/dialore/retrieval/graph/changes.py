@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
@@ -40,8 +41,6 @@ from dialore.retrieval.graph.writing import (
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.knowledge import Fact
     from dialore.retrieval.static import StaticEmbedder
 

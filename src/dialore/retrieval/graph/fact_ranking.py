@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
@@ -18,8 +19,6 @@ from dialore.retrieval.linking.linker import unit
 from dialore.retrieval.reranking import Remembered
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder

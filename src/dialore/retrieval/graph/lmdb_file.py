@@ -10,16 +10,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lmdb
 import numpy as np
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from dialore.errors import GraphError
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 EDGE = np.dtype(
     [("other", "<u4"), ("weight", "<f4"), ("norm", "<f4")]

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.linking.chinese import simplified
 from dialore.text import Language, content_lemmas, content_words, is_chinese, normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.knowledge import Fact
     from dialore.retrieval.graph.store import FactStore
 

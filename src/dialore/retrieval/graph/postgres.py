@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among, read_meta
@@ -43,7 +44,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
 

@@ -27,19 +27,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))

@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.relations import connecting_words
 from dialore.text import is_chinese
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.retrieval.graph.store import Edges, FactStore
     from dialore.retrieval.static import StaticEmbedder
 

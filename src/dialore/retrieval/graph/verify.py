@@ -4,19 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.lmdb_file import EDGE, open_file, unpacked_side
 from dialore.retrieval.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.retrieval.graph.vectors import fact_norms
 from dialore.retrieval.graph.writing import fact_hashes, fingerprint_of, name_hashes
 from dialore.text import normalise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SAMPLE = 2000
 _OFF = 0.02

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
@@ -50,8 +51,6 @@ from dialore.text import is_chinese, normalise
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
     from dialore.retrieval.static import StaticEmbedder

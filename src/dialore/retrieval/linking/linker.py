@@ -10,14 +10,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.graph.store import FactStore
     from dialore.retrieval.linking.chinese import ChineseReader
