@@ -304,20 +304,9 @@ def add_documents(
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
 
-    What is not told here is as in `build_documents`.
-
-    Args:
-        path: the index.
-        files: files, and folders whose files are read.
-        texts: passages from elsewhere; they join those that are there under the same name.
-        texts_name: that name.
-        prune: documents go whose files have vanished from the folders.
-        replaces: names of documents in whose place the new ones come.
-        embedder: the one that made the index's vectors; None loads it.
-        metadata: as there, of what is added.
-        file_format: as there.
-        reader: as there.
-        on_step: as there.
+    Arguments are as those of `build_documents`; texts join those that are there under the same name. With `prune`,
+    documents go whose files have vanished from the folders; the new ones come in the place of those that `replaces`
+    names.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
@@ -348,13 +337,9 @@ def add_documents(
 def delete_documents(
     path: Path | str, *, ids: Collection[str] = (), files: Collection[Path | str] = (), urls: Collection[str] = ()
 ) -> DocumentReport:
-    """Delete passages from an index; what is not there is reported, not refused.
+    """Delete passages by their ids or addresses, and those of files, folders (all files below) and names of texts.
 
-    Args:
-        path: the index.
-        ids: of passages.
-        files: files, folders (all files below), or names of texts.
-        urls: addresses of passages.
+    What is not there is reported, not refused.
 
     Raises:
         InputError: no such index, or another writer has it for 30 seconds.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
@@ -147,20 +147,15 @@ class GraphEditor:
 def _write_transaction(path: Path) -> Iterator[GraphState]:
     """Yield the newest state of a graph, to be written; what is not committed is as if it had never been."""
     while True:
-        file = open_file(path)
-        try:
+        with closing(open_file(path)) as file, ExitStack() as stack:
             with writing(path):
                 transaction = file.env.begin(write=True, buffers=True)
-            try:
-                # A graph that was built anew while this waited is another file.
-                if file_key(path) == file.key:
-                    file.env.reader_check()  # readers that were killed keep no pages from being used again
-                    yield GraphState(file, transaction, str(path))
-                    return
-            finally:
-                transaction.abort()
-        finally:
-            file.close()
+            stack.callback(transaction.abort)
+            # A graph that was built anew while this waited is another file.
+            if file_key(path) == file.key:
+                file.env.reader_check()  # readers that were killed keep no pages from being used again
+                yield GraphState(file, transaction, str(path))
+                return
 
 
 class _Change:
@@ -337,14 +332,6 @@ def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arra
 
 
 def compact_graph(path: Path) -> None:
-    """Copy a graph that was changed often without the pages that nothing uses any more, in its place.
-
-    Raises:
-        GraphError: no such graph; it cannot be written.
-    """
-    file = open_file(path)
-    try:
-        with replacing(path) as folder, writing(path):
-            file.env.copy(str(folder / "graph"), compact=True)
-    finally:
-        file.close()
+    """Copy a graph that was changed often without the pages that nothing uses any more, in its place."""
+    with closing(open_file(path)) as file, replacing(path) as folder, writing(path):
+        file.env.copy(str(folder / "graph"), compact=True)

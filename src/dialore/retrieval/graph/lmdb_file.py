@@ -84,24 +84,23 @@ class MappedFile:
 
 
 _files: dict[tuple[int, int, int], MappedFile] = {}
-_guard = threading.Lock()
+_guard = threading.RLock()
+"""Reentrant, for a store that is collected while a file is opened gives its own back."""
 
 
 def open_file(path: Path) -> MappedFile:
-    """Map a graph file, or share the mapping that the process has of it already.
-
-    Raises:
-        GraphError: no such file, not a graph, or cut short.
-    """
+    """Map a graph file, or share the mapping that the process has of it already; raises GraphError."""
     try:
         # A new graph takes the place of an old one and of its lock file at once, or before or after this.
         with _guard, folder_lock(path.parent, exclusive=False):
             key = file_key(path)
-            file = _files.get(key)
-            if file is None:
-                file = _files[key] = _map(path, key)
-            file.users += 1
-            return file
+            while True:
+                file = _files.get(key)
+                if file is None:
+                    file = _files[key] = _map(path, key)
+                file.users += 1
+                if _files.get(key) is file:  # else its last user was collected just before
+                    return file
     except OSError as error:
         if not path.exists():
             raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`") from error

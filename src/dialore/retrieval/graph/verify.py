@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import lmdb
@@ -23,18 +24,14 @@ _FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for nam
 
 def problems_of(path: Path) -> list[str]:
     """Return what is wrong with a graph file, one sentence each; empty where nothing is."""
-    file = open_file(path)
-    try:
-        with file.env.begin(buffers=True) as transaction:
-            state = GraphState(file, transaction, str(path))
-            problems: list[str] = []
-            try:
-                problems += _problems(state)
-            except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
-                problems.append(f"{path} cannot be read to its end: {error}")
-            return problems
-    finally:
-        file.close()
+    problems: list[str] = []
+    with closing(open_file(path)) as file, file.env.begin(buffers=True) as transaction:
+        state = GraphState(file, transaction, str(path))
+        try:
+            problems += _problems(state)
+        except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
+            problems.append(f"{path} cannot be read to its end: {error}")
+    return problems
 
 
 def _problems(state: GraphState) -> Iterator[str]:
