@@ -11,9 +11,10 @@ import functools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.fusion import DECIMALS
 from dialore.text import (
@@ -28,9 +29,6 @@ from dialore.text import (
     stop_words,
     words,
 )
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _LONGEST = 64
 """Characters of a term; a longer run of letters is no word (a key, an encoded picture) and is left out."""
@@ -128,14 +126,9 @@ def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: flo
 def scores_of(
     query: Mapping[str, int], texts: Sequence[Mapping[str, int]], frequencies: Mapping[str, int], size: int, mean: float
 ) -> list[float]:
-    """Score some texts of a larger collection.
+    """Score some texts of a larger collection, of so many texts with so many terms on average.
 
-    Args:
-        query: its terms, with how often each is asked.
-        texts: the terms of each, likewise.
-        frequencies: how many texts of the collection have each term of the query; those that none has may lack.
-        size: texts of the collection.
-        mean: terms of a text on average.
+    Queries and texts are terms with their counts; `frequencies` has how many texts of the collection have each term.
     """
     terms = [term for term in query if frequencies.get(term)]
     weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]
@@ -146,14 +139,7 @@ def scores_of(
 
 
 class Bm25:
-    """Texts ranked by BM25. The weights are worked out beforehand, so that a query only adds them up.
-
-    Args:
-        texts: what is searched.
-        tokeniser: how texts and queries are split into terms.
-        rarity: the inverse document frequencies of terms.
-        k1: how slowly a term's count saturates.
-    """
+    """Texts ranked by BM25. The weights are worked out beforehand, so that a query only adds them up."""
 
     def __init__(
         self,

@@ -20,7 +20,6 @@ _LONG_WORD, _LETTERS_A_WORD = 30, 5
 _LONGEST = 3
 """A sentence of more than so many passages' words is split after all: a table, or text without punctuation."""
 
-
 _LONGEST_HEADING, _LONGEST_TITLE = 150, 600
 """Letters that a title has of one heading, and of all."""
 FENCE = "```"
@@ -44,9 +43,7 @@ class Paragraph(NamedTuple):
 class Section:
     """A part of a document under one heading; passages do not reach beyond it.
 
-    Attributes:
-        title: the document's title and the headings above, joined by " > ".
-        extra: whatever else its document says of it.
+    The title is the document's and the headings above, joined by " > "; `extra` whatever else its document says of it.
     """
 
     paragraphs: Sequence[Paragraph]
@@ -201,10 +198,10 @@ def joined(texts: Sequence[str]) -> str:
     return whole
 
 
-def fenced(code: str, language: str = "", page: int = 0) -> Paragraph:
+def fenced(code: str, language: str) -> Paragraph:
     """Code as a paragraph that stands as it is, in a fence longer than any that it holds."""
     fence = max([FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
-    return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", page, code=True)
+    return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", code=True)
 
 
 def unwrapped(text: str) -> str:

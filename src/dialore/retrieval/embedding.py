@@ -76,36 +76,24 @@ def load_embedder(spec: str = "static") -> Embedder:
 
 
 def recorded_embedder(
-    spec: str,
-    fingerprint: str,
-    where: str,
-    addresses: Iterable[str | None] = (),
-    given: Embedder | None = None,
+    spec: str, fingerprint: str, where: str, addresses: Iterable[str | None] = (), given: Embedder | None = None
 ) -> Embedder:
     """Return the embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
 
-    Args:
-        spec: as the file has it.
-        fingerprint: of the embedder that made its vectors.
-        where: the file, for errors.
-        addresses: what the user's settings name: URLs, and specs of embedders. Those of the environment count too.
-        given: the embedder that the user says made them; None loads it.
+    The spec and fingerprint are the file's; `where` names it in errors. `addresses` are what the user's settings name,
+    URLs and specs, beside those of the environment; `given` is the embedder that the user says made the vectors.
 
     Raises:
         InputError: an endpoint at an address that the user's settings do not name, or another version of the embedder.
     """
     url = _address(spec) if given is None else ""
     if url and url not in map(_address, (*addresses, *map(os.environ.get, ("DIALORE_BASE_URL", "OPENAI_BASE_URL")))):
-        raise InputError(
-            f"{where} would send texts to {url}, which your settings do not name",
-            hint=f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again",
-        )
+        hint = f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again"
+        raise InputError(f"{where} would send texts to {url}, which your settings do not name", hint=hint)
     embedder = given or load_embedder(spec)
     if embedder.fingerprint != fingerprint:
-        raise InputError(
-            f"{where} has vectors of another version of the embedder {spec}",
-            hint="build it again, or give the embedder that it was built with",
-        )
+        hint = "build it again, or give the embedder that it was built with"
+        raise InputError(f"{where} has vectors of another version of the embedder {spec}", hint=hint)
     return embedder
 
 

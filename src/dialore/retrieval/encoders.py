@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import os
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, ModelError, first_line, import_optional
 from dialore.llm.http import HttpClient, run_blocking
 from dialore.llm.pacing import Retry
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
     from sentence_transformers import SentenceTransformer
 
 _ONNX_HINT = "make one with scripts/export_minilm_onnx.py, or by `dialore train retriever`"
@@ -30,38 +29,11 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:16]
 
 
-class _LocalEmbedder(ABC):
-    """A model on this machine, asked for batches of texts that are not blank."""
+class SentenceTransformerEmbedder:
+    """A sentence-transformers model (Reimers and Gurevych, 2019) by name at the Hugging Face hub, or by local folder.
 
-    dimension: int
-
-    def __init__(self, name: str, batch_size: int) -> None:
-        self.name, self._batch_size = name, batch_size
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a blank text."""
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        # By length, so that little of a batch is padding.
-        filled = sorted((at for at, text in enumerate(texts) if text.strip()), key=lambda at: len(texts[at]))
-        for start in range(0, len(filled), self._batch_size):
-            batch = filled[start : start + self._batch_size]
-            vectors[batch] = self._run([texts[at] for at in batch])
-        return vectors
-
-    @abstractmethod
-    def _run(self, texts: list[str]) -> NDArray[np.float32]: ...
-
-
-class SentenceTransformerEmbedder(_LocalEmbedder):
-    """A sentence-transformers model (Reimers and Gurevych, 2019) by name or folder.
-
-    Args:
-        model: a model's name at the Hugging Face hub, or a local folder.
-        kind: `st`, or `dot` for vectors of their own lengths.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        InputError: no such model, or it cannot be loaded.
+    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, and InputError for
+    a model that cannot be loaded.
     """
 
     def __init__(self, model: str, kind: str = "st") -> None:
@@ -69,43 +41,35 @@ class SentenceTransformerEmbedder(_LocalEmbedder):
         try:
             self._model: SentenceTransformer = library.SentenceTransformer(model)
         except (OSError, ValueError) as error:
-            raise InputError(
-                f"cannot load the sentence-transformers model {model!r}: {first_line(error)}",
-                hint="check the name, or give a local folder",
-            ) from error
-        super().__init__(f"{kind}:{model}", 64)
-        self._unit = kind == "st"
-        self.dimension = int(self._model.get_sentence_embedding_dimension() or self._run(["a"]).shape[1])
-        self.fingerprint = digest("sentence-transformers" if kind == "st" else kind, _weights_hash(self._model))
+            message = f"cannot load the sentence-transformers model {model!r}: {first_line(error)}"
+            raise InputError(message, hint="check the name, or give a local folder") from error
+        self.name, self._is_unit = f"{kind}:{model}", kind == "st"
+        self.dimension = int(self._model.get_sentence_embedding_dimension() or self._model.encode(["a"]).shape[1])
+        weights = hashlib.sha256()  # a name or a folder may come to mean other ones
+        for name, tensor in sorted(self._model.state_dict().items()):
+            weights.update(name.encode())
+            weights.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
+        self.fingerprint = digest("sentence-transformers" if kind == "st" else kind, weights.hexdigest())
 
-    def _run(self, texts: list[str]) -> NDArray[np.float32]:
-        rows = self._model.encode(
-            texts,
-            batch_size=self._batch_size,
-            normalize_embeddings=self._unit,
-            convert_to_numpy=True,
-            show_progress_bar=False,
-        )
-        return np.asarray(rows, dtype=np.float32)
-
-
-def _weights_hash(model: SentenceTransformer) -> str:
-    """Hash every parameter, because a name or a folder may come to mean other weights."""
-    total = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        total.update(name.encode())
-        total.update(np.ascontiguousarray(tensor.detach().cpu().float().numpy()).data)
-    return total.hexdigest()
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) unit rows; zero for a blank text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        filled = [at for at, text in enumerate(texts) if text.strip()]
+        if filled:
+            vectors[filled] = self._model.encode(
+                [texts[at] for at in filled],
+                batch_size=64,
+                normalize_embeddings=self._is_unit,
+                convert_to_numpy=True,
+                show_progress_bar=False,
+            )
+        return vectors
 
 
 class _Onnx:
     """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder, so many tokens a text.
 
-    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: the folder lacks its files, or they are something else.
+    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`. Raises as `OnnxEmbedder`.
     """
 
     def __init__(self, folder: str | Path, longest: int) -> None:
@@ -118,9 +82,8 @@ class _Onnx:
         options.intra_op_num_threads = 1  # batches of short texts are no faster on more
         try:
             self._tokenizer = tokenizers.Tokenizer.from_file(str(path / "tokenizer.json"))
-            self._session = onnxruntime.InferenceSession(
-                str(path / "model.onnx"), options, providers=["CPUExecutionProvider"]
-            )
+            model = str(path / "model.onnx")
+            self._session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
         except Exception as error:
             # Both libraries raise bare exceptions of their own for a file that they cannot read.
             raise InputError(f"cannot load the ONNX model in {path}: {first_line(error)}", hint=_ONNX_HINT) from error
@@ -129,8 +92,18 @@ class _Onnx:
         self._tokenizer.enable_padding(pad_id=self._tokenizer.token_to_id("[PAD]") or 0)
         self._inputs = {item.name for item in self._session.get_inputs()}
 
-    def run(self, texts: Sequence[str] | Sequence[tuple[str, str]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-        """Return the model's first output for a batch of texts, or of pairs, and the mask of its tokens."""
+    def batches(
+        self, texts: Sequence[str] | Sequence[tuple[str, str]], size: int
+    ) -> Iterator[tuple[list[int], NDArray[np.float32], NDArray[np.int64]]]:
+        """Yield the places of a batch of texts or pairs, the model's first output for them and their tokens' mask."""
+        # By length, so that little of a batch is padding.
+        order = sorted(range(len(texts)), key=lambda at: len("".join(texts[at])))
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            yield (batch, *self.run([texts[at] for at in batch]))
+
+    def run(self, texts: Sequence[str | tuple[str, str]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """Return the model's first output for texts or pairs, and the mask of their tokens."""
         rows = self._tokenizer.encode_batch(texts)
         mask = np.array([row.attention_mask for row in rows], np.int64)
         feed = {
@@ -141,43 +114,38 @@ class _Onnx:
         return self._session.run(None, {name: feed[name] for name in self._inputs})[0], mask
 
 
-class OnnxEmbedder(_LocalEmbedder):
+class OnnxEmbedder:
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
-    Args:
-        folder: holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`.
-        batch_size: texts encoded at once.
-        longest: tokens of a text that are read.
-        unit: vectors have length 1; else states are summed up, for models that are compared by the dot product.
+    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. If vectors are
+    not of unit length, states are summed up, for models that are compared by the dot product.
 
     Raises:
         MissingExtraError: onnxruntime or tokenizers is not installed.
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = 32, longest: int = 256, unit: bool = True) -> None:
+    def __init__(self, folder: str | Path, *, batch_size: int = _BATCH, longest: int = 256, unit: bool = True) -> None:
         self._is_unit, self._model = unit, _Onnx(folder, longest)
-        super().__init__(f"onnx:{folder}", batch_size)
+        self.name, self._batch_size = f"onnx:{folder}", batch_size
         weights, tokenizer = (Path(folder) / name for name in ("model.onnx", "tokenizer.json"))
         self.fingerprint = digest("onnx", digest(weights.read_bytes().hex()), digest(tokenizer.read_text("utf-8")))
-        self.dimension = int(self._run(["a"]).shape[1])
+        self.dimension = int(self._model.run(["a"])[0].shape[2])
 
-    def _run(self, texts: list[str]) -> NDArray[np.float32]:
-        states, mask = self._model.run(texts)
-        pooled: NDArray[np.float32] = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
-        return _unit(pooled) if self._is_unit else pooled
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Return (len(texts), dimension) rows; zero for a blank text."""
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        filled = [at for at, text in enumerate(texts) if text.strip()]
+        for batch, states, mask in self._model.batches([texts[at] for at in filled], self._batch_size):
+            pooled = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
+            vectors[[filled[at] for at in batch]] = _unit(pooled) if self._is_unit else pooled
+        return vectors
 
 
 class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, by ONNX Runtime on the CPU.
+    """Logits of pairs of texts that are read together, so many tokens of each, by ONNX Runtime on the CPU.
 
-    Args:
-        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-        length: tokens of a pair that are read.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: they cannot be read.
+    The folder holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
     """
 
     def __init__(self, folder: str | Path, *, length: int) -> None:
@@ -186,10 +154,8 @@ class OnnxCrossEncoder:
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the logit of each pair."""
         outputs = np.zeros(len(pairs))
-        order = sorted(range(len(pairs)), key=lambda at: sum(map(len, pairs[at])))
-        for start in range(0, len(pairs), _BATCH):
-            batch = order[start : start + _BATCH]
-            outputs[batch] = self._model.run([pairs[at] for at in batch])[0][:, 0]
+        for batch, logits, _ in self._model.batches(pairs, _BATCH):
+            outputs[batch] = logits[:, 0]
         return outputs
 
 
@@ -236,10 +202,8 @@ class EndpointEmbedder:
     ) -> None:
         base_url = base_url or os.environ.get("DIALORE_BASE_URL") or os.environ.get("OPENAI_BASE_URL")
         if not base_url:
-            raise InputError(
-                f"no endpoint for the embedding model {model!r}",
-                hint="write endpoint:MODEL@URL or set DIALORE_BASE_URL",
-            )
+            hint = "write endpoint:MODEL@URL or set DIALORE_BASE_URL"
+            raise InputError(f"no endpoint for the embedding model {model!r}", hint=hint)
         if batch_size < 1:
             raise InputError(f"batch_size must be at least 1, got {batch_size}")
         self._client = HttpClient(base_url, api_key or _key_for(base_url), timeout=timeout, max_bytes=256_000_000)
@@ -294,8 +258,5 @@ class EndpointEmbedder:
         return _unit(vectors)
 
     def _malformed(self, found: str) -> ModelError:
-        return ModelError(
-            f"{self._client.where} did not answer with embeddings but with {found}",
-            hint=f"is {self._model} an embedding model?",
-            configuration=True,
-        )
+        message = f"{self._client.where} did not answer with embeddings but with {found}"
+        return ModelError(message, hint=f"is {self._model} an embedding model?", configuration=True)

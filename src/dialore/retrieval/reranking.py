@@ -10,18 +10,16 @@ import functools
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, UnknownNameError, first_line, import_optional
 from dialore.retrieval.bm25 import Bm25, okapi_rarity
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _DECIMALS = 6
 _LONGEST = 256
@@ -58,19 +56,12 @@ class _Scored(ABC):
         """(len(texts),): the score of each."""
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`.
-
-        Raises:
-            ModelError: the embedder is an endpoint that failed.
-        """
+        """See `Reranker`; raises ModelError where the embedder is an endpoint that failed."""
         return _best(self.scores(query, texts), top)
 
 
 class Bm25Reranker(_Scored):
-    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`.
-
-    A text without any word of the query scores 0.
-    """
+    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
 
     name = "bm25"
 
@@ -99,14 +90,13 @@ class OkapiReranker(Bm25Reranker):
 
 
 class Remembered:
-    """The vectors of texts that come again and again, such as a dialogue's turns and its persona at every turn.
+    """The vectors of the latest texts, such as a dialogue's turns and its persona, which come again at every turn.
 
-    Args:
-        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
+    Without an embedder the shipped static one is loaded at the first call.
     """
 
-    def __init__(self, embedder: Embedder | None = None) -> None:
-        self._given = embedder
+    def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
+        self._given, self._most = embedder, most
         self._vectors: dict[str, NDArray[np.float32]] = {}
         self._lock = threading.Lock()
 
@@ -125,17 +115,13 @@ class Remembered:
             for text, vector in known.items():  # what was asked last stays longest
                 self._vectors.pop(text, None)
                 self._vectors[text] = vector
-            for text in list(self._vectors)[:-_REMEMBERED]:
+            for text in list(self._vectors)[: -self._most]:
                 del self._vectors[text]
         return np.stack([known[text] for text in texts])
 
 
 class DenseReranker(_Scored):
-    """The cosine of sentence embeddings.
-
-    Args:
-        embedder: what embeds; None: the shipped static embedder, loaded at the first call.
-    """
+    """The cosine of sentence embeddings; see `Remembered`."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self.name = "dense" if embedder is None else f"dense:{embedder.name}"
@@ -149,11 +135,7 @@ class DenseReranker(_Scored):
 
 
 class FusedReranker(_Scored):
-    """BM25 and embeddings fused by their scores; see `fuse_scores`.
-
-    Args:
-        embedder: see `DenseReranker`.
-    """
+    """BM25 and embeddings fused by their scores; see `fuse_scores`."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
@@ -167,8 +149,7 @@ class FusedReranker(_Scored):
 class CrossEncoderReranker(_Scored):
     """A cross-encoder that reads query and text together (Nogueira and Cho, 2019): slower, and the most exact.
 
-    Args:
-        model: a model's name at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or a local folder.
+    It is named as at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or by a local folder.
 
     Raises:
         MissingExtraError: sentence-transformers is not installed.
@@ -199,15 +180,7 @@ class CrossEncoderReranker(_Scored):
 
 
 class OnnxReranker(_Scored):
-    """A cross-encoder run by ONNX Runtime, without torch.
-
-    Args:
-        folder: holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: they cannot be read.
-    """
+    """A cross-encoder run by ONNX Runtime, without torch; see `OnnxCrossEncoder`."""
 
     def __init__(self, folder: str) -> None:
         from dialore.retrieval.encoders import OnnxCrossEncoder

@@ -20,10 +20,7 @@ def correct(query: str, vocabulary: Callable[[str], Iterable[str]]) -> str:
 
     A word is misspelt that neither English nor the vocabulary knows. Words with a capital letter are names and stay. A
     query of which English knows less than half is of another language and is returned as it is.
-
-    Args:
-        query: what is looked for.
-        vocabulary: returns the terms (`split_terms`) that begin with a letter.
+    The vocabulary returns the terms (`split_terms`) that begin with a letter.
     """
     words = _WORD.findall(query)
     unknown = {word for word in words if not is_known(word)}

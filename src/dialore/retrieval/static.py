@@ -1,16 +1,12 @@
 """Static embeddings: a text's vector is the weighted sum of its tokens' vectors, no network and no neural network.
 
-The English token vectors are distilled from all-MiniLM-L6-v2 in the way of model2vec
-(https://github.com/MinishLab/model2vec); `scripts/distill_static_embedding.py` makes them. model2vec itself is not
-needed: reading two arrays and adding rows is less code than adapting to it, and its float sums are not exact.
+English token vectors are distilled from all-MiniLM-L6-v2 in the way of model2vec
+(`scripts/distill_static_embedding.py`). Chinese lives in the same space: a word's vector is the mean of the English
+vectors of its glosses in CC-CEDICT (`scripts/build_chinese_words.py`): a Chinese history also ranks English facts.
 
-Chinese lives in the same space: a word's vector is the mean of the English vectors of its glosses in CC-CEDICT
-(`scripts/build_chinese_words.py`), so that a Chinese history also ranks English facts. The script of each piece of a
-text decides how the piece is read; a text may mix both.
-
-**Exactness.** Token vectors are int8 and token weights integers, so a text's sum is an integer sum: it has no rounding
-and no order. Only the last step is in floating point, an integer's square root and one division a component, both of
-which IEEE 754 fixes to the bit. A text's vector is therefore the same on every machine and in every batch.
+Token vectors are int8 and token weights integers, so a text's sum has no rounding and no order; only the last step, a
+square root and a division, is in floating point, which IEEE 754 fixes to the bit. So a text's vector is the same on
+every machine and in every batch.
 """
 
 from __future__ import annotations
@@ -25,16 +21,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError
 from dialore.text import CHINESE_RUN, is_chinese
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _BITS = 26
 _ASCII_PIECE = re.compile(r"[a-z0-9]+|[!-/:-@\[-`{-~]")
@@ -46,11 +40,7 @@ _REMEMBERED = 1 << 18
 class StaticEmbedder:
     """The default embedder: shipped with the package, English and Chinese in one space, tens of microseconds a text.
 
-    Args:
-        folder: a folder written by the distilling script; None for the one in the package.
-
-    Raises:
-        InputError: the folder lacks its files.
+    Another one is read from a folder that the distilling script wrote; InputError where that lacks its files.
     """
 
     def __init__(self, folder: str | Path | None = None) -> None:
@@ -61,9 +51,8 @@ class StaticEmbedder:
             self.dimension = int(manifest["dimension"])
             self.fingerprint = str(manifest["fingerprint"])
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                f"no static embedding in {self._folder}", hint="reinstall dialore, or give a distilled folder"
-            ) from error
+            hint = "reinstall dialore, or give a distilled folder"
+            raise InputError(f"no static embedding in {self._folder}", hint=hint) from error
 
     @cached_property
     def _english(self) -> EnglishTokens:
@@ -78,10 +67,7 @@ class StaticEmbedder:
         return normalise(self.sums(texts))
 
     def sums(self, texts: Sequence[str]) -> NDArray[np.int64]:
-        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's.
-
-        A graph's facts are ranked by such parts, so keep this beside `encode`.
-        """
+        """Return (len(texts), dimension) unnormalised sums: those of a text's parts add up to the text's."""
         sums = np.zeros((len(texts), self.dimension), dtype=np.int64)
         vectors, weights = self._english.vectors, self._english.weights
         for row, (tokens, words) in enumerate(map(self._split, texts)):
@@ -136,8 +122,7 @@ def static_embedder() -> StaticEmbedder:
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
     """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero.
 
-    The squares are added as integers; the square root and the division are fixed to the bit by IEEE 754. Rows of a very
-    long text are first scaled down by a power of two, so that their squares fit 63 bits (d up to 2,048).
+    Rows of a very long text are first scaled down by a power of two: their squares fit 63 bits (d up to 2,048).
     """
     peaks = np.abs(sums).max(axis=1, initial=0)
     shifts = np.zeros(len(sums), dtype=np.int64)
@@ -161,10 +146,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 @dataclass
 class EnglishTokens:
-    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight.
-
-    What the vocabulary lacks has no share in a text.
-    """
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight."""
 
     pieces: WordPiece
     vectors: NDArray[np.int8]
@@ -184,9 +166,6 @@ class ChineseWords:
 
     Single characters stand in for longer words that are not there. A text is split by jieba over these words alone:
     nothing is written to the temporary folder, loading is quick, and words that a user adds to jieba change no vector.
-
-    Raises:
-        InputError: the file is missing or damaged.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -223,11 +202,7 @@ class ChineseWords:
 
 
 class WordPiece:
-    """Split text into the tokens of a vocabulary; what the vocabulary lacks is left out.
-
-    Args:
-        vocabulary: each token's number; a token inside a word begins with `##`.
-    """
+    """Split text into the tokens of a vocabulary (each token's number); what the vocabulary lacks is left out."""
 
     def __init__(self, vocabulary: Mapping[str, int]) -> None:
         self._vocabulary = vocabulary
@@ -239,9 +214,8 @@ class WordPiece:
         try:
             model = json.loads(path.read_text(encoding="utf-8"))["model"]
             if model["type"] != "WordPiece":
-                raise InputError(
-                    f"{path} is a {model['type']} tokenizer, not WordPiece", hint="distil from a BERT model"
-                )
+                message = f"{path} is a {model['type']} tokenizer, not WordPiece"
+                raise InputError(message, hint="distil from a BERT model")
             unknown = model["unk_token"]
             return cls({token: number for token, number in model["vocab"].items() if token != unknown})
         except (OSError, ValueError, KeyError, TypeError) as error:
@@ -250,7 +224,10 @@ class WordPiece:
     def ids(self, text: str) -> list[int]:
         """Return the tokens of a text, in order."""
         plain = text.isascii() and text.replace("\n", " ").isprintable()
-        words = _ASCII_PIECE.findall(text.lower()) if plain else _split(_fold(text))
+        if plain:
+            words = _ASCII_PIECE.findall(text.lower())
+        else:  # words at white space, and each punctuation mark by itself
+            words = "".join(f" {sign} " if _is_punctuation(sign) else sign for sign in _fold(text)).split()
         return list(itertools.chain.from_iterable(map(self._known, words)))
 
     def _split_word(self, word: str) -> list[int]:
@@ -273,24 +250,14 @@ class WordPiece:
 
 def _fold(text: str) -> str:
     """Without control characters, CJK spaced out, accents stripped, lower case: BERT's normaliser."""
-    cleaned: list[str] = []
+    cleaned = ""
     for character in text:
         if character in "\t\n\r" or unicodedata.category(character).startswith("Z"):
-            cleaned.append(" ")
-        elif character == "�" or unicodedata.category(character).startswith("C"):
-            continue
-        elif is_chinese(character):
-            cleaned.append(f" {character} ")
-        else:
-            cleaned.append(character)
-    decomposed = unicodedata.normalize("NFD", "".join(cleaned))
+            cleaned += " "
+        elif character != "�" and not unicodedata.category(character).startswith("C"):
+            cleaned += f" {character} " if is_chinese(character) else character
+    decomposed = unicodedata.normalize("NFD", cleaned)
     return "".join(c for c in decomposed if unicodedata.category(c) != "Mn").lower()
-
-
-def _split(text: str) -> list[str]:
-    """Words at white space, and each punctuation mark by itself."""
-    spaced = "".join(f" {c} " if _is_punctuation(c) else c for c in text)
-    return spaced.split()
 
 
 def _is_punctuation(character: str) -> bool:

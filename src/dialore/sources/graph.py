@@ -11,7 +11,7 @@ import numpy as np
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge
-from dialore.retrieval.graph.fact_ranking import Question, Ranker, Ranking
+from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.relations import verbalise
 from dialore.retrieval.graph.store import GraphStore
@@ -137,8 +137,7 @@ class Graph:
         topic_links = best_links(links[phrase] for phrase in demands.topics)
         queries = [link.concept for link in query_links]
         topics = [link.concept for link in topic_links]
-        question = Question.of(dialogue, phrases, self.ranking)
-        scored = view.ranker.ask([*queries, *topics], question)
+        scored = view.ranker.ask([*queries, *topics], dialogue, phrases)
         foreseen = scored.edges.between(queries, topics)
         between = np.flatnonzero(foreseen)
         first = _known(view.ranker.best(scored, between, top), language, "foreseen")
@@ -159,9 +158,8 @@ class Graph:
             The best facts, and how many there were before the cut.
         """
         view, language = self._newest(), dialogue.language
-        question = Question.of(dialogue, (link.phrase for link in links), self.ranking)
         concepts = [concept for concept in map(view.concept, links) if concept is not None]
-        scored = view.ranker.ask(concepts, question)
+        scored = view.ranker.ask(concepts, dialogue, (link.phrase for link in links))
         best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
         return _known(best, language, ""), scored.edges.total
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -18,7 +19,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.graph import GraphStore
+from dialore.retrieval.graph import GraphStore, lmdb_file
 from dialore.retrieval.graph.store import FORMAT, META
 from dialore.sources.graph import Graph
 from tests.hashing import HashingEmbedder
@@ -219,3 +220,14 @@ def test_facts_of_a_concept_are_the_heaviest_first(tmp_path: Path) -> None:
     assert graph.facts_of("coffee") == []
     assert graph.name == "small"
     graph.close()
+
+
+def test_a_store_that_is_collected_while_another_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its file is given back in the middle of the opening, by the same thread."""
+    path, key_of = build(tmp_path / "g.graph", SMALL), lmdb_file.file_key
+    kept = [GraphStore(path)]
+    kept.append(kept)  # only the collector finds it
+    del kept
+    monkeypatch.setattr(lmdb_file, "file_key", lambda path: (gc.collect(), key_of(path))[1])
+    with GraphStore(path) as store:
+        assert store.find("sushi") is not None

@@ -57,16 +57,8 @@ def extend(
 ) -> str:
     """Write a new approximate index beside an index file, and return its file's name.
 
-    Args:
-        index: the index file.
-        former: the name of the approximate index that is extended, or "".
-        dimension: of the vectors.
-        batches: numbers of passages that the former one lacks, with their vectors (n, dimension).
-        on_batch: told after each batch how many vectors were added.
-
-    Raises:
-        InputError: the file cannot be written.
-        MissingExtraError: usearch is not installed.
+    The former one, if it has a name, is extended by the batches of numbers and vectors that it lacks; `on_batch` is
+    told after each how many were added. Raises InputError where it cannot be written; MissingExtraError.
     """
     graph = _graph(dimension)
     if former:
@@ -91,24 +83,12 @@ def sweep(index: Path, valid: str) -> None:
                 path.unlink()
 
 
-class ApproximateIndex:
-    """An approximate index that is open for questions, its file mapped into memory.
-
-    Raises:
-        OSError: the file is gone or cannot be read.
-        MissingExtraError: usearch is not installed.
-    """
-
-    def __init__(self, path: Path, dimension: int) -> None:
-        self.name = path.name
-        path.stat()
-        self._graph = _graph(dimension)
-        try:
-            self._graph.view(str(path))
-        except RuntimeError as error:
-            raise OSError(str(error)) from error
-
-    def candidates(self, query: NDArray[np.float32], top: int) -> list[int]:
-        """Return the numbers of some `top` passages nearest to a query (dimension,), the nearest first."""
-        numbers: list[int] = self._graph.search(query, top).keys.tolist()
-        return numbers
+def open_approximate(path: Path, dimension: int) -> Any:  # noqa: ANN401 - as above
+    """Return an approximate index, its file mapped into memory; raises OSError where that cannot be read."""
+    path.stat()
+    graph = _graph(dimension)
+    try:
+        graph.view(str(path))
+    except RuntimeError as error:
+        raise OSError(str(error)) from error
+    return graph

@@ -31,12 +31,7 @@ _HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a field of the metadata, or on a passage's title, url, file or page.
-
-    Attributes:
-        operator: `=`, `!=`, `<`, `<=`, `>`, `>=`, or `in`.
-        values: one value, or those of `in`.
-    """
+    """A condition on a field of the metadata or on a passage's title, url, file or page; `in` has several values."""
 
     field: str
     operator: str
@@ -45,12 +40,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Which passages are seen.
-
-    Attributes:
-        conditions: all of these hold.
-        groups: the groups of the reader, who sees what has none of its own or one of these; None: they see all.
-    """
+    """Passages that are seen: all conditions hold; readers of some groups see what has none, or one of theirs."""
 
     conditions: tuple[Condition, ...] = ()
     groups: frozenset[str] | None = None
@@ -71,8 +61,8 @@ _READER: ContextVar[frozenset[str] | None] = ContextVar("dialore_reader", defaul
 @contextlib.contextmanager
 def reading_as(groups: Iterable[str] | None) -> Iterator[None]:
     """Have every index that is opened meanwhile show what a reader with these groups may read; None: all."""
-    named = None if groups is None else frozenset(groups)
-    token = _READER.set(None if named is None or EVERY_GROUP in named else named)
+    named = frozenset((EVERY_GROUP,) if groups is None else groups)
+    token = _READER.set(None if EVERY_GROUP in named else named)
     try:
         yield
     finally:
@@ -85,12 +75,8 @@ def filter_of_reader() -> Filter:
 
 
 def parse_where(text: str) -> tuple[Condition, ...]:
-    """Return the conditions of an expression, joined by `and`.
-
-    Raises:
-        InputError: it is no such expression.
-    """
-    conditions = []
+    """Return the conditions of an expression, joined by `and`; raise InputError where it is none."""
+    conditions: list[Condition] = []
     position = 0
     while True:
         match = _CONDITION.match(text, position)
@@ -100,12 +86,11 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
         operator = "in" if listed else match["operator"].replace("==", "=")
         conditions.append(Condition(match["field"], operator, values))
-        position = match.end()
-        if position == len(text):
+        if match.end() == len(text):
             return tuple(conditions)
-        joined = re.compile(r"and\b", re.IGNORECASE).match(text, position)
+        joined = re.compile(r"and\b", re.IGNORECASE).match(text, match.end())
         if joined is None:
-            raise InputError(f"not a condition on metadata: {text[position:].strip()!r}", hint=_HINT)
+            raise InputError(f"not a condition on metadata: {text[match.end() :].strip()!r}", hint=_HINT)
         position = joined.end()
 
 
@@ -123,11 +108,7 @@ def _value(text: str) -> Value:
 
 
 def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, object]:
-    """Return metadata that the command line says: `NAME=VALUE`, and groups with commas between them.
-
-    Raises:
-        InputError: a pair has no `=`.
-    """
+    """Return metadata that the command line says: `NAME=VALUE` (else InputError), and groups with commas between."""
     made: dict[str, object] = {}
     for pair in pairs:
         name, given, value = pair.partition("=")

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import time
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,7 +40,7 @@ class DocumentReport(BaseModel):
     """The report of a change of an index, in passages unless said otherwise, and its state afterwards.
 
     Attributes:
-        deleted: passages that are gone, those of documents that were read anew included.
+        deleted: those of documents that were read anew included.
         duplicates: passages left out, for their document had them already.
         unchanged: documents left as they were, for their files have not changed.
         missing: ids, files or urls that were to be deleted and that nothing has.
@@ -82,7 +82,7 @@ class _Change:
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._metadata = dict(metadata)
-        self._step: Step = on_step or (lambda _step, _done, _total: None)
+        self.step: Step = on_step or (lambda _step, _done, _total: None)
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
         self.number_of = {document.name: number for number, document in self._documents.items()}
@@ -95,17 +95,15 @@ class _Change:
             getattr(self.report, told).extend(getattr(read.found, told))
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
-            self._step("writing", done, len(read.files))
+            self.step("writing", done, len(read.files))
             document = _split_by(file.document, self._chunking, self._metadata)
             known = self.number_of.get(document.name)
             if known is not None and self._documents[known].hash == document.hash:
                 self.report.unchanged += 1
                 continue
             number = self._add(document)
-            self._put(
-                number,
-                (piece for section in read.sections(file) for piece in self._chunking.split(section, document.name)),
-            )
+            for section in read.sections(file):
+                self._put(number, self._chunking.split(section, document.name))
             if known is not None:
                 self.drop(known)
             self.number_of[document.name] = number
@@ -115,15 +113,12 @@ class _Change:
         name = storable(name)
         number = self.number_of.get(name) or self._add(Document(name=name))
         self.number_of[name] = number
-        self._put(number, self._pieces(texts))
-
-    def _pieces(self, texts: Iterable[str | Piece]) -> Iterator[Piece]:
         for done, text in enumerate(texts):
             if done % _EVERY == 0:
-                self._step("reading texts", done, None)
+                self.step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
-            yield from self._chunking.split(section, piece.file)
+            self._put(number, self._chunking.split(section, piece.file))
 
     def _add(self, document: Document) -> int:
         self._last += 1
@@ -160,13 +155,6 @@ class _Change:
         self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
         self.report.added += len(passages)
 
-    def approximate(self) -> None:
-        """Bring the approximate index of a large index up to date, where its library is installed."""
-        try:
-            self._transaction.update_approximate(lambda done, total: self._step("indexing vectors", done, total))
-        except MissingExtraError as error:
-            self.report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
-
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
         self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
@@ -180,14 +168,10 @@ class _Change:
 
     def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
         """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
-        wanted = [
-            name
-            for name in self.number_of
-            if name not in but and (name in named or any(Path(name).is_relative_to(folder) for folder in folders))
-        ]
-        for name in wanted:
+        wanted = {name for name in self.number_of if name in named or any(map(Path(name).is_relative_to, folders))}
+        for name in wanted.difference(but):
             self.drop(self.number_of.pop(name))
-        return bool(wanted)
+        return bool(wanted.difference(but))
 
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
@@ -214,7 +198,10 @@ def _changing(
             change.flush()
             if fresh is not None and not report.added:
                 raise change.nothing()
-            change.approximate()
+            try:
+                transaction.update_approximate(lambda done, total: change.step("indexing vectors", done, total))
+            except MissingExtraError as error:
+                report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
     report.seconds = round(time.monotonic() - started, 3)
@@ -227,7 +214,6 @@ def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any
     return document.model_copy(update={"hash": digest.hexdigest()})
 
 
-@contextmanager
 def _reading(
     files: ReadFiles | str | Path | Sequence[str | Path],
     file_format: FileFormat | None,
@@ -235,19 +221,14 @@ def _reading(
     path: Path | str,
     on_step: Step | None,
     is_known: Callable[[Document], bool] = lambda _: False,
-) -> Iterator[ReadFiles]:
-    """Files, read if they are not yet, before anything is locked."""
+) -> AbstractContextManager[ReadFiles]:
+    """Return files, read if they are not yet, before anything is locked."""
     if isinstance(files, ReadFiles):
-        yield files
-        return
-    with ReadFiles(files, file_format, reader=reader, folder=_beside(path), is_known=is_known, on_step=on_step) as read:
-        yield read
-
-
-def _beside(path: Path | str) -> Path | None:
-    """Return the folder of an index in a file, which has room for it."""
-    folder = None if "://" in str(path) else Path(path).resolve().parent
-    return folder if folder is not None and folder.is_dir() else None
+        return nullcontext(files)
+    # The folder of an index in a file has room for it.
+    beside = None if "://" in str(path) else Path(path).resolve().parent
+    folder = beside if beside is not None and beside.is_dir() else None
+    return ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step)
 
 
 def build_documents(
@@ -323,20 +304,9 @@ def add_documents(
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
 
-    What is not told here is as in `build_documents`.
-
-    Args:
-        path: the index.
-        files: files, and folders whose files are read.
-        texts: passages from elsewhere; they join those that are there under the same name.
-        texts_name: that name.
-        prune: documents go whose files have vanished from the folders.
-        replaces: names of documents in whose place the new ones come.
-        embedder: the one that made the index's vectors; None loads it.
-        metadata: as there, of what is added.
-        file_format: as there.
-        reader: as there.
-        on_step: as there.
+    Arguments are as those of `build_documents`; texts join those that are there under the same name. With `prune`,
+    documents go whose files have vanished from the folders; the new ones come in the place of those that `replaces`
+    names.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
@@ -365,19 +335,11 @@ def add_documents(
 
 
 def delete_documents(
-    path: Path | str,
-    *,
-    ids: Collection[str] = (),
-    files: Collection[Path | str] = (),
-    urls: Collection[str] = (),
+    path: Path | str, *, ids: Collection[str] = (), files: Collection[Path | str] = (), urls: Collection[str] = ()
 ) -> DocumentReport:
-    """Delete passages from an index; what is not there is reported, not refused.
+    """Delete passages by their ids or addresses, and those of files, folders (all files below) and names of texts.
 
-    Args:
-        path: the index.
-        ids: of passages.
-        files: files, folders (all files below), or names of texts.
-        urls: addresses of passages.
+    What is not there is reported, not refused.
 
     Raises:
         InputError: no such index, or another writer has it for 30 seconds.

@@ -32,11 +32,7 @@ def open_store(path: Path | str) -> Store:
 def embedder_of(
     settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
 ) -> Embedder | None:
-    """Return the embedder of an index's vectors, the given one if it is that; None where it has none.
-
-    Raises:
-        InputError: as `recorded_embedder` does.
-    """
+    """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
     if not settings.embedder:
         return None
     from dialore.retrieval.embedding import recorded_embedder

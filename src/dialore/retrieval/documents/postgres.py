@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import K1, B, rarity
@@ -28,12 +29,10 @@ try:
 except ImportError as error:
     raise MissingExtraError("a document index in PostgreSQL", "postgres") from error
 
-from collections.abc import Callable, Collection, Iterator, Sequence
-
-from dialore.retrieval.documents.store import NewPassage, Settings
-
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Collection, Iterator, Sequence
+
+    from dialore.retrieval.documents.store import NewPassage, Settings
 
 _CONNECTIONS = 8
 _SECONDS = 10.0
@@ -58,13 +57,9 @@ GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
 
 class PostgresStore:
-    """An index in a schema of a database.
+    """An index in a schema of a database: `postgresql://user@host/database#name`; without a name, `documents`.
 
-    Args:
-        url: `postgresql://user@host/database#name`; without a name, `documents`.
-
-    Raises:
-        InputError: the address is none, or no server answers there.
+    Raises InputError where the address is none, or no server answers there.
     """
 
     def __init__(self, url: str) -> None:

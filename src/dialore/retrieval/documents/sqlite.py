@@ -12,15 +12,16 @@ import sqlite3
 import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
-from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, ApproximateIndex, extend, sweep
+from dialore.retrieval.documents.approximate import APPROXIMATE_FROM, BATCH, GROWN, extend, open_approximate, sweep
 from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
     AGAIN,
@@ -33,9 +34,6 @@ from dialore.retrieval.documents.store import (
     selective,
 )
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _OURS = 0x644C6F72
 """SQLite's application id of our files."""
@@ -59,10 +57,7 @@ CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
 
 
 class _Column(NamedTuple):
-    """A column of an index in one state, by the passages' numbers: their vectors, or their lengths in terms.
-
-    It holds the passages whose numbers are above `after`.
-    """
+    """The vectors of an index's passages in one state, or their lengths in terms, by numbers above `after`."""
 
     state: State
     after: int
@@ -79,7 +74,7 @@ class SqliteStore:
         self._inode = 0
         self._lock = threading.Lock()
         self._columns: dict[tuple[str, Filter], _Column] = {}
-        self._approximate: ApproximateIndex | None = None
+        self._approximate: tuple[str, Any] = "", None
         if path.is_dir():
             old = (path / "index.json").is_file()
             problem = "is a document index of an older version" if old else "is not a document index but a folder"
@@ -96,11 +91,7 @@ class SqliteStore:
 
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[SqliteTransaction]:
-        """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through.
-
-        Raises:
-            InputError: there is none.
-        """
+        """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through."""
         with self._explained():
             inode = self._stat().st_ino
             if inode != self._inode:  # another file is in its place
@@ -159,11 +150,8 @@ class SqliteStore:
     def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
         """Yield a change of the index: whole at the end of the body, or nothing of it where that fails.
 
-        Args:
-            fresh: the settings of a new index, in the place of what is there.
-
-        Raises:
-            InputError: no such index, it cannot be written, or another writer has it for 30 seconds.
+        The settings of a new one, which comes in the place of what is there, are `fresh`. Raises InputError where there
+        is no such index, it cannot be written, or another writer has it for 30 seconds.
         """
         with self._explained():
             new = fresh is not None and not self.path.exists()
@@ -174,15 +162,11 @@ class SqliteStore:
                 except OSError as error:
                     raise InputError(f"cannot write {self.path}: {error.strerror}", hint="name another file") from error
             self._stat()
-            connection = self._open("mode=rw")
-            try:
-                yield from self._change(connection, fresh)
-            except BaseException:
-                connection.close()
+            with ExitStack() as failed, closing(self._open("mode=rw")) as connection:
                 if new:
-                    self.path.unlink(missing_ok=True)
-                raise
-            connection.close()
+                    failed.callback(self.path.unlink, missing_ok=True)
+                yield from self._change(connection, fresh)
+                failed.pop_all()
 
     def _change(self, connection: sqlite3.Connection, fresh: Settings | None) -> Iterator[SqliteTransaction]:
         connection.execute("PRAGMA cache_size = -65536")
@@ -212,10 +196,9 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._error(error) from error
+            raise self._error(str(error)) from error
 
-    def _error(self, error: sqlite3.Error) -> InputError:
-        message = str(error)
+    def _error(self, message: str) -> InputError:
         if "not a database" in message:
             return InputError(f"{self.path} is not a document index", hint=BUILD)
         if "locked" in message:
@@ -228,29 +211,26 @@ class SqliteStore:
             return InputError(f"cannot open or write {self.path}: {message}", hint="check its permissions and the disk")
         return InputError(f"{self.path} is damaged: {message}", hint=f"delete it and {AGAIN}")
 
-    def approximate(self, settings: Settings) -> ApproximateIndex | None:
+    def approximate(self, settings: Settings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
-        valid = settings.approximate
+        valid = settings.approximate.file if settings.approximate else ""
         with self._lock:
-            if valid is None or self._approximate is None or self._approximate.name != valid.file:
-                self._approximate = None
-                if valid is not None:
-                    with suppress(OSError, MissingExtraError):
-                        self._approximate = ApproximateIndex(self.path.with_name(valid.file), settings.dimension)
-            return self._approximate
+            if self._approximate[0] != valid:
+                self._approximate = "", None
+                with suppress(OSError, MissingExtraError):
+                    if valid:
+                        self._approximate = valid, open_approximate(self.path.with_name(valid), settings.dimension)
+            return self._approximate[1]
 
     def column(self, name: str, transaction: SqliteTransaction, after: int = 0) -> _Column:
         """Return a column as a transaction sees it: kept from question to question, read anew where it changed."""
         state, key = transaction.state(), (name, transaction.filter)
         with self._lock:
             known = self._columns.pop(key, None)
-            if known is None or known.after != after or known.state != state:
-                grown = (
-                    known is not None
-                    and known.after == after
-                    and known.state.removals == state.removals
-                    and known.state.version < state.version
-                )
+            if known is None or known.after != after or known.state.removals != state.removals:
+                known = transaction.column(name, None, after)
+            elif known.state != state:
+                grown = known.state.version < state.version
                 known = transaction.column(name, known if grown else None, after)
             while len(self._columns) >= _COLUMNS_KEPT:
                 del self._columns[next(iter(self._columns))]
@@ -297,9 +277,7 @@ class SqliteTransaction(Transaction):
             return []
         state, lengths = self.state(), self._store.column("length", self)
         mean = state.length / state.passages
-        having = [self._having(term) for term in chosen]
-        if self.filter:
-            having = [_among(pair, lengths.numbers) for pair in having]
+        having = [self._having(term, lengths.numbers) for term in chosen]
         numbers, places = np.unique(np.concatenate([numbers for numbers, _ in having]), return_inverse=True)
         if not len(numbers):
             return []
@@ -318,10 +296,14 @@ class SqliteTransaction(Transaction):
         exact = scores_of(terms, tallies, frequencies, state.passages, mean)
         return sorted(zip(texts, exact, strict=True), key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def _having(self, term: str) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the numbers of the passages that have a term, in order, and how often each has it."""
+    def _having(self, term: str, seen: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the numbers of the seen passages that have a term, in order, and how often each has it."""
         [listed] = self.ask("SELECT group_concat(doc) FROM occurrences WHERE term = ?", term).fetchone()
-        return np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
+        numbers, counts = np.unique(np.fromstring(listed, np.int64, sep=","), return_counts=True)
+        if self.filter:
+            kept = np.isin(numbers, seen, assume_unique=True)
+            numbers, counts = numbers[kept], counts[kept]
+        return numbers, counts
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: an exact scan, of a large index only of what its approximate index proposes or lacks."""
@@ -330,7 +312,7 @@ class SqliteTransaction(Transaction):
         if index is None or settings.approximate is None or (self.filter and self.count() < APPROXIMATE_FROM):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
-        condition, value = self.among("number", index.candidates(query, (8 if self.filter else 2) * top))
+        condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
         sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._of_seen()} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
@@ -350,13 +332,12 @@ class SqliteTransaction(Transaction):
         table = "vectors" if name == "vector" else "passages"
         sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._of_seen()} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
-        numbers: NDArray[np.int64]
         values: tuple[NDArray[Any], ...]
         if name == "vector":
             numbers, values = _vectors(rows, self.settings().dimension)
         else:
-            numbers = np.array([number for number, _ in rows], np.int64)
-            values = (np.array([value for _, value in rows], np.int64),)
+            numbers, lengths = np.array(rows, np.int64).reshape(-1, 2).T.copy()
+            values = (lengths,)
         if known is not None:
             numbers = np.concatenate([known.numbers, numbers])
             values = tuple(map(np.concatenate, zip(known.values, values, strict=True)))
@@ -410,14 +391,6 @@ class SqliteTransaction(Transaction):
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
-
-
-def _among(
-    pair: tuple[NDArray[np.int64], NDArray[np.int64]], seen: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return numbers with their counts, of the passages that are seen alone."""
-    kept = np.isin(pair[0], seen, assume_unique=True)
-    return pair[0][kept], pair[1][kept]
 
 
 def _vectors(rows: Sequence[tuple[int, bytes]], dimension: int) -> tuple[NDArray[np.int64], tuple[NDArray[Any], ...]]:

@@ -34,10 +34,8 @@ MOST_MATCHES = 20_000
 class Piece:
     """A passage on its way into an index, its texts as `storable` has them.
 
-    Attributes:
-        title: of its document and the headings above it, joined by " > ".
-        page: its page or slide, from 1; 0 where there are none.
-        extra: whatever else its document says of it.
+    The title is of its document and the headings above it, joined by " > "; its page or slide counts from 1, 0 where
+    there are none; `extra` is whatever else its document says of it.
     """
 
     text: str
@@ -71,9 +69,7 @@ def id_number(identifier: str) -> int:
 class Document(BaseModel):
     """A file, by its absolute path, or whatever else passages were read from, by the name that it was given.
 
-    Attributes:
-        hash: of its bytes and of how it was split; empty where it is not known.
-        modified: when the file was changed last, in nanoseconds; 0 for what is no file.
+    The hash is of its bytes and of how it was split; it is empty, and `modified` (nanoseconds) 0, for what is no file.
     """
 
     name: str
@@ -84,12 +80,9 @@ class Document(BaseModel):
 
 
 class Approximate(BaseModel):
-    """The approximate index of an index's vectors: its file, and the passages that are in it.
+    """The approximate index of an index's vectors: its file's name, beside the index, and what it holds.
 
-    Attributes:
-        file: its name, beside the index.
-        last: the highest number of a passage in it.
-        passages: how many it has, those included that were deleted since.
+    `last` is the highest number of a passage in it, `passages` how many it has, deleted ones included.
     """
 
     file: str
@@ -111,15 +104,10 @@ class Settings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment.
+    """An index at one moment: its `Settings` as JSON, how often it was changed, and counts.
 
-    Attributes:
-        settings: see `Settings`, as JSON.
-        version: how often it was changed.
-        removals: rises when passages are removed; begins with the moment of building, another in every index.
-        passages: how many there are.
-        length: terms of all passages together.
-        last: the highest number that a passage was given.
+    `removals` rises when passages are removed and begins with the moment of building, another in every index; `length`
+    is terms of all passages together, `last` the highest number that a passage was given.
     """
 
     settings: str
@@ -169,41 +157,34 @@ class Transaction(ABC):
         self._connection, self._path, self.filter = connection, path, filter_
         self._seen, self._seen_values = self._condition(filter_)
 
-    def _condition(self, filter_: Filter) -> tuple[str, tuple[object, ...]]:
+    def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
         """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
-        sql, values = "", []
+        sql, values = "", list[object]()
         for condition in filter_.conditions:
             made, own = self._compared(condition)
             sql += f" AND {made}"
             values += own
         if filter_.groups is not None:
             among, own_groups = self.among("text", filter_.groups)
-            path = self._path_of(GROUPS)
             sql += f" AND (NOT EXISTS ({self.items}) OR EXISTS ({self.items} WHERE {among}))"
-            values += [path, path, own_groups]
-        return sql, tuple(values)
+            values += [self._path_of(GROUPS), self._path_of(GROUPS), own_groups]
+        return sql, values
 
     def _compared(self, condition: Condition) -> tuple[str, list[object]]:
         """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
-        operator, values = condition.operator, condition.values
-        compared: list[str] = []
-        own: list[object] = []
-        for value in values:
-            is_number = isinstance(value, float)
-            compared.append(f"{'number' if is_number else 'text'} {'=' if operator in {'in', '!='} else operator} ?")
-            own.append(value if is_number else str(value).lower() if isinstance(value, bool) else value)
-        any_of = " OR ".join(compared)
-        if condition.field in COLUMNS:
-            items, path = f"(SELECT CAST({condition.field} AS TEXT) AS text, {self._number(condition.field)})", []
-            exists = f"EXISTS (SELECT 1 FROM {items} AS item WHERE {any_of})"
+        name, operator = condition.field, condition.operator
+        sign = "=" if operator in {"in", "!="} else operator
+        any_of = " OR ".join(
+            f"{'number' if isinstance(value, float) else 'text'} {sign} ?" for value in condition.values
+        )
+        own: list[object] = [str(value).lower() if isinstance(value, bool) else value for value in condition.values]
+        items = self.items
+        if name in COLUMNS:
+            number = "page" if name == "page" else "NULL"
+            items = f"SELECT 1 FROM (SELECT CAST({name} AS TEXT) AS text, {number} AS number) AS item"
         else:
-            path = [self._path_of(condition.field)]
-            exists = f"EXISTS ({self.items} WHERE {any_of})"
-        return f"{'NOT ' if operator == '!=' else ''}{exists}", [*path, *own]
-
-    @staticmethod
-    def _number(column: str) -> str:
-        return "page AS number" if column == "page" else "NULL AS number"
+            own.insert(0, self._path_of(name))
+        return f"{'NOT ' if operator == '!=' else ''}EXISTS ({items} WHERE {any_of})", own
 
     @abstractmethod
     def _path_of(self, field: str) -> object:
@@ -235,11 +216,7 @@ class Transaction(ABC):
     def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
         """Bring the approximate index of the vectors up to date, where there are enough of them.
 
-        Args:
-            on_added: told how many vectors were added, and how many will be.
-
-        Raises:
-            MissingExtraError: the library that makes it is not installed.
+        `on_added` is told how many vectors were added, and how many will be; raises MissingExtraError without usearch.
         """
 
     @abstractmethod
@@ -289,9 +266,7 @@ class Transaction(ABC):
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number",
-            value,
-            *self._seen_values,
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number", value, *self._seen_values
         ):
             yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
 
@@ -314,8 +289,8 @@ class Transaction(ABC):
 
     def add_document(self, number: int, document: Document) -> None:
         """Add a document, without its passages."""
-        values = (number, document.name, document.hash, document.bytes, document.modified)
-        self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", *values)
+        values = document.name, document.hash, document.bytes, document.modified
+        self.ask("INSERT INTO documents VALUES (?, ?, ?, ?, ?)", number, *values)
 
     def owners(self, ids: Collection[int]) -> list[tuple[int, int]]:
         """Return the documents that have passages of those ids, each with the id."""

@@ -13,15 +13,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.graph.store import FactStore, GraphStore
     from dialore.retrieval.graph.writing import build_graph
 
-__all__ = [
-    "FactStore",
-    "GraphEditor",
-    "GraphStore",
-    "build_graph",
-    "export_graph",
-    "load_store",
-    "read_facts",
-]
+__all__ = ["FactStore", "GraphEditor", "GraphStore", "build_graph", "export_graph", "load_store", "read_facts"]
 
 __getattr__ = lazy_names(
     __name__,

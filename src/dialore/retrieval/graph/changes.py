@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
@@ -40,8 +41,6 @@ from dialore.retrieval.graph.writing import (
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.knowledge import Fact
     from dialore.retrieval.static import StaticEmbedder
 
@@ -55,14 +54,10 @@ class ChangeReport(BaseModel):
     """The report of a change.
 
     Attributes:
-        added: facts that were not there.
         updated: facts whose weight or provenance is another now.
-        deleted: facts that are gone.
         unchanged: facts that were there already, as they were to be.
         missing: facts that were to be deleted or updated and were not there.
-        facts: the graph's facts after it.
-        concepts: its concepts after it.
-        fingerprint: its fingerprint after it.
+        facts: the graph's facts after it, as are its concepts and fingerprint.
     """
 
     added: int = 0
@@ -124,10 +119,8 @@ class GraphEditor:
                 change.write(lambda: self._loaded(state))
                 if change.changed:
                     state.transaction.commit()
-        meta = state.meta
-        self.report = ChangeReport(
-            **change.counts, facts=meta.facts, concepts=meta.concepts, fingerprint=meta.fingerprint
-        )
+        totals = state.meta.model_dump(include={"facts", "concepts", "fingerprint"})
+        self.report = ChangeReport.model_validate(change.counts | totals)
         return self.report
 
     def _loaded(self, state: GraphState) -> StaticEmbedder:
@@ -154,20 +147,15 @@ class GraphEditor:
 def _write_transaction(path: Path) -> Iterator[GraphState]:
     """Yield the newest state of a graph, to be written; what is not committed is as if it had never been."""
     while True:
-        file = open_file(path)
-        try:
+        with closing(open_file(path)) as file, ExitStack() as stack:
             with writing(path):
                 transaction = file.env.begin(write=True, buffers=True)
-            try:
-                # A graph that was built anew while this waited is another file.
-                if file_key(path) == file.key:
-                    file.env.reader_check()  # readers that were killed keep no pages from being used again
-                    yield GraphState(file, transaction, str(path))
-                    return
-            finally:
-                transaction.abort()
-        finally:
-            file.close()
+            stack.callback(transaction.abort)
+            # A graph that was built anew while this waited is another file.
+            if file_key(path) == file.key:
+                file.env.reader_check()  # readers that were killed keep no pages from being used again
+                yield GraphState(file, transaction, str(path))
+                return
 
 
 class _Change:
@@ -197,7 +185,9 @@ class _Change:
         if key is None or (present is None and verb != "add"):
             self.counts["missing"] += 1
             return
-        wanted = None if verb == "delete" else self._wanted(fact)
+        if verb != "delete" and not np.isfinite(fact.weight):
+            raise GraphError(f"the weight of {fact.triple} is not a number", hint="e.g. 1.0")
+        wanted = None if verb == "delete" else (float(np.float32(fact.weight)), self._provenances[fact.provenance])
         if wanted is None:
             done = "deleted"
         elif present == wanted or (present is not None and verb == "add" and present[0] >= wanted[0]):
@@ -206,11 +196,6 @@ class _Change:
             done = "updated" if present else "added"
         self.counts[done] += 1
         self._now[key] = wanted
-
-    def _wanted(self, fact: Fact) -> _Value:
-        if not np.isfinite(fact.weight):
-            raise GraphError(f"the weight of {fact.triple} is not a number", hint="e.g. 1.0")
-        return float(np.float32(fact.weight)), self._provenances[fact.provenance]
 
     def _key(self, fact: Fact, *, new: bool) -> _Key | None:
         """Return a fact's numbers, made where they may be new; None where one has no number."""
@@ -235,17 +220,15 @@ class _Change:
     def _value(self, key: _Key) -> _Value | None:
         """Return a fact's weight and provenance as they are by now; None where it is not there."""
         if key not in self._now:
-            self._now[key] = self._before[key] = self._read(key)
+            head, relation, tail = key
+            # The side of fewer facts: a hub's is long to search.
+            sides = ((self._state.get(OUT, id_key(head)), tail), (self._state.get(IN, id_key(tail)), head))
+            value, other = min(sides, key=lambda side: len(side[0] or b""))
+            records, _ = unpacked_side(value)
+            rows = records[(records["other"] == other) & (records["relation"] == relation)]
+            present = (float(rows["weight"][0]), int(rows["provenance"][0])) if len(rows) else None
+            self._now[key] = self._before[key] = present
         return self._now[key]
-
-    def _read(self, key: _Key) -> _Value | None:
-        head, relation, tail = key
-        # The side of fewer facts: a hub's is long to search.
-        sides = ((self._state.get(OUT, id_key(head)), tail), (self._state.get(IN, id_key(tail)), head))
-        value, other = min(sides, key=lambda side: len(side[0] or b""))
-        records, _ = unpacked_side(value)
-        rows = np.flatnonzero((records["other"] == other) & (records["relation"] == relation))
-        return (float(records["weight"][rows[0]]), int(records["provenance"][rows[0]])) if len(rows) else None
 
     # --- what it comes to
 
@@ -263,8 +246,10 @@ class _Change:
             for number, keys in of_concepts.items():
                 self._write_side(table, number, {(key[other], key[1]): (changed[key], norms.get(key)) for key in keys})
         for number in {end for key in changed for end in (key[0], key[2])}:
-            if not self._state.degree(number):
-                self._forget(number)
+            if not self._state.degree(number):  # it is found no more, and its number is not used again
+                name = self._name(number)
+                self._put(IDS, text_key(normalise(name)), b"")
+                self._write_keys(name, number, there=False)
         self._write_meta(changed)
 
     def _put(self, table: bytes, key: bytes, value: bytes) -> None:
@@ -274,7 +259,7 @@ class _Change:
             self._state.transaction.delete(table + key)
 
     def _with_vectors(self, kept: list[_Key], embedder: StaticEmbedder) -> NDArray[np.float32]:
-        """Write the new concepts, parts and relations; the lengths of the facts that are kept."""
+        """Write the new concepts, parts and relations; return the lengths of the facts that are kept."""
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())
         for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
@@ -298,11 +283,8 @@ class _Change:
             changed = [*(own for own in ids if own != number), *([number] if there else [])]
             self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
 
-    def _forget(self, number: int) -> None:
-        """Have a concept that lost all its facts found no more; its number is not used again."""
-        name = (self._state.concept(number) or ("", None))[0]
-        self._put(IDS, text_key(normalise(name)), b"")
-        self._write_keys(name, number, there=False)
+    def _name(self, number: int) -> str:
+        return (self._state.concept(number) or ("",))[0]
 
     def _write_side(
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
@@ -315,8 +297,7 @@ class _Change:
         kept = ((pair, value, norm) for pair, (value, norm) in changes.items() if value is not None)
         new_parts = []
         for row, ((other, relation), (weight, provenance), norm) in zip(new, kept, strict=True):
-            concept = self._state.concept(other)
-            new_parts.append(concept[1] if concept else np.empty(0, np.uint32))
+            new_parts.append(self._state.parts_of(other))
             row["other"], row["relation"], row["weight"], row["provenance"] = other, relation, weight, provenance
             row["norm"], row["parts"] = norm or 1, len(new_parts[-1])
         both = np.concatenate([records[same], new])
@@ -343,8 +324,7 @@ class _Change:
         facts = np.array(rows, _FACT)
         numbers, places = np.unique(np.stack([facts["head"], facts["tail"]]), return_inverse=True)
         facts["head"], facts["tail"] = places.reshape(2, -1)
-        names = [(self._state.concept(number) or ("",))[0] for number in numbers.tolist()]
-        return fact_hashes(facts, name_hashes(names), name_hashes(self._relations))
+        return fact_hashes(facts, name_hashes(map(self._name, numbers.tolist())), name_hashes(self._relations))
 
 
 def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them
@@ -352,14 +332,6 @@ def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arra
 
 
 def compact_graph(path: Path) -> None:
-    """Copy a graph that was changed often without the pages that nothing uses any more, in its place.
-
-    Raises:
-        GraphError: no such graph; it cannot be written.
-    """
-    file = open_file(path)
-    try:
-        with replacing(path) as folder, writing(path):
-            file.env.copy(str(folder / "graph"), compact=True)
-    finally:
-        file.close()
+    """Copy a graph that was changed often without the pages that nothing uses any more, in its place."""
+    with closing(open_file(path)) as file, replacing(path) as folder, writing(path):
+        file.env.copy(str(folder / "graph"), compact=True)

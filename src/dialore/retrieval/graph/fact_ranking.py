@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.retrieval.graph.store import Edges, GraphStore
 from dialore.retrieval.linking.linker import unit
+from dialore.retrieval.reranking import Remembered
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
@@ -107,57 +106,11 @@ class Ranking:
 
 RANKINGS: dict[str, dict[str, Any]] = {
     "default": {},
-    "paper": {
-        "history": 0,
-        "demands": 0.0,
-        "nearest": 0.0,
-        "specificity": 0.0,
-        "decay": 0.0,
-        "fold": False,
-        "well_formed": False,
-        "safe": False,
-        "without": frozenset(),
-        "hub": 0,
-        "triples": True,
-    },
+    "paper": dict.fromkeys(("history", "demands", "nearest", "specificity", "decay", "hub"), 0)
+    | dict.fromkeys(("fold", "well_formed", "safe"), False)
+    | {"without": frozenset(), "triples": True},
 }
 """The settings of each named ranking, where they are not the defaults."""
-
-
-# --- the question
-
-
-@dataclass(frozen=True, slots=True)
-class Question:
-    """A question in words.
-
-    Attributes:
-        history: the turns that it holds, one a line.
-        phrases: the demands, each once.
-        language: of the dialogue.
-    """
-
-    history: str
-    phrases: tuple[str, ...]
-    language: Language
-
-    @classmethod
-    def of(cls, dialogue: Dialogue, phrases: Iterable[str], ranking: Ranking) -> Question:
-        """Return the question of a dialogue and its demands; with `ranking.history` 0 the whole history."""
-        turns = dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts
-        return cls("\n".join(turns), tuple(dict.fromkeys(phrases)), dialogue.language)
-
-    def vectors(self, embedder: Embedder, ranking: Ranking) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Its unit vector, or zero, and those of its phrases, none where the ranking does not ask for them."""
-        asked = self.phrases if ranking.demands else ()
-        near = self.phrases if ranking.nearest else ()
-        rows = embedder.encode([self.history, *(["\n".join(asked)] if asked else []), *near])
-        whole = rows[0]
-        if asked:
-            whole = rows[0] + np.float32(ranking.demands) * rows[1]
-            length = float(np.linalg.norm(whole))
-            whole = whole / np.float32(length) if length > 0 else whole
-        return whole, rows[len(rows) - len(near) :]
 
 
 # --- the ranker
@@ -181,27 +134,59 @@ class Scored:
 
 
 class Ranker:
-    """Ranks the facts of one store.
+    """Ranks the facts of one store by an embedder.
 
-    Args:
-        store: the facts.
-        embedder: scores them.
-        ranking: the settings.
+    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
+    add up reads each concept once; any other encodes the facts' wording.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
-        self._vectors = FactVectors(store, embedder, ranking)
+        self._encoded = Remembered(embedder, _ENCODED)
+        own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
+        self._own = store if own and isinstance(store, GraphStore) else None
+        self._linear: LinearCosines | None = None
+        if self._own is None:
+            from dialore.retrieval.graph.vectors import LinearCosines
+            from dialore.retrieval.static import StaticEmbedder
 
-    def ask(self, concepts: Sequence[int], question: Question) -> Scored:
-        """Return the facts of the concepts, scored by the question."""
-        whole, phrases = question.vectors(self._embedder, self.ranking)
-        edges, scores = self._vectors.edges(concepts, whole, question.language)
+            if isinstance(embedder, StaticEmbedder):
+                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
+
+    def ask(self, concepts: Sequence[int], dialogue: Dialogue, demands: Iterable[str]) -> Scored:
+        """Return the facts of the concepts, of a hub's the heaviest, scored by a dialogue and its demands."""
+        query, phrases = self._question(dialogue, tuple(dict.fromkeys(demands)))
+        edges = self._store.edges_of(concepts, query if self._own else None, self.ranking.hub or None)
+        scores = edges.cosines if edges.cosines is not None else self._cosines(edges, query, dialogue.language)
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
         scores = np.round(scores, _DIGITS) + np.float32(0)  # no negative zeros
         return Scored(edges, scores, owner, phrases)
+
+    def _question(
+        self, dialogue: Dialogue, demands: tuple[str, ...]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+        """Return the question's unit vector, or zero, and the demands' where the ranking asks for them."""
+        ranking = self.ranking
+        asked, near = (demands if weight else () for weight in (ranking.demands, ranking.nearest))
+        history = "\n".join(dialogue.texts[-ranking.history :] if ranking.history else dialogue.texts)
+        rows = self._embedder.encode([history, *(["\n".join(asked)] if asked else []), *near])
+        whole = rows[0]
+        if asked:
+            whole = rows[0] + np.float32(ranking.demands) * rows[1]
+            length = float(np.linalg.norm(whole))
+            whole = whole / np.float32(length) if length > 0 else whole
+        return whole, rows[len(rows) - len(near) :]
+
+    def _cosines(self, edges: Edges, query: NDArray[np.float32], language: Language) -> NDArray[np.float32]:
+        if not len(edges):
+            return np.empty(0, np.float32)
+        if self._linear is not None:
+            return self._linear(edges, query)
+        facts = (self._store.fact(edges, row) for row in range(len(edges)))
+        wordings = [fact.triple if self.ranking.triples else verbalise(fact, language) for fact in facts]
+        return self._encoded.encode(wordings) @ query
 
     def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
         """Return the best of some rows of the facts, with their scores, best first."""
@@ -230,7 +215,11 @@ class Ranker:
         own = edges.asked[scored.owner[rows]]
         other = np.where(edges.head[rows] == own, edges.tail[rows], edges.head[rows])
         concepts, places = np.unique(other, return_inverse=True)
-        near: NDArray[np.float32] = (self._vectors.of_concepts(concepts) @ scored.phrases.T).max(axis=1)
+        if self._own is not None:
+            vectors = unit(self._own.concept_sums(concepts))
+        else:
+            vectors = self._encoded.encode([self._store.concept(number) for number in concepts.tolist()])
+        near: NDArray[np.float32] = (vectors @ scored.phrases.T).max(axis=1)
         return scores + np.float32(self.ranking.nearest) * near[places]
 
     # --- what may be taken
@@ -260,68 +249,6 @@ class Ranker:
         return accept
 
 
-# --- cosines
-
-
-class FactVectors:
-    """Vectors of a store's facts and concepts by one embedder.
-
-    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
-    add up reads each concept once; any other encodes the facts' wording.
-    """
-
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
-        self._store, self._embedder = store, embedder
-        self._triples, self._most = ranking.triples, ranking.hub or None
-        self._encoded: OrderedDict[str, NDArray[np.float32]] = OrderedDict()
-        own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
-        self._own = store if own and isinstance(store, GraphStore) else None
-        self._linear: LinearCosines | None = None
-        if self._own is None:
-            from dialore.retrieval.graph.vectors import LinearCosines
-            from dialore.retrieval.static import StaticEmbedder
-
-            if isinstance(embedder, StaticEmbedder):
-                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
-
-    def edges(
-        self, concepts: Iterable[int], query: NDArray[np.float32], language: Language
-    ) -> tuple[Edges, NDArray[np.float32]]:
-        """Facts of concepts, of a hub's the heaviest, and their cosines."""
-        edges = self._store.edges_of(concepts, query if self._own else None, self._most)
-        if edges.cosines is not None:
-            return edges, edges.cosines
-        if not len(edges):
-            return edges, np.empty(0, np.float32)
-        if self._linear is not None:
-            return edges, self._linear(edges, query)
-        return edges, self.encode(self.wordings(edges, range(len(edges)), language)) @ query
-
-    def wordings(self, edges: Edges, rows: Sequence[int] | range, language: Language) -> list[str]:
-        """Facts in words, or as triples."""
-        facts = (self._store.fact(edges, row) for row in rows)
-        return [fact.triple if self._triples else verbalise(fact, language) for fact in facts]
-
-    def of_concepts(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """(n, dimension): unit vectors of concepts."""
-        if self._own is not None:
-            return unit(self._own.concept_sums(concepts))
-        return self.encode([self._store.concept(number) for number in concepts.tolist()])
-
-    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, dimension): the texts encoded, the latest remembered; several threads may ask."""
-        known = {text: vector for text in texts if (vector := self._encoded.get(text)) is not None}
-        missing = [text for text in dict.fromkeys(texts) if text not in known]
-        if missing:
-            made = dict(zip(missing, self._embedder.encode(missing), strict=True))
-            self._encoded.update(made)
-            known |= made
-        rows = np.stack([known[text] for text in texts])
-        while len(self._encoded) > _ENCODED:
-            self._encoded.popitem(last=False)
-        return rows
-
-
 # --- diversity
 
 
@@ -339,12 +266,7 @@ def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 
 
 def pool(
-    edges: Edges,
-    scores: NDArray[np.float32],
-    owner: NDArray[np.intp],
-    rows: NDArray[np.intp],
-    decay: float,
-    size: int,
+    edges: Edges, scores: NDArray[np.float32], owner: NDArray[np.intp], rows: NDArray[np.intp], decay: float, size: int
 ) -> NDArray[np.intp]:
     """Return the best `size` of the rows, decay counted, best first; equal ones in order of head, relation and tail."""
     counts = np.bincount(owner[rows])

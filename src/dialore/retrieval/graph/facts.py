@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import codecs
 import csv
-import dataclasses
 import functools
 import gzip
 import io
@@ -37,21 +36,15 @@ _SOON = 10_000
 
 
 class Rejects:
-    """Bad lines of the files of one build.
+    """Bad lines of the files of one build: how many, and the first ten as sentences with file and line number.
 
-    Args:
-        strict: whether the first one is an error already.
-
-    Attributes:
-        count: how many.
-        first: the first ten, as sentences with file and line number.
+    Where it is strict, the first one is an error already.
     """
 
     def __init__(self, *, strict: bool = False) -> None:
-        self.count = 0
+        self.count = self._of_file = 0
         self.first: list[str] = []
         self._strict = strict
-        self._of_file = 0
         self._error: GraphError | None = None
 
     def bad(self, path: Path, number: int, reason: str, hint: str = "") -> None:
@@ -146,7 +139,7 @@ def read_facts(
     rejects = rejects or Rejects(strict=True)
     number = 0
     with _open(path) as (raw, binary, text):
-        parse: Callable[[Any], Fact | None]
+        parse: Callable[[Any], _Row | None]
         in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
         lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
@@ -160,7 +153,7 @@ def read_facts(
             if number % _TOLD == 0 and progress is not None:
                 progress(raw.tell())
             try:
-                fact = _plain(parse(line), languages)
+                fact = _fact(parse(line), languages)
             except (_BadLine, csv.Error, UnicodeError) as reason:
                 if line.strip():
                     rejects.bad(path, number, str(reason), hint)
@@ -173,6 +166,8 @@ def read_facts(
 # --- lines
 
 _SAMPLE = 200
+_QUOTED = re.compile(r'\A"(.*)"\Z', re.DOTALL)
+"""A cell in the quotes that spreadsheets put around it."""
 _TSV_SHAPE = "head TAB relation TAB tail"
 _JSONL_SHAPE = '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1.0}'
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")  # half of an escaped pair: no text, and nothing can write it
@@ -182,27 +177,28 @@ class _BadLine(Exception):  # noqa: N818 - it never leaves this file
     """Why a line is no fact."""
 
 
-def _fact(head: str, name: str, tail: str, weight: float, provenance: str) -> Fact | None:
-    """Return a cleaned fact, or None where an end or the relation is blank."""
-    clean_head, clean_tail, clean_name = _concept(head), _concept(tail), canonical(name)
-    if not (clean_head and clean_tail and clean_name):
-        return None
-    return Fact(clean_head, clean_name, clean_tail, weight, provenance)
+_Row = tuple[str, str, str, float, str]
+"""Head, relation, tail, weight and provenance, as a file has them."""
 
 
-def _plain(fact: Fact | None, languages: Sequence[Language]) -> Fact | None:
-    """Return a fact whose ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages."""
-    if fact is None:
+def _fact(row: _Row | None, languages: Sequence[Language]) -> Fact | None:
+    """Return a cleaned fact, None where an end or the relation is blank.
+
+    The ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages.
+    """
+    if row is None:
         return None
-    if _LONE_SURROGATE.search(f"{fact.head}{fact.relation}{fact.tail}{fact.provenance}"):
+    head, relation, tail = _concept(row[0]), canonical(row[1]), _concept(row[2])
+    if not (head and relation and tail):
+        return None
+    if _LONE_SURROGATE.search(f"{head}{relation}{tail}{row[4]}"):
         raise _BadLine("half of a surrogate pair, or a byte that is not UTF-8")
-    if not (fact.head.startswith("/c/") or fact.tail.startswith("/c/")):
-        return fact
-    ends = [end.split("/") for end in (fact.head, fact.tail)]
-    if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
-        return None
-    head, tail = (_concept(end[3]) for end in ends)
-    return dataclasses.replace(fact, head=head, tail=tail) if head and tail else None
+    if head.startswith("/c/") or tail.startswith("/c/"):
+        ends = [end.split("/") for end in (head, tail)]
+        if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
+            return None
+        head, tail = (_concept(end[3]) for end in ends)
+    return Fact(head, relation, tail, *row[3:]) if head and tail else None
 
 
 def _concept(text: str) -> str:
@@ -233,51 +229,43 @@ class _Columns(NamedTuple):
     provenance: int = -1
 
 
-def _table(
-    lines: Iterator[tuple[int, str]], path: Path
-) -> tuple[Iterator[tuple[int, str]], Callable[[str], Fact | None]]:
+def _table(lines: Iterator[tuple[int, str]], path: Path) -> tuple[Iterator[tuple[int, str]], Callable[[str], _Row]]:
     """Return the lines of facts, `head relation tail [weight]` or as a header says, and what parses one.
 
     Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
     """
     comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
-    split: Callable[[str], list[str]] = (
-        (lambda line: next(csv.reader([line])))
-        if comma
-        else (lambda line: [_unquoted(cell) for cell in line.split("\t")])
-    )
+
+    def split(line: str) -> list[str]:
+        line = line.rstrip("\r\n")
+        if comma:
+            return next(csv.reader([line]))
+        cells = line.split("\t")
+        if '"' not in line:
+            return cells
+        return [_QUOTED.sub(lambda cell: cell[1].replace('""', '"'), cell) for cell in cells]
+
     sample = [(number, line) for number, line in itertools.islice(lines, _SAMPLE) if line.strip()]
     rows = []
     for number, line in sample:
         with suppress(csv.Error):  # a bad line of the file, which is told when its turn comes
-            rows.append((number, split(line.rstrip("\r\n"))))
+            rows.append((number, split(line)))
     columns, header = _columns(rows, path)
     facts = [entry for entry in sample if not header or entry[0] != rows[0][0]]
-    return itertools.chain(facts, lines), lambda line: _row(split(line.rstrip("\r\n")), columns, name)
+    return itertools.chain(facts, lines), lambda line: _row(split(line), columns, name)
 
 
-def _unquoted(cell: str) -> str:
-    """Return a cell without the quotes that spreadsheets put around it."""
-    is_quoted = len(cell) > 1 and cell[0] == cell[-1] == '"'
-    return cell[1:-1].replace('""', '"') if is_quoted else cell
-
-
-def _row(cells: list[str], columns: _Columns, file: str) -> Fact | None:
+def _row(cells: list[str], columns: _Columns, file: str) -> _Row:
     head, relation, tail, weight, provenance = columns
     count = len(cells)
     if count <= head or count <= relation or count <= tail:
         raise _BadLine(f"{count} columns, expected 3 or 4")
-    if 0 <= weight < count and cells[weight].startswith("{"):  # ConceptNet's metadata
-        data = _json_object(cells[weight], "metadata is ")
-        weighed, named = _weight(data.get("weight", 1.0)), str(data.get("dataset") or file)
-        return _fact(cells[head], cells[relation], cells[tail], weighed, named)
-    return _fact(
-        cells[head],
-        cells[relation],
-        cells[tail],
-        _weight(cells[weight]) if 0 <= weight < count else 1.0,
-        cells[provenance] if 0 <= provenance < count else file,
-    )
+    weighed: object = cells[weight] if 0 <= weight < count else 1.0
+    named = cells[provenance] if 0 <= provenance < count else file
+    if isinstance(weighed, str) and weighed.startswith("{"):  # ConceptNet's metadata
+        data = _json_object(weighed, "metadata is ")
+        weighed, named = data.get("weight", 1.0), str(data.get("dataset") or file)
+    return cells[head], cells[relation], cells[tail], _weight(weighed), named
 
 
 _HEADERS = frozenset({"rel", "relation", "predicate"})
@@ -323,23 +311,26 @@ def _uri_columns(cells: Sequence[str]) -> _Columns | None:
     relations = [column for column, cell in enumerate(cells) if cell.startswith("/r/")]
     if len(ends) != 2 or len(relations) != 1:
         return None
-    rest = [column for column in range(max(*ends, *relations) + 1, len(cells)) if _tells_weight(cells[column])]
-    return _Columns(ends[0], relations[0], ends[1], *rest[:1])
-
-
-def _tells_weight(cell: str) -> bool:
-    return cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()
+    for column, cell in enumerate(cells):
+        if column > max(*ends, *relations) and (cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()):
+            return _Columns(ends[0], relations[0], ends[1], weight=column)
+    return _Columns(ends[0], relations[0], ends[1])
 
 
 # --- JSONL
 
 
-def _object(line: str, file: str) -> Fact | None:
+def _object(line: str, file: str) -> _Row | None:
     if not line.strip():
         return None
     data = _json_object(line)
-    head, name, tail = (_text_field(data, field) for field in _OWN_HEADER)
-    return _fact(head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file))
+    for field in _OWN_HEADER:
+        if field not in data:
+            raise _BadLine(f"field {field} is missing")
+        if not isinstance(data[field], str) or _LONE_SURROGATE.search(data[field]):
+            raise _BadLine(f"field {field} must be text")
+    head, name, tail = (data[field] for field in _OWN_HEADER)
+    return head, name, tail, _weight(data.get("weight", 1.0)), str(data.get("provenance") or file)
 
 
 def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
@@ -352,19 +343,10 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
     return data
 
 
-def _text_field(data: dict[str, Any], field: str) -> str:
-    if field not in data:
-        raise _BadLine(f"field {field} is missing")
-    value = data[field]
-    if not isinstance(value, str) or _LONE_SURROGATE.search(value):
-        raise _BadLine(f"field {field} must be text")
-    return value
-
-
 # --- ConceptNet
 
 
-def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]:
+def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], _Row | None]:
     """Return what parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
 
     Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
@@ -372,20 +354,18 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], Fact | None]
     """
     prefixes = tuple(f"/c/{language}/".encode() for language in languages)
 
-    def parse(line: bytes) -> Fact | None:
+    def parse(line: bytes) -> _Row | None:
         cells = line.split(b"\t")
         if len(cells) != 5:
             raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
-        return _assertion(cells) if cells[3].startswith(prefixes) and cells[2].startswith(prefixes) else None
+        _, name, start, end, metadata = cells
+        if not (end.startswith(prefixes) and start.startswith(prefixes)):
+            return None
+        data = _json_object(metadata, "metadata is ")
+        head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
+        return head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", ""))
 
     return parse
-
-
-def _assertion(cells: list[bytes]) -> Fact | None:
-    _, name, start, end, metadata = cells
-    data = _json_object(metadata, "metadata is ")
-    head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
-    return _fact(head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", "")))
 
 
 # --- export
@@ -409,10 +389,7 @@ def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
 
 
 def export_graph(
-    store: FactStore,
-    target: Path,
-    file_format: ExportFormat,
-    on_step: Callable[[str, int, int], None] | None = None,
+    store: FactStore, target: Path, file_format: ExportFormat, on_step: Callable[[str, int, int], None] | None = None
 ) -> int:
     """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
 
@@ -423,15 +400,15 @@ def export_graph(
         GraphError: the file cannot be written, or the disk is full.
     """
     done = -1 if file_format == "tsv" else 0
-    with replacing(target, "export") as folder, writing(target), _opened(folder / "export", target) as file:
+    opened = gzip.open if target.suffix == ".gz" else open
+    with (
+        replacing(target, "export") as folder,
+        writing(target),
+        opened(folder / "export", "wt", encoding="utf-8", newline="\n") as file,
+    ):
         for line in lines_of(store, file_format):
             file.write(line + "\n")
             done += 1
             if on_step is not None and done % _BATCH == 0:
                 on_step("writing facts", done, store.meta.facts)
     return done
-
-
-def _opened(path: Path, target: Path) -> IO[str]:
-    opened = gzip.open if target.suffix == ".gz" else open
-    return opened(path, "wt", encoding="utf-8", newline="\n")

@@ -10,27 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import lmdb
 import numpy as np
 from filelock import FileLock
+from numpy.typing import NDArray
 
 from dialore.errors import GraphError
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 EDGE = np.dtype(
-    [
-        ("other", "<u4"),
-        ("weight", "<f4"),
-        ("norm", "<f4"),
-        ("relation", "<u2"),
-        ("provenance", "<u2"),
-        ("parts", "<u2"),
-        ("unused", "<u2"),
-    ]
+    [("other", "<u4"), ("weight", "<f4"), ("norm", "<f4")]
+    + [(name, "<u2") for name in ("relation", "provenance", "parts", "unused")]
 )
 """A fact as one of its concepts keeps it; `parts` counts those of the other end."""
 
@@ -93,24 +84,23 @@ class MappedFile:
 
 
 _files: dict[tuple[int, int, int], MappedFile] = {}
-_guard = threading.Lock()
+_guard = threading.RLock()
+"""Reentrant, for a store that is collected while a file is opened gives its own back."""
 
 
 def open_file(path: Path) -> MappedFile:
-    """Map a graph file, or share the mapping that the process has of it already.
-
-    Raises:
-        GraphError: no such file, not a graph, or cut short.
-    """
+    """Map a graph file, or share the mapping that the process has of it already; raises GraphError."""
     try:
         # A new graph takes the place of an old one and of its lock file at once, or before or after this.
         with _guard, folder_lock(path.parent, exclusive=False):
             key = file_key(path)
-            file = _files.get(key)
-            if file is None:
-                file = _files[key] = _map(path, key)
-            file.users += 1
-            return file
+            while True:
+                file = _files.get(key)
+                if file is None:
+                    file = _files[key] = _map(path, key)
+                file.users += 1
+                if _files.get(key) is file:  # else its last user was collected just before
+                    return file
     except OSError as error:
         if not path.exists():
             raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`") from error
@@ -148,9 +138,9 @@ def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
             raise GraphError(f"{path} is not a graph or is damaged", hint=REBUILD)
     settings: dict[str, Any] = {"subdir": False, "readahead": False, "create": False}
     try:
-        writable = os.access(path, os.W_OK)
         try:
-            env = lmdb.open(str(path), readonly=not writable, map_size=MAP_SIZE, max_readers=1024, **settings)
+            readonly = not os.access(path, os.W_OK)
+            env = lmdb.open(str(path), readonly=readonly, map_size=MAP_SIZE, max_readers=1024, **settings)
         except (lmdb.Error, OSError):
             # Where no lock file can be made, the graph cannot be changed either.
             env = lmdb.open(str(path), readonly=True, lock=False, **settings)

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.linking.chinese import simplified
 from dialore.text import Language, content_lemmas, content_words, is_chinese, normalise
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.knowledge import Fact
     from dialore.retrieval.graph.store import FactStore
 
@@ -32,9 +31,7 @@ class HardMatcher:
     A concept is known by its content lemmas in order ("the wedding rings" is `wedding ring`), a Chinese one by its
     simplified characters; a text says it where these stand beside each other among the text's own. Facts of the same
     two concepts under several relations are several facts; a concept with itself makes none.
-
-    Args:
-        stores: whose facts are matched; about 60 bytes a fact are held in memory.
+    About 60 bytes a fact are held in memory.
     """
 
     def __init__(self, stores: Sequence[FactStore]) -> None:
@@ -48,11 +45,10 @@ class HardMatcher:
         self._said = lru_cache(maxsize=65536)(self._concepts_in)
 
     def _pair(self, fact: Fact) -> tuple[int, int] | None:
-        ends = [concept_key(end) for end in (fact.head, fact.tail)]
-        if not all(ends) or ends[0] == ends[1]:
+        head, tail = concept_key(fact.head), concept_key(fact.tail)
+        if not (head and tail) or head == tail:
             return None
-        first, second = (self._keys.setdefault(end, len(self._keys)) for end in ends)
-        return first, second
+        return self._keys.setdefault(head, len(self._keys)), self._keys.setdefault(tail, len(self._keys))
 
     def match(self, history: Sequence[str], response: str, language: Language) -> NDArray[np.int64]:
         """Return the facts between a history and a response, shape (facts, 2): the numbers of the concepts of each."""
@@ -89,9 +85,8 @@ class HardMatcher:
             key = ""
             for word in words[begin : begin + _LONGEST]:
                 key = f"{key}{glue}{word}" if key else word
-                number = known.get(key)
-                if number is not None:
-                    concepts.add(number)
+                if key in known:
+                    concepts.add(known[key])
         return frozenset(concepts)
 
 

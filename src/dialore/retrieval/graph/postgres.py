@@ -26,10 +26,10 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urldefrag
 
 import numpy as np
-from pydantic import ValidationError
+from numpy.typing import NDArray
 
 from dialore.errors import GraphError, MissingExtraError
-from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among
+from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among, read_meta
 from dialore.retrieval.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
@@ -44,7 +44,6 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from numpy.typing import NDArray
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
 
@@ -101,12 +100,8 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
-    Args:
-        url: `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults.
-
-    Attributes:
-        place: where it is, for people: no user, no password.
-        meta: what the graph says of itself.
+    The URL is `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults; `place`
+    is where that is, for people: no user, no password.
 
     Raises:
         GraphError: no server, no such database or graph, or one of another version.
@@ -177,20 +172,20 @@ class PostgresStore(FactStore):
         return memory[number]
 
     def find(self, name: str) -> int | None:
-        """Return the id of the concept with that normal form, or None."""
+        """See `FactStore`."""
         numbers = self._found("form", _key_text(normalise(name)))
         return numbers[0] if numbers else None
 
     def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `stem_key`)."""
+        """See `FactStore`."""
         return list(self._found("stems", _key_text(key))) if key else []
 
     def concept(self, number: int) -> str:
-        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
+        """See `FactStore`."""
         return str(self._of(number, self._names))
 
     def degree(self, number: int) -> int:
-        """Return how many facts a concept has, as head or tail."""
+        """See `FactStore`."""
         return int(self._of(number, self._degrees))
 
     # --- facts
@@ -198,10 +193,7 @@ class PostgresStore(FactStore):
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """Return the facts of the concepts, each once, in one round trip; see `FactStore.edges_of`.
-
-        The names of their other ends come with them and are remembered.
-        """
+        """See `FactStore`: all in one round trip; the names of their other ends come with them and are remembered."""
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
         ((packed, names),) = self._ask(self._edges, {"asked": numbers})
@@ -224,7 +216,7 @@ class PostgresStore(FactStore):
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Yield every fact of the graph, by head, the heaviest of each first."""
+        """See `FactStore`."""
         for start in range(0, self.meta.concepts, _HEADS):
             heads = range(start, min(start + _HEADS, self.meta.concepts))
             self._concepts_by("id", *heads)
@@ -253,9 +245,8 @@ class _Target:
         try:
             given = conninfo_to_dict(address)
         except psycopg.Error as error:
-            raise GraphError(
-                "not a URL of a PostgreSQL database", hint="write postgresql://user:password@host:port/database#graph"
-            ) from error
+            hint = "write postgresql://user:password@host:port/database#graph"
+            raise GraphError("not a URL of a PostgreSQL database", hint=hint) from error
         self.conninfo = make_conninfo(address, **{"connect_timeout": SECONDS, **given})
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
         host = ":".join(part for part in parts[:2] if part)
@@ -272,14 +263,12 @@ class _Target:
         except (errors.UndefinedTable, errors.InvalidSchemaName) as error:
             raise GraphError(f"{self.place} was loaded anew or removed", hint="open it again") from error
         except psycopg.Error as error:
-            message, hint = " ".join(str(error).split()), ""
+            message, hint = f"{self.place}: {' '.join(str(error).split())}", ""
             if isinstance(error, errors.InsufficientPrivilege):
-                message, hint = f"{self.place}: {message}", "grant the user the right, or name another"
+                hint = "grant the user the right, or name another"
             elif isinstance(error, psycopg.OperationalError):  # PoolTimeout is one too
-                message = f"cannot reach {self.place}: {message}"
+                message = f"cannot reach {message}"
                 hint = "does the server run, and are host, port, database, user and password right?"
-            else:
-                message = f"{self.place}: {message}"
             raise GraphError(message, hint=hint) from error
 
 
@@ -296,13 +285,7 @@ def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta
     if row is None:
         raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
     load, text = row
-    try:
-        meta = GraphMeta.model_validate_json(text)
-    except ValidationError as error:
-        raise GraphError(f"{target.place} is not a graph or is damaged", hint=_LOAD) from error
-    if meta.format != FORMAT:
-        raise GraphError(f"{target.place} has layout {meta.format}; this version reads {FORMAT}", hint=_LOAD)
-    return load, meta
+    return load, read_meta(text, target.place, FORMAT, _LOAD)
 
 
 @contextmanager
@@ -391,9 +374,8 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
 
 def _plain(rows: NDArray[np.void], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
     """Facts as a server takes them: numbers, then the names of head and tail."""
-    columns = (rows[field].tolist() for field in ("head", "relation", "tail", "weight", "provenance"))
-    ends = (map(names.__getitem__, rows[end].tolist()) for end in ("head", "tail"))
-    return zip(*columns, *ends, strict=True)
+    for fact in rows[["head", "relation", "tail", "weight", "provenance"]].tolist():
+        yield (*fact, names[fact[0]], names[fact[2]])
 
 
 def _copy(

@@ -27,6 +27,12 @@ _HOW = frozenset((
 """Words that say how a thing is done, beside function words and those in -ly."""
 
 
+def data_lines(name: str) -> list[str]:
+    """Return the lines of a data file of the package, without comments and blank ones."""
+    lines = (resources.files("dialore") / "data" / name).read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if line.strip() and not line.startswith("#")]
+
+
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
     """Return base forms with stems before endings and participles, if any; beginnings of nouns like them.
@@ -35,15 +41,13 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
     """
     forms: dict[str, tuple[str, str]] = {}
     nouns = set()
-    file = resources.files("dialore") / "data" / "verbs.en.txt"
-    for line in file.read_text(encoding="utf-8").splitlines():
-        for entry in () if line.startswith("#") else line.split():
-            base, _, participle = entry.partition(":")
-            verb = base.rstrip("*+")
-            if "-" in base or "*" in base:
-                nouns.add(verb)
-            if "-" not in base:
-                forms[verb] = (verb + verb[-1] if "+" in base else verb), participle
+    for entry in (entry for line in data_lines("verbs.en.txt") for entry in line.split()):
+        base, _, participle = entry.partition(":")
+        verb = base.rstrip("*+")
+        if "-" in base or "*" in base:
+            nouns.add(verb)
+        if "-" not in base:
+            forms[verb] = (verb + verb[-1] if "+" in base else verb), participle
     return forms, frozenset(nouns)
 
 
@@ -51,9 +55,7 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
 def is_doing(concept: str, *, purpose: bool = False) -> bool:
     """Return whether a concept is a base-form verb phrase: "eat breakfast", "relax", no "train ticket".
 
-    Args:
-        concept: its name.
-        purpose: whether it is what something is for, as "clear head" is of a walk and is not of an effect.
+    As the purpose of something, "clear head" is one too.
     """
     first, *rest = _PARTICLE.sub("", concept.lower()).split(" ")
     verbs, nouns = _verbs()
@@ -111,15 +113,10 @@ def _parts(concept: str) -> tuple[str, str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """One relation.
+    """A relation, named as in ConceptNet, with its wording: `{head}`, `{tail:passive}` and the like are filled in.
 
-    Attributes:
-        name: as in ConceptNet.
-        en: English wording with `{head}` and `{tail}`; `{head:gerund}`, `{tail:passive}` and the like for other forms.
-        zh: Chinese wording.
-        doing: English wording where the tail is something that one does ("eat lunch"), if it differs.
-        symmetric: whether head and tail may change places.
-        informative: whether it says something about the world rather than about the word.
+    `doing` is the English wording where the tail is something that one does ("eat lunch"), if it differs; symmetric
+    ones may have head and tail changed; informative ones say something about the world rather than about the word.
     """
 
     name: str
@@ -131,11 +128,9 @@ class Relation:
 
 
 def _known() -> Iterator[Relation]:
-    file = resources.files("dialore") / "data" / "relations.tsv"
-    for line in file.read_text(encoding="utf-8").splitlines():
-        if not line.startswith("#"):
-            name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
-            yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
+    for line in data_lines("relations.tsv"):
+        name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
+        yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
 
 
 RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _known()}
@@ -174,21 +169,17 @@ def verbalise(fact: Fact, language: Language) -> str:
     """Return a fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
     known = relation(fact.relation)
     if language == "zh":
-        return _chinese(known, fact)
+        template = known.zh
+        if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+            template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
+        elif known.name == "HasProperty" and fact.tail.endswith("的"):
+            template = "{head}是{tail}"
+        return _fill(template, fact)
     goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
     template = "{head:gerund} is done because {tail}" if goal else known.en
     purpose = known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}
     if known.doing and not goal and is_doing(fact.tail, purpose=purpose):
         template = known.doing
-    return _fill(template, fact)
-
-
-def _chinese(known: Relation, fact: Fact) -> str:
-    template = known.zh
-    if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
-        template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
-    elif known.name == "HasProperty" and fact.tail.endswith("的"):
-        template = "{head}是{tail}"
     return _fill(template, fact)
 
 
@@ -227,16 +218,10 @@ def is_head(name: str) -> bool:
     return not (_CLAUSE_IN.search(form) or _HEAD_END.search(form) or len(form.split()) > _LONGEST_HEAD)
 
 
-@functools.lru_cache(maxsize=1 << 16)
-def _is_tail(name: str) -> bool:
-    """Return whether a fact's tail names something, and is no broken clause."""
-    form = normalise(name)
-    return form not in _NOTHING and not _TAIL_END.search(form)
-
-
 def is_well_formed(head: str, relation: str, tail: str) -> bool:
     """Return whether a fact says something: no self-loop, no clause cut short, no Chinese word's measure word."""
-    if head == tail or not is_head(head) or not _is_tail(tail):
+    form = normalise(tail)
+    if head == tail or not is_head(head) or form in _NOTHING or _TAIL_END.search(form):
         return False
     return not (relation == "RelatedTo" and len(tail) == 1 and is_chinese(tail))
 
@@ -270,9 +255,7 @@ class _Rules(NamedTuple):
 
 @functools.lru_cache(maxsize=2)
 def _rules(language: Language) -> _Rules:
-    file = resources.files("dialore") / "data" / f"unsafe.{language}.txt"
-    lines = [line.strip() for line in file.read_text(encoding="utf-8").splitlines()]
-    entries = [line for line in lines if line and not line.startswith("#")]
+    entries = [line.strip() for line in data_lines(f"unsafe.{language}.txt")]
     allowed = [entry[1:] for entry in entries if entry.startswith("!")]
     whole = frozenset(entry[1:] for entry in entries if entry.startswith("="))
     unsafe = [entry for entry in entries if entry[0] not in "!="]
@@ -284,12 +267,11 @@ def _any_of(entries: list[str], language: Language) -> re.Pattern[str]:
     if language == "zh":
         return re.compile("|".join(map(re.escape, entries)))
     # "masturbate" and "masturbating" alike; the first word of a phrase is the one that is inflected.
-    forms = [_inflected(*entry.partition(" ")) for entry in entries]
+    forms = []
+    for word, space, rest in (entry.partition(" ") for entry in entries):
+        inflected = "|".join(map(re.escape, _inflections(word)))
+        forms.append(f"(?:{inflected})" + (re.escape(space + rest) + "s?" if rest else ""))
     return re.compile(rf"\b(?:{'|'.join(forms)})\b")
-
-
-def _inflected(word: str, space: str, rest: str) -> str:
-    return f"(?:{'|'.join(map(re.escape, _inflections(word)))})" + (re.escape(space + rest) + "s?" if rest else "")
 
 
 def _inflections(word: str) -> list[str]:

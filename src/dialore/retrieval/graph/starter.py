@@ -32,11 +32,7 @@ def starter_facts() -> Iterator[Fact]:
 
 
 def starter_graph() -> Path:
-    """Return the built starter graph, built now where it is not there yet (about a second).
-
-    Raises:
-        GraphError: it cannot be written.
-    """
+    """Return the built starter graph, built now where it is not there yet (about a second)."""
     from dialore.retrieval.embedding import load_embedder
 
     embedder = load_embedder()

@@ -27,19 +27,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import Literal, Self
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
@@ -57,16 +55,8 @@ class GraphMeta(BaseModel):
     """A graph's own record.
 
     Attributes:
-        format: version of the layout.
-        name: the graph's name, carried by each of its facts.
-        languages: languages of its concepts.
         concepts: how many concepts; those that lost their facts to changes keep their numbers.
-        facts: how many facts, duplicates merged.
-        relations: relation names by number.
-        provenances: provenances by number.
         embedder: spec of the embedder that made the vectors; empty where there are none.
-        embedder_fingerprint: its fingerprint.
-        dimension: components of a vector.
         fingerprint: hash of all facts and weights, in whatever order; runs keep it.
     """
 
@@ -84,16 +74,22 @@ class GraphMeta(BaseModel):
     fingerprint: str = ""
 
 
+def read_meta(raw: str | bytes, name: str, layout: int, hint: str) -> GraphMeta:
+    """Return a graph's own record; raise GraphError where it is none, or of another layout."""
+    try:
+        meta = GraphMeta.model_validate_json(raw)
+    except ValidationError as error:
+        raise GraphError(f"{name} is not a graph or is damaged", hint=hint) from error
+    if meta.format != layout:
+        raise GraphError(f"{name} has layout {meta.format}; this version reads {layout}", hint=hint)
+    return meta
+
+
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Facts of several concepts as columns, one row a fact; concepts and relations by number.
+    """Facts of several concepts as columns, one row a fact; concepts, relations and provenances by number.
 
     Attributes:
-        head: the facts' heads.
-        relation: their relations.
-        tail: their tails.
-        weight: their weights.
-        provenance: where they are from, by number.
         head_place: each head's place in `asked`, -1 for one that was not asked for.
         tail_place: the same of the tails; each row has one end that was asked for.
         asked: the concepts whose facts these are, in ascending order.
@@ -194,19 +190,18 @@ class GraphState:
         raw = self.get(META, b"meta")
         if raw is None:
             raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
-        try:
-            self.meta = GraphMeta.model_validate_json(bytes(raw))
-        except ValidationError as error:
-            raise GraphError(f"{name} is not a graph or is damaged", hint=REBUILD) from error
-        if self.meta.format != FORMAT:
-            raise GraphError(f"{name} has layout {self.meta.format}; this version reads {FORMAT}", hint=REBUILD)
+        self.meta = read_meta(bytes(raw), name, FORMAT, REBUILD)
         self.reload()
 
     def reload(self) -> None:
-        """Read the vectors of parts and relations."""
-        self.rows, self.scales, self.numbers = self._parts()
+        """Read the vectors of relations and parts; those of one block of parts stay in the file's memory."""
+        width = max(1, self.meta.dimension)
         relations = self.get(META, b"relations") or b""
-        self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, max(1, self.meta.dimension))
+        self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, width)
+        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)] or [unpacked_parts(b"", width)]
+        self.rows, self.scales, self.numbers = blocks[0]
+        if len(blocks) > 1:
+            self.rows, self.scales, self.numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
 
     def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
         """Return a value, in the file's own memory."""
@@ -221,17 +216,6 @@ class GraphState:
                         return
                     yield key[1:], value
 
-    def _parts(self) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
-        """Return all parts' rows, scales and numbers in the embedder; in the file's memory if in one block."""
-        width = max(1, self.meta.dimension)
-        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)]
-        if len(blocks) == 1:
-            return blocks[0]
-        if not blocks:
-            return np.empty((0, width), np.int8), np.empty(0, np.float32), np.empty(0, np.uint32)
-        rows, scales, numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
-        return rows, scales, numbers
-
     def find(self, form: str) -> int | None:
         """Return the id of the concept with that normal form, or None."""
         raw = self.get(IDS, text_key(form))
@@ -242,8 +226,8 @@ class GraphState:
         raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
         if raw is None:
             return None
-        end = 4 + 4 * int.from_bytes(raw[:4], "little")
-        return str(raw[end:], "utf-8"), np.frombuffer(raw[4:end], "<u4")
+        parts = self.parts_of(number)
+        return str(raw[4 + parts.nbytes :], "utf-8"), parts
 
     def parts_of(self, number: int) -> NDArray[np.uint32]:
         """Return a concept's parts; that of nothing for one that is not there."""
@@ -264,24 +248,21 @@ class GraphState:
         facts: list[bytes | memoryview] = []
         parts: list[bytes | memoryview] = []
         counts, degrees = [], []
-        get = self.transaction.get
         for table in (OUT, IN):
             # Facts between two of the concepts are taken from the side of their head.
-            among = numbers if table == OUT else ()
+            among = np.array(numbers if table == OUT else (), np.uint32)
             for number in numbers:
-                value = get(table + id_key(number))
-                count = read = 0
-                if value is not None:
-                    count = read = int.from_bytes(value[:4], "little")
-                    if most is not None and count > most:
-                        records, of_ends = self._first(value, most, np.array(among, np.uint32))
-                        read = len(records)
-                        facts.append(records.tobytes())
-                        parts.append(of_ends.tobytes())
-                    else:
-                        end = 4 + count * EDGE.itemsize
-                        facts.append(value[4:end])
-                        parts.append(value[end:])
+                value = self.get(table, id_key(number)) or bytes(4)
+                count = read = int.from_bytes(value[:4], "little")
+                if most is not None and count > most:
+                    records, of_ends = self._first(value, most, among)
+                    read = len(records)
+                    facts.append(records.tobytes())
+                    parts.append(of_ends.tobytes())
+                else:
+                    end = 4 + count * EDGE.itemsize
+                    facts.append(value[4:end])
+                    parts.append(value[end:])
                 counts.append(read)
                 degrees.append(count)
         return (
@@ -331,7 +312,7 @@ class GraphState:
         return total
 
     def _products(self, parts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(parts of the graph,): the product with a question of each part that is among the given ones."""
+        """(parts of the graph,): the product with a question of each of these parts."""
         wanted = np.zeros(len(self.rows), np.bool_)
         wanted[parts] = True
         every = 2 * int(np.count_nonzero(wanted)) > len(wanted)  # a hub's: to read them in a row is quicker
@@ -425,7 +406,7 @@ class FactStore(ABC):
             head=self.concept(edges.head.item(row)),
             relation=self.meta.relations[edges.relation.item(row)],
             tail=self.concept(edges.tail.item(row)),
-            weight=_shortest(edges.weight.item(row)),
+            weight=float(str(edges.weight[row])),  # its shortest decimal: 2.828, not 2.8280000686645508
             provenance=self.meta.provenances[edges.provenance.item(row)],
             graph=self.meta.name,
         )
@@ -437,12 +418,6 @@ class FactStore(ABC):
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-@functools.lru_cache(maxsize=4096)
-def _shortest(weight: float) -> float:
-    """Return the shortest decimal of a float32: 2.828, not 2.8280000686645508."""
-    return float(str(np.float32(weight)))
 
 
 class GraphStore(FactStore):
@@ -473,10 +448,9 @@ class GraphStore(FactStore):
         self._names: dict[int, str] = {}
 
     def _live(self) -> GraphState:
-        state = self._state
-        if state is None:
+        if self._state is None:
             raise GraphError(f"the graph {self.path} is closed", hint="open it again")
-        return state
+        return self._state
 
     def newest(self) -> GraphStore:
         """Return the store itself where nothing has changed, which takes microseconds; else one of the newest state.
@@ -495,17 +469,17 @@ class GraphStore(FactStore):
         return GraphStore(self.path)
 
     def close(self) -> None:
-        """Let go of the file; a second time does nothing."""
+        """See `FactStore`."""
         self._state = None
 
     # --- concepts
 
     def find(self, name: str) -> int | None:
-        """Return the id of the concept with that normal form, or None."""
+        """See `FactStore`."""
         return self._live().find(normalise(name))
 
     def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
+        """See `FactStore`."""
         state = self._live()
         raw = state.get(KEYS, text_key(key)) if key else None
         numbers: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
@@ -515,7 +489,7 @@ class GraphStore(FactStore):
         return sorted(numbers)
 
     def concept(self, number: int) -> str:
-        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
+        """See `FactStore`."""
         state = self._live()
         name = self._names.get(number)
         if name is None:
@@ -528,7 +502,7 @@ class GraphStore(FactStore):
         return name
 
     def degree(self, number: int) -> int:
-        """Return how many facts a concept has, as head or tail; a fact about itself counts twice."""
+        """See `FactStore`."""
         return self._live().degree(number)
 
     # --- facts
@@ -536,7 +510,7 @@ class GraphStore(FactStore):
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """Return the facts with one of the concepts as head or tail, each once; see `FactStore.edges_of`."""
+        """See `FactStore`."""
         state = self._live()
         numbers = sorted(set(concepts))
         asked = np.array(numbers, np.uint32)
@@ -568,7 +542,7 @@ class GraphStore(FactStore):
         )
 
     def facts(self) -> Iterator[Fact]:
-        """Yield every fact of the graph, by head, the heaviest of each first."""
+        """See `FactStore`."""
         for key, _ in self._live().items(OUT):
             edges = self.edges_of([int.from_bytes(key, "big")])
             for row in np.flatnonzero(edges.head_place == 0).tolist():

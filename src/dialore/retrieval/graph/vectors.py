@@ -6,13 +6,12 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.relations import connecting_words
 from dialore.text import is_chinese
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.retrieval.graph.store import Edges, FactStore
     from dialore.retrieval.static import StaticEmbedder
 
@@ -26,9 +25,7 @@ _NO_PART = bytes(4)
 class PartNumbers:
     """The parts of one graph: the embedder's numbers of them in order of their first use, and their rows.
 
-    Args:
-        embedder: knows the parts.
-        known: the embedder's numbers of the parts that the graph has already; the first, that of nothing, is no part.
+    Of those that the graph has already, the embedder's numbers are `known`; the first, that of nothing, is no part.
     """
 
     def __init__(self, embedder: StaticEmbedder, known: Sequence[int] = ()) -> None:
@@ -57,8 +54,8 @@ class PartNumbers:
         if self._first == 1:  # a graph's first block begins with nothing
             rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])
             scales, new = np.append(np.float32(1), scales), np.append(0, new)
-        first = 0 if self._first == 1 else self._first
-        return first, rows.tobytes() + scales.astype("<f4").tobytes() + new.astype("<u4").tobytes()
+        value = rows.tobytes() + scales.astype("<f4").tobytes() + new.astype("<u4").tobytes()
+        return (0 if self._first == 1 else self._first), value
 
 
 def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
@@ -100,11 +97,6 @@ class LinearCosines:
     """Cosines of facts whose store has no vectors: each concept's sum is made once, not each fact's.
 
     The numbers are those that a graph file built with the same embedder gives; several threads may use it.
-
-    Args:
-        store: the facts.
-        embedder: makes the vectors.
-        triples: whether facts are embedded as triples.
     """
 
     def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:

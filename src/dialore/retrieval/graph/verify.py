@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.lmdb_file import EDGE, open_file, unpacked_side
 from dialore.retrieval.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
 from dialore.retrieval.graph.vectors import fact_norms
 from dialore.retrieval.graph.writing import fact_hashes, fingerprint_of, name_hashes
 from dialore.text import normalise
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
 
 _SAMPLE = 2000
 _OFF = 0.02
@@ -26,32 +24,27 @@ _FACT = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for nam
 
 def problems_of(path: Path) -> list[str]:
     """Return what is wrong with a graph file, one sentence each; empty where nothing is."""
-    file = open_file(path)
-    try:
-        with file.env.begin(buffers=True) as transaction:
-            state = GraphState(file, transaction, str(path))
-            problems: list[str] = []
-            try:
-                for problems_found in _problems(state):
-                    problems.extend(problems_found)
-            except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
-                problems.append(f"{path} cannot be read to its end: {error}")
-            return problems
-    finally:
-        file.close()
+    problems: list[str] = []
+    with closing(open_file(path)) as file, file.env.begin(buffers=True) as transaction:
+        state = GraphState(file, transaction, str(path))
+        try:
+            problems += _problems(state)
+        except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
+            problems.append(f"{path} cannot be read to its end: {error}")
+    return problems
 
 
-def _problems(state: GraphState) -> Iterator[list[str]]:
+def _problems(state: GraphState) -> Iterator[str]:
     """Yield the problems of each table and of what they have in common."""
     outgoing, problems = _facts(state, OUT, "out")
-    yield problems
+    yield from problems
     incoming, problems = _facts(state, IN, "in")
-    yield problems
-    yield list(_of_facts(state, outgoing, incoming))
+    yield from problems
+    yield from _of_facts(state, outgoing, incoming)
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [concept[0] if (concept := state.concept(number)) else "" for number in range(state.meta.concepts)]
-        used = np.union1d(outgoing["head"], outgoing["tail"])
-        yield [*_of_names(state, names, used), *_of_meaning(state, names, outgoing)]
+        yield from _of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
+        yield from _of_meaning(state, names, outgoing)
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
@@ -81,15 +74,12 @@ def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[n
         yield f"{len(outgoing):,} facts have heads and {len(incoming):,} tails (tables out and in)"
     elif (outgoing != incoming).any():
         yield f"{int((outgoing != incoming).sum()):,} facts are not the same in both directions (tables out and in)"
-    for fields, known, what in (
-        (("head", "tail"), meta.concepts, "concepts"),
-        (("relation",), len(meta.relations), "relations"),
-        (("provenance",), len(meta.provenances), "provenances"),
-    ):
-        if any((outgoing[field] >= known).any() for field in fields):
-            yield f"facts name {what} that are not there"
-    same = [outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")]
-    if np.logical_and.reduce(same).any():
+    if (outgoing["head"] >= meta.concepts).any() or (outgoing["tail"] >= meta.concepts).any():
+        yield "facts name concepts that are not there"
+    for field, known in (("relation", meta.relations), ("provenance", meta.provenances)):
+        if (outgoing[field] >= len(known)).any():
+            yield f"facts name {field}s that are not there"
+    if np.all([outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")], axis=0).any():
         yield "facts stand in it twice"
 
 
@@ -97,7 +87,8 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
     """Yield whether the concepts that have facts are found."""
     if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
-    if (entries := sum(1 for _ in state.items(IDS))) != len(used):
+    entries = sum(1 for _ in state.items(IDS))
+    if entries != len(used):
         yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
     lost = 0
     for number in used[_sample(len(used))].tolist():
@@ -113,9 +104,8 @@ def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) ->
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):
         return
-    if (
-        fingerprint := fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
-    ) != meta.fingerprint:
+    fingerprint = fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    if fingerprint != meta.fingerprint:
         yield f"its facts have the fingerprint {fingerprint}, not {meta.fingerprint} as it says"
     if len(state.relations) != len(meta.relations):
         yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import glob
 import hashlib
 import itertools
-import os
 import secrets
 import shutil
 import time
@@ -19,6 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import lmdb
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
@@ -49,10 +49,8 @@ from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_su
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
-
-    from numpy.typing import NDArray
 
     from dialore.knowledge import Fact
     from dialore.retrieval.static import StaticEmbedder
@@ -134,26 +132,20 @@ def build_graph(
 
 
 class Collector:
-    """Facts as they stream in, as rows of numbers in a file; each concept's name once.
-
-    Args:
-        folder: for its files.
-        target: what is built of them, for messages.
-    """
+    """Facts as they stream in, as rows of numbers in files of a folder; each concept's name once."""
 
     def __init__(self, folder: Path, target: object) -> None:
-        self._folder, self._target = folder, target
+        self._folder, self._target = folder, target  # the latter for messages
         self.relations = Numbered((), "relations", MAX_RELATIONS)
         self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
-        self.concepts = 0
-        self.rows = 0
+        self.concepts = self.rows = 0
         with writing(target), ExitStack() as stack:
-            path = str(self._folder / "names.lmdb")
+            path = str(folder / "names.lmdb")
             self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
             stack.callback(self.env.close)
             self._ids = self.env.open_db(b"ids")
-            self._names: IO[bytes] = stack.enter_context((self._folder / "names").open("wb"))
-            self._facts: IO[bytes] = stack.enter_context((self._folder / "facts").open("wb"))
+            self._names: IO[bytes] = stack.enter_context((folder / "names").open("wb"))
+            self._facts: IO[bytes] = stack.enter_context((folder / "facts").open("wb"))
             self._stack = stack.pop_all()
 
     def close(self) -> None:
@@ -192,14 +184,13 @@ class Collector:
 
     def _concept(self, name: str, transaction: lmdb.Transaction) -> int:
         key = text_key(form_of(name))
-        raw = transaction.get(key, db=self._ids)
-        if raw is not None:
+        if (raw := transaction.get(key, db=self._ids)) is not None:
             return int.from_bytes(raw, "big")
-        number, self.concepts = self.concepts, self.concepts + 1
-        transaction.put(key, id_key(number), db=self._ids)
+        transaction.put(key, id_key(self.concepts), db=self._ids)
         written = name.encode()
         self._names.write(len(written).to_bytes(4, "little") + written)
-        return number
+        self.concepts += 1
+        return self.concepts - 1
 
     def names(self) -> Iterator[list[str]]:
         """Yield the concepts' names in batches, in the order of their numbers."""
@@ -210,7 +201,7 @@ class Collector:
 
     def facts(self) -> NDArray[np.void]:
         """Return the rows, in the file's own memory."""
-        return np.memmap(self._folder / "facts", _ROW, "r") if self.rows else np.empty(0, _ROW)
+        return np.memmap(self._folder / "facts", _ROW, "r")
 
     def ids(self) -> Iterator[tuple[bytes, bytes]]:
         """Keys of all normal forms, in order, and the concepts' numbers."""
@@ -227,20 +218,14 @@ def form_of(name: str) -> str:
 
 
 class Numbered(dict[str, int]):
-    """Numbers of names; a new name gets the next one.
-
-    Args:
-        names: those that have numbers already.
-        kind: what they are, for messages.
-        limit: how many there may be; one more raises GraphError.
-    """
+    """Numbers of names; a new name gets the next one, or raises GraphError beyond the limit."""
 
     def __init__(self, names: Iterable[str], kind: str, limit: int) -> None:
         super().__init__((name, number) for number, name in enumerate(names))
         self._kind, self._limit = kind, limit
 
     def __missing__(self, name: str) -> int:
-        """Return number a new name."""
+        """Return a new name's number."""
         if len(self) >= self._limit:
             hint = "is it the right file, and its columns?"
             raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", hint=hint)
@@ -253,9 +238,7 @@ def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
     rows = rows[order]
     new = np.ones(len(rows), np.bool_)
-    new[1:] = False
-    for field in ("head", "relation", "tail"):
-        new[1:] |= rows[field][1:] != rows[field][:-1]
+    new[1:] = np.any([rows[field][1:] != rows[field][:-1] for field in ("head", "relation", "tail")], axis=0)
     return rows[new]
 
 
@@ -295,8 +278,8 @@ class _Build:
             first, block = self._numbers.block()
             self._append(PARTS, [(id_key(first), block)])
             self._write_facts(self._concept_matrix(block))
-            self._append(META, [(b"meta", self.meta.model_dump_json().encode())])
-            self._append(META, [(b"relations", self._relations.tobytes())])
+            meta = self.meta.model_dump_json().encode()
+            self._append(META, [(b"meta", meta), (b"relations", self._relations.tobytes())])
             self._env.sync(True)
 
     def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
@@ -314,7 +297,10 @@ class _Build:
         for names in self._collector.names():
             self._hashes[at : at + len(names)] = name_hashes(names)
             languages.update("zh" if is_chinese(name) else "en" for name in names)
-            self._keep_keys(names, at)
+            keys = ((text_key(concept_key(name)), text_key(normalise(name))) for name in names)
+            kept = sorted((key, id_key(at + row)) for row, (key, form) in enumerate(keys) if key not in (b"", form))
+            with self._collector.env.begin(write=True) as transaction, transaction.cursor(self._keyed) as cursor:
+                cursor.putmulti(kept)
             parts = self._numbers(names)
             self._made.frombytes(b"".join(parts))
             for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
@@ -323,12 +309,6 @@ class _Build:
             at += len(names)
             self._step("embedding concepts", at, self.meta.concepts)
         self.meta.languages = sorted(languages)
-
-    def _keep_keys(self, names: Sequence[str], first: int) -> None:
-        keys = ((text_key(key), number, name) for number, name in enumerate(names, first) if (key := concept_key(name)))
-        kept = sorted((key, id_key(number)) for key, number, name in keys if key != text_key(normalise(name)))
-        with self._collector.env.begin(write=True) as transaction, transaction.cursor(self._keyed) as cursor:
-            cursor.putmulti(kept)
 
     def _keys(self) -> Iterator[tuple[bytes, bytes]]:
         with self._collector.env.begin() as transaction, transaction.cursor(self._keyed) as cursor:
@@ -375,26 +355,22 @@ class _Build:
         counts = last - first
         records["parts"] = counts
         stops = np.cumsum(counts)
-        places = np.repeat(first - (stops - counts), counts) + np.arange(int(stops[-1]) if len(stops) else 0)
-        parts = made[places]
+        parts = made[np.repeat(first - (stops - counts), counts) + np.arange(counts.sum())]
         owners, starts = np.unique(facts[own], return_index=True)
         bounds = np.append(starts, len(facts))
-        part_bounds = np.append(0, stops)[bounds].tolist()
-        for position, number in enumerate(owners.tolist()):
-            begin, end = bounds[position], bounds[position + 1]
-            yield (
-                id_key(number),
-                packed_side(records[begin:end], parts[part_bounds[position] : part_bounds[position + 1]]),
-            )
+        part_bounds = np.append(0, stops)[bounds]
+        spans = (itertools.pairwise(edges.tolist()) for edges in (bounds, part_bounds))
+        for number, of_facts, of_parts in zip(owners.tolist(), *spans, strict=True):
+            yield id_key(number), packed_side(records[slice(*of_facts)], parts[slice(*of_parts)])
 
     def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """Return what gives vectors of concepts, to about a half percent: one byte a component, in a file."""
         made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
-        parts, weights, _ = unpacked_parts(block, self.meta.dimension)
-        shape = (self.meta.concepts, self.meta.dimension)
-        rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=shape)
-        scales = np.empty(self.meta.concepts, np.float32)
-        for start in range(0, self.meta.concepts, _CHUNK):
+        count, dimension = self.meta.concepts, self.meta.dimension
+        parts, weights, _ = unpacked_parts(block, dimension)
+        rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=(count, dimension))
+        scales = np.empty(count, np.float32)
+        for start in range(0, count, _CHUNK):
             some = ends[start : start + _CHUNK + 1]
             sums = summed_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
             part = slice(start, start + _CHUNK)
@@ -404,8 +380,7 @@ class _Build:
             rows[part] = sums
 
         def sums_of(concepts: NDArray[Any]) -> NDArray[np.float32]:
-            matrix: NDArray[np.float32] = rows[concepts].astype(np.float32)
-            matrix *= scales[concepts][:, None]
+            matrix: NDArray[np.float32] = rows[concepts].astype(np.float32) * scales[concepts][:, None]
             return matrix
 
         return sums_of
@@ -464,32 +439,21 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
             what = "folder" if target.is_dir() else "device"
             raise GraphError(f"cannot write {target}: it is a {what}", hint="name a file")
         target.parent.mkdir(parents=True, exist_ok=True)
-        _remove_leftovers(target)
+        for leftover in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):  # of builds that were killed
+            with suppress(OSError), folder_lock(leftover, exclusive=True, wait=False):
+                shutil.rmtree(leftover, ignore_errors=True)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
         folder.mkdir()
     try:
         with folder_lock(folder, exclusive=True, wait=False):
             yield folder
-        with _unchanging(target), writing(target), folder_lock(target.parent, exclusive=True):
-            # The lock file of the old graph names the old one's states: readers of the new one need another.
-            target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
-            os.replace(folder / made, target)  # noqa: PTH105 - atomic on purpose
+        with ExitStack() as stack:
+            with suppress(GraphError, lmdb.ReadonlyError):
+                file = stack.enter_context(closing(open_file(target)))
+                stack.enter_context(file.env.begin(write=True))
+            with writing(target), folder_lock(target.parent, exclusive=True):
+                # The lock file of the old graph names the old one's states: readers of the new one need another.
+                target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
+                (folder / made).replace(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _unchanging(target: Path) -> Iterator[None]:
-    """Hold off writers of the old file, where it is a graph, during the body."""
-    with ExitStack() as stack:
-        with suppress(GraphError, lmdb.ReadonlyError):
-            file = stack.enter_context(closing(open_file(target)))
-            stack.enter_context(file.env.begin(write=True))
-        yield
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove what builds that were killed left behind; a build that still runs keeps its files."""
-    for path in target.parent.glob(f".{glob.escape(target.name)}.*.tmp"):
-        with suppress(OSError), folder_lock(path, exclusive=True, wait=False):
-            shutil.rmtree(path, ignore_errors=True)

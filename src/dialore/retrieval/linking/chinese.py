@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 Script = Literal["t2s", "s2t"]
 
 
-@functools.lru_cache(maxsize=2)
+@functools.cache
 def _converter(script: Script) -> Any:  # noqa: ANN401 - the library is untyped
-    """OpenCC's conversion, its dictionaries loaded."""
+    """Return OpenCC's conversion, its dictionaries loaded."""
     from opencc import OpenCC
 
     return OpenCC(script)
@@ -71,12 +71,11 @@ def _counted() -> re.Pattern[str]:
 
 
 class _Text(NamedTuple):
-    """A text without spaces and punctuation between its words, and the places where it may be cut."""
+    """A text without spaces and punctuation, where it may be cut, and places of characters in function words."""
 
     characters: str
     cuts: frozenset[int]
     stops: frozenset[int]
-    """Places of characters in function words."""
 
 
 @functools.lru_cache(maxsize=16384)
@@ -92,11 +91,7 @@ def _cut(text: str) -> _Text:
 
 
 class ChineseReader:
-    """Reads Chinese phrases as a graph's concepts.
-
-    Args:
-        store: the graph.
-    """
+    """Reads Chinese phrases as a graph's concepts."""
 
     def __init__(self, store: FactStore) -> None:
         self._store = store
@@ -159,10 +154,8 @@ class ChineseReader:
                 phrase = text.characters[start:end]
                 concept = self._find(phrase)
                 if concept is not None:
-                    left = [position for position in range(len(free)) if not start <= position < end]
-                    whole = text.stops.issuperset(left) and _NOT.isdisjoint(
-                        text.characters[position] for position in left
-                    )
+                    left = {*range(len(free))}.difference(range(start, end))
+                    whole = left <= text.stops and _NOT.isdisjoint(map(text.characters.__getitem__, left))
                     matches.append(Match(start, end, concept, "lemma" if whole and left else "exact", phrase, whole))
                     free[start:end] = [False] * (end - start)
         return Reading(tuple(sorted(matches)), len(free) - len(text.stops) or len(free))

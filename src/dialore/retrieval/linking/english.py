@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from importlib import resources
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.relations import gerund, is_doing
+from dialore.retrieval.graph.relations import data_lines, gerund, is_doing
 from dialore.retrieval.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
@@ -23,15 +22,9 @@ LONGEST = 6
 
 
 class Match(NamedTuple):
-    """A concept found in a phrase.
+    """A concept found in a phrase: from its first content word, or Chinese character, to the one after the last.
 
-    Attributes:
-        start: the first content word, or Chinese character, that it covers.
-        end: the one after the last.
-        concept: its id.
-        how: how the words that it covers name it.
-        phrase: those words.
-        whole: whether it leaves out no word that matters, function words included.
+    `phrase` is those words, `how` how they name it, `whole` whether it leaves out no word that matters.
     """
 
     start: int
@@ -65,10 +58,8 @@ _OR = re.compile(r"(?<=[a-z]{3})or(?=$|s$|ed$|ing$|ful$|ite$|able$)")
 @functools.lru_cache(maxsize=1)
 def _pairs() -> dict[str, str]:
     """British and American lemmas, each to the other."""
-    file = resources.files("dialore") / "data" / "spelling.en.txt"
-    lines = (line.split() for line in file.read_text(encoding="utf-8").splitlines() if not line.startswith("#"))
-    pairs = [(line[0], line[1]) for line in lines if line]
-    return {**dict(pairs), **{american: british for british, american in pairs}}
+    pairs = [(british, american) for british, american in map(str.split, data_lines("spelling.en.txt"))]
+    return dict(pairs) | {american: british for british, american in pairs}
 
 
 @functools.lru_cache(maxsize=65536)
@@ -170,8 +161,7 @@ def shape(text: str) -> Shape:
 def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
     """Return how a concept's function words fit those of a phrase of the same content words; None: they do not.
 
-    Returns:
-        How many that matter are in both, what the concept's others cost, how many that matter are the phrase's alone.
+    That is: how many that matter are in both, what the concept's others cost, how many that matter are the phrase's.
     """
     matched = extra = missing = 0
     last = len(phrase) - 1
@@ -256,11 +246,7 @@ _Chosen = tuple[int, "How", bool]
 
 
 class EnglishReader:
-    """Reads English phrases as a graph's concepts.
-
-    Args:
-        store: the graph.
-    """
+    """Reads English phrases as a graph's concepts."""
 
     def __init__(self, store: FactStore) -> None:
         self._store = store
@@ -285,9 +271,7 @@ class EnglishReader:
     def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
         """Return the longest concepts inside a normalised text, without overlap; none is part of a longer one.
 
-        Args:
-            form: the text.
-            named: words of names, which alone say nothing: "forest" of "Forest Hills".
+        The words of names alone say nothing: "forest" of "Forest Hills".
         """
         tokens = read(form)
         places = [position for position, word in enumerate(tokens) if word.content]
@@ -296,9 +280,7 @@ class EnglishReader:
         for size in range(min(LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]) or (
-                    size == 1 and self._says_nothing(tokens[places[start] : places[start] + 2], named)
-                ):
+                if any(taken[start:end]) or (size == 1 and _says_nothing(tokens[places[start] :][:2], named)):
                     continue
                 match = self._match(tokens, places, start, end)
                 if match is not None:
@@ -319,12 +301,6 @@ class EnglishReader:
         ]
         return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
 
-    @staticmethod
-    def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
-        """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
-        amount = found[0].form in _AMOUNTS and len(found) > 1 and found[1].form == "of"
-        return amount or found[0].form in named
-
     # --- one span
 
     def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
@@ -333,30 +309,29 @@ class EnglishReader:
         spoken = segments(_window(found, places, start, end))
         alone = end - start == len(places)
         noun = places[start] > 0 and found[places[start] - 1].form in LIGHT
-        chosen = None
-        for spelt in _spellings(content):
-            chosen = self._fitting(spelt, spoken, alone, noun)
-            if chosen is not None:
-                break
-        if len(content) <= 2:
+        fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
+        chosen = next(filter(None, fitting), None)
+        if len(content) == 1 and chosen is None:
+            chosen = self._parted(*content)
+        elif len(content) == 2:
             between = [word.form for word in found[places[start] + 1 : places[end - 1]]]
-            chosen = self._compound(content, between, chosen)
+            chosen = self._compound(*content, between, chosen)
         return None if chosen is None else Match(start, end, chosen[0], chosen[1], " ".join(content), chosen[2])
 
-    def _compound(self, content: tuple[str, ...], between: Sequence[str], chosen: _Chosen | None) -> _Chosen | None:
-        """Two words as one ("note book"), one as two ("stomachache"), and "places to visit" as "visit place"."""
-        if len(content) == 1:
-            word = content[0]
-            for at in range(_SHORTEST, len(word) - _SHORTEST + 1) if chosen is None else ():
-                parts = f"{word[:at]} {word[at:]}"
-                concept = self._store.find(parts)
-                if concept is not None and _same_sense(parts, word):
-                    return concept, "variant", True
-            return chosen
-        first, second = content
+    def _parted(self, word: str) -> _Chosen | None:
+        """Return the concept that a word is as two: "stomachache"."""
+        for at in range(_SHORTEST, len(word) - _SHORTEST + 1):
+            parts = f"{word[:at]} {word[at:]}"
+            concept = self._store.find(parts)
+            if concept is not None and _same_sense(parts, word):
+                return concept, "variant", True
+        return None
+
+    def _compound(self, first: str, second: str, between: Sequence[str], chosen: _Chosen | None) -> _Chosen | None:
+        """Return two words as one ("note book"), or turned ("places to visit": "visit place"), else what is chosen."""
         joined = first + second
         # Only a word of the language has the sense of its parts: "smalltalk" is no small talk.
-        if not between and min(map(len, content)) >= _SHORTEST and self._store.find(" ".join(content)) is None:
+        if not between and min(len(first), len(second)) >= _SHORTEST and self._store.find(f"{first} {second}") is None:
             concept = self._store.find(joined) if is_known(joined) else None
             if concept is not None:
                 return concept, "variant", True
@@ -378,7 +353,7 @@ class EnglishReader:
             others = [
                 (word.form, name)
                 for word, name in zip(said_words, own.content, strict=True)
-                if name != word.lemma and (noun or not _is_gerund(word.form, name))
+                if name != word.lemma and (noun or gerund(f"{name} it") != f"{word.form} it")
             ]
             fitting = fit(own.segments, said)
             if fitting is None or (particle and not fitting[0]):
@@ -403,6 +378,11 @@ class EnglishReader:
         return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
 
 
+def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
+    """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
+    return found[0].form in named or (found[0].form in _AMOUNTS and [word.form for word in found[1:]] == ["of"])
+
+
 def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
     """Return the words from start to end with the function words about them, less the particles of the word before."""
     first = 0
@@ -411,10 +391,6 @@ def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) 
         while first < places[start] and found[first].form in _PARTICLES:
             first += 1
     return found[first : places[end] if end < len(places) else len(found)]
-
-
-def _is_gerund(form: str, verb: str) -> bool:
-    return gerund(f"{verb} it") == f"{form} it"
 
 
 _embedder = functools.cache(load_embedder)

@@ -10,14 +10,13 @@ from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.graph.store import FactStore
     from dialore.retrieval.linking.chinese import ChineseReader
@@ -66,21 +65,16 @@ class Linker:
     A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in: a
     Chinese dialogue may speak of "ice creams". What was linked is remembered, for a store is one state of a graph.
 
-    Args:
-        store: the graph.
-        embedder: the one that made the graph's vectors, for the nearest concept of a phrase that has no other link.
-        nearest: whether to look for it in a graph with the embedder's vectors; None: where it is small enough for that
-            to take about 2 ms.
+    The embedder that made the graph's vectors finds the nearest concept of a phrase that has no other link, if that is
+    wanted; None: where the graph is small enough for that to take about 2 ms.
     """
 
     def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
         self._store = store
         self._english = EnglishReader(store)
-        self._nearest: NearestConcepts | None = None
         wanted = store.meta.concepts <= QUICK if nearest is None else nearest
-        if wanted and embedder is not None and isinstance(store, GraphStore):
-            same = store.meta.embedder_fingerprint == embedder.fingerprint
-            self._nearest = NearestConcepts(store, embedder) if same else None
+        same = embedder is not None and store.meta.embedder_fingerprint == embedder.fingerprint
+        self._embedder = embedder if wanted and same and isinstance(store, GraphStore) else None
         self._links = functools.lru_cache(_REMEMBERED)(self._link)
 
     @functools.cached_property
@@ -117,11 +111,10 @@ class Linker:
         if reading.matches:
             kept = reader.weighty(reading)
             return [self._made(phrase, match.concept, "contained", _share(match, reading)) for match in kept.matches]
-        nearest = self._nearest.find(form) if self._nearest is not None else None
-        if nearest is None:
-            return []
-        concept, cosine = nearest
-        return [self._made(phrase, concept, "nearest", round(_SCORE["nearest"] * cosine, 4), cosine)]
+        return [
+            self._made(phrase, concept, "nearest", round(_SCORE["nearest"] * cosine, 4), cosine)
+            for concept, cosine in self._nearest(form)
+        ]
 
     def _made(self, phrase: str, concept: int, how: How, score: float, cosine: float | None = None) -> Link:
         return Link(phrase, concept, self._store.concept(concept), how, score, cosine)
@@ -145,6 +138,37 @@ class Linker:
                 )
         return Reading(tuple(sorted(matches)), reading.size)
 
+    # --- the nearest concept
+
+    @functools.cached_property
+    def _vectors(self) -> NDArray[np.float32]:
+        """(concepts, dimension): unit vectors; zero for a concept that has lost its facts."""
+        store = self._store
+        assert isinstance(store, GraphStore), "only such a store is searched so"
+        vectors = np.zeros((store.meta.concepts, store.meta.dimension), np.float32)
+        for start in range(0, len(vectors), _CHUNK):
+            numbers = np.arange(start, min(start + _CHUNK, len(vectors)), dtype=np.uint32)
+            vectors[numbers] = unit(store.concept_sums(numbers))
+            vectors[[number for number in numbers.tolist() if not store.degree(number)]] = 0
+        return vectors
+
+    def _nearest(self, phrase: str) -> list[tuple[int, float]]:
+        """Return the nearest concept of all and its cosine, where that is at least the threshold.
+
+        A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
+        the phrase, nor who does the thing that it names ("grasper") is one.
+        """
+        chinese = is_chinese(phrase)
+        if self._embedder is None or not len(self._vectors) or not content_words(phrase, "zh" if chinese else "en"):
+            return []
+        cosines = self._vectors @ self._embedder.encode([phrase])[0]
+        # Equal ones, such as the same words in another order, by number.
+        concept = int(np.argmax(np.round(cosines, 4)))
+        cosine = round(float(cosines[concept]), 4)
+        name = self._store.concept(concept)
+        doer = name.endswith(("er", "or")) and not phrase.endswith(("er", "or"))
+        return [] if cosine < THRESHOLD or doer or (chinese and len(name) == 1) else [(concept, cosine)]
+
 
 def _share(match: Match, reading: Reading) -> float:
     """Return the score of a contained concept: its words' match, by the share of the phrase that they are."""
@@ -162,51 +186,6 @@ def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] =
         if link.score > known.score:
             best[key(link)] = link
     return list(best.values())
-
-
-# --- the nearest concept
-
-
-class NearestConcepts:
-    """Exact search of all of a graph's concepts by cosine.
-
-    Args:
-        store: the graph.
-        embedder: the one that made its vectors.
-    """
-
-    def __init__(self, store: GraphStore, embedder: Embedder) -> None:
-        self._store, self._embedder = store, embedder
-
-    @functools.cached_property
-    def _vectors(self) -> NDArray[np.float32]:
-        """(concepts, dimension): unit vectors; zero for a concept that has lost its facts."""
-        count = self._store.meta.concepts
-        vectors = np.zeros((count, self._store.meta.dimension), np.float32)
-        for start in range(0, count, _CHUNK):
-            numbers = np.arange(start, min(start + _CHUNK, count), dtype=np.uint32)
-            vectors[numbers] = unit(self._store.concept_sums(numbers))
-            vectors[[number for number in numbers.tolist() if not self._store.degree(number)]] = 0
-        return vectors
-
-    def find(self, phrase: str) -> tuple[int, float] | None:
-        """Return the nearest concept and its cosine, where that is at least the threshold.
-
-        A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
-        the phrase, nor who does the thing that it names ("grasper") is one.
-        """
-        chinese = is_chinese(phrase)
-        if not len(self._vectors) or not content_words(phrase, "zh" if chinese else "en"):
-            return None
-        cosines = self._vectors @ self._embedder.encode([phrase])[0]
-        # Equal ones, such as the same words in another order, by number.
-        concept = int(np.argmax(np.round(cosines, 4)))
-        cosine = round(float(cosines[concept]), 4)
-        name = self._store.concept(concept)
-        doer = name.endswith(("er", "or")) and not phrase.endswith(("er", "or"))
-        if cosine < THRESHOLD or doer or (chinese and len(name) == 1):
-            return None
-        return concept, cosine
 
 
 def unit(sums: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dialore.retrieval.chunking import Paragraph, Section
 from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
@@ -19,12 +19,6 @@ _LONGEST_NAME = 60
 """Letters that a column is called by; a longer text is no name."""
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
-
-
-class _Cell(NamedTuple):
-    text: str
-    is_name: bool
-    """True where a column may be called so."""
 
 
 def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
@@ -47,9 +41,8 @@ class _Workbook:
         self._package = package
         self._parts = package.related(package.main, "worksheet") | package.related(package.main, "chartsheet")
         self._strings = [_string(item) for item in self._of("sharedStrings") if local(item) == "si"]
-        self._since_1904 = any(
-            element.get("date1904") in {"1", "true"} for element in package.document.iterfind("{*}workbookPr")
-        )
+        settings = package.document.find("{*}workbookPr")
+        self._since_1904 = settings is not None and settings.get("date1904") in {"1", "true"}
         styles = {local(group): group for group in self._of("styles")}
         codes = {element.get("numFmtId"): element.get("formatCode") or "" for element in styles.get("numFmts", ())}
         self._formats = [code_of(element.get("numFmtId") or "", codes) for element in styles.get("cellXfs", ())]
@@ -68,9 +61,8 @@ class _Workbook:
         self._printed: dict[str, None] = {}
         yield from _table(self._rows(part))
         if self._unknown:
-            self._package.notice(
-                where, f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"
-            )
+            why = f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"
+            self._package.notice(where, why)
         if self._lost:
             self._package.notice(where, f"the texts of {self._lost:,} cells are missing in the file")
         yield from self._comments(part)
@@ -93,7 +85,7 @@ class _Workbook:
                 if text and not any(text in other for other in known):
                     yield f"Comment on {comment.get('ref')}: {text}"
 
-    def _rows(self, part: str) -> Iterator[dict[int, _Cell]]:
+    def _rows(self, part: str) -> Iterator[dict[int, Shown]]:
         """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
         for element in self._package.rows(part):
@@ -109,7 +101,8 @@ class _Workbook:
                 text, is_name = self._cell(cell)
                 text = " ".join(text.split())
                 if text:
-                    cells[column] = _Cell(text, is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！")
+                    is_name = is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
+                    cells[column] = Shown(text, is_name)
             yield cells
 
     def _cell(self, cell: Element) -> Shown:
@@ -155,9 +148,9 @@ def _column(reference: str) -> int:
     return number
 
 
-def _table(rows: Iterable[dict[int, _Cell]]) -> Iterator[str]:
+def _table(rows: Iterable[dict[int, Shown]]) -> Iterator[str]:
     """Rows as texts, under the names of their columns, which may stand below titles and change after an empty row."""
-    names: dict[int, _Cell] = {}
+    names: dict[int, Shown] = {}
     used: set[int] = set()
     fresh = True
     for cells, following in pairwise(chain(rows, [{}])):
@@ -176,7 +169,7 @@ def _table(rows: Iterable[dict[int, _Cell]]) -> Iterator[str]:
     yield from _unused(names, used)
 
 
-def _are_names(cells: dict[int, _Cell], following: dict[int, _Cell], names: dict[int, _Cell]) -> bool:
+def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict[int, Shown]) -> bool:
     """Return whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
     if len(cells) < 2 or not following or not all(cell.is_name for cell in cells.values()):
         return False
@@ -188,7 +181,7 @@ def _are_names(cells: dict[int, _Cell], following: dict[int, _Cell], names: dict
     return cells.keys() != names.keys() or any(at in cells and not cell.is_name for at, cell in following.items())
 
 
-def _unused(names: dict[int, _Cell], used: set[int]) -> Iterator[str]:
+def _unused(names: dict[int, Shown], used: set[int]) -> Iterator[str]:
     """Yield the names of columns that hold nothing, which stand before no value."""
     text = row(name.text for at, name in names.items() if at not in used)
     if text:

@@ -20,8 +20,6 @@ from dialore.retrieval.loaders.reading import format_of
 from dialore.text import shown_path
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dialore.retrieval.loaders.reading import FileFormat
 
     Step = Callable[[str, int, int | None], None]
@@ -32,13 +30,10 @@ READERS = 2
 
 @dataclass
 class Found:
-    """Files by absolute path, each with its format, and what is told of the others that are there.
+    """Files by absolute path, each with its format, and the folders that were named.
 
-    Attributes:
-        folders: those that were named.
-        skipped: those whose names do not say how to read them.
-        rejects: what cannot be opened, a sentence each.
-        notices: what else was passed over, likewise.
+    Of the others: those whose names do not say how to read them, and a sentence each of what cannot be opened
+    (rejects), and of what else was passed over (notices).
     """
 
     files: dict[Path, FileFormat] = field(default_factory=dict)
@@ -49,14 +44,10 @@ class Found:
 
 
 def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> Found:
-    """Return the files that are named, and those in the folders and below.
+    """Return the files that are named, and those in the folders and below; raise InputError where there is nothing.
 
     In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
-    is named itself is read whatever it is called, as text where its name says nothing. `file_format` says how all of
-    them are read, whatever their names.
-
-    Raises:
-        InputError: there is nothing of that name.
+    is named itself is read whatever it is called, as text where its name says nothing and no format is given.
     """
     listing = Found()
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
@@ -109,18 +100,10 @@ class ReadFile:
 
 
 class ReadFiles:
-    """Files that were read and are not written yet.
+    """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
-    Their sections wait in an unnamed file, so that neither an index is locked nor memory is filled while files are
-    read.
-
-    Args:
-        named: files, and folders whose files are read.
-        file_format: how all of them are read, whatever their names.
-        reader: what reads them; None: one of its own.
-        folder: where their sections wait; None: with the system's temporary files.
-        is_known: told a document whose hash is of its bytes; whether it need not be read again.
-        on_step: told what is done, how much of it and of how much.
+    So neither an index is locked nor memory is filled while files are read. `is_known` is told a document whose hash is
+    of its bytes, and says whether it need not be read again.
 
     Attributes:
         files: those that were read.
@@ -163,7 +146,7 @@ class ReadFiles:
         """Return the files."""
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """Let go of what was read."""
         self._open.close()
 

@@ -6,7 +6,7 @@ import functools
 import posixpath
 import re
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
@@ -73,7 +73,7 @@ def _parsed(data: bytes, notice: Reject, charset: str) -> Any:  # noqa: ANN401 -
     return tree
 
 
-def _named_once(blocks: Iterator[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
+def _named_once(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
     """Yield the blocks, a first heading that is said in the title as the title itself."""
     first = True
     for level, paragraph in blocks:
@@ -81,8 +81,8 @@ def _named_once(blocks: Iterator[tuple[int, Paragraph]], title: str) -> Iterator
         first = first and not level
 
 
-def _blocks(root: Any, passed_over: Any = None) -> Iterator[tuple[int, Paragraph]]:  # noqa: ANN401
-    """Yield the headings and paragraphs of an element, but for another inside it."""
+def _blocks(root: Any, passed_over: Any = None) -> list[tuple[int, Paragraph]]:  # noqa: ANN401
+    """Return the headings and paragraphs of an element, but for another inside it."""
     from lxml import etree
 
     page = _Page()
@@ -95,9 +95,8 @@ def _blocks(root: Any, passed_over: Any = None) -> Iterator[tuple[int, Paragraph
             page.end(element)
             if element is not root:
                 page.parts.append(element.tail or "")
-        yield from page.taken()
     page.flush()
-    yield from page.taken()
+    return page.blocks
 
 
 class _Page:
@@ -105,7 +104,7 @@ class _Page:
 
     def __init__(self) -> None:
         self.parts: list[str] = []
-        self._blocks: list[tuple[int, Paragraph]] = []
+        self.blocks: list[tuple[int, Paragraph]] = []
         self._heading = False
         self._cells: list[str] = []  # of the row at hand, and the blocks of its cell
         self._cell: list[str] | None = None
@@ -113,11 +112,6 @@ class _Page:
         self._terms: list[list[str]] = []  # of each list of definitions around, the terms to be defined
         self._defined, self._prefix = False, ""
         self._reading: tuple[int, list[str]] = 0, []  # of ruby: where one begins, and those of the word
-
-    def taken(self) -> list[tuple[int, Paragraph]]:
-        """Return the blocks that are finished, once."""
-        blocks, self._blocks = self._blocks, []
-        return blocks
 
     def flush(self, level: int = 0) -> None:
         """End a block; inside a heading, a word."""
@@ -131,7 +125,7 @@ class _Page:
         if self._cell is not None:
             self._cell.append(text)
         else:
-            self._blocks.append((level, Paragraph(text.rstrip(_PERMALINK) if level else text)))
+            self.blocks.append((level, Paragraph(text.rstrip(_PERMALINK) if level else text)))
 
     def begin(self, element: Any) -> bool:  # noqa: ANN401
         """Take in an element's start; whether what is inside is passed over."""
@@ -176,7 +170,7 @@ class _Page:
         above = [element, *element.iterancestors("div")][:3] + list(element.iter("code"))
         language = _LANGUAGE.search(" ".join(ancestor.get("class") or "" for ancestor in above))
         if text.strip():
-            self._blocks.append((0, fenced(text, language[1] if language else "")))
+            self.blocks.append((0, fenced(text, language[1] if language else "")))
         return True
 
     def end(self, element: Any) -> None:  # noqa: ANN401

@@ -148,16 +148,16 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 # --- Markdown
 
 
-def read_markdown(text: str, notice: Reject, *, title: str = "", url: str = "") -> Iterator[Section]:
-    """Yield the sections of a Markdown text; front matter gives a title where there is none, and metadata."""
+def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
+    """Yield the sections of a Markdown text; front matter gives a title and metadata."""
     front = _FRONT_MATTER.match(text)
-    extra: dict[str, Any] = {}
+    title, extra = "", dict[str, Any]()
     if front:
         titled = _TITLE.search(front[1])
-        title = title or (titled[1].strip().strip("\"'") if titled else "")
+        title = titled[1].strip().strip("\"'") if titled else ""
         text = text[front.end() :]
         extra = _metadata(front[1])
-    for section in by_headings(_blocks(_TARGET.sub("", text), notice), title, url):
+    for section in by_headings(_blocks(_TARGET.sub("", text), notice), title):
         yield replace(section, extra={**extra, **section.extra}) if extra else section
 
 
@@ -205,7 +205,8 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
             info = _COLON_NAME.sub("", token.info, count=1)
             yield from _blocks(f"{info}\n\n{_OPTIONS.sub('', token.content)}", notice, scope + 1)
         elif token.type == "html_block":
-            yield from _html_blocks(token.content)
+            words = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", token.content)))
+            yield from [(0, Paragraph(words))] if words.strip() else ()
         elif paragraph := _paragraph(tokens, position):
             yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
 
@@ -241,9 +242,3 @@ def _plain(token: Token) -> str:
         elif child.type == "html_inline":
             parts += _ALT.findall(child.content)
     return unwrapped("".join(parts)).replace("\n", " ").strip()
-
-
-def _html_blocks(source: str) -> Iterator[tuple[int, Paragraph]]:
-    text = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", source)))
-    if text.strip():
-        yield 0, Paragraph(text)

@@ -108,11 +108,11 @@ class Package:
         """Return the texts of the chart or diagram that an element of a drawing stands for."""
         kind, key = ("chart", "id") if local(element) == "chart" else ("diagramData", "dm")
         wanted = attribute(element, key)
-        for identifier, target in (self.related(part, kind) | self.related(part, f"{kind}Ex")).items():
-            root = self.root(target) if identifier == wanted else None
-            if root is not None:
-                return _chart(root) if kind == "chart" else texts_of(root)
-        return []
+        target = (self.related(part, kind) | self.related(part, f"{kind}Ex")).get(wanted)
+        root = None if target is None else self.root(target)
+        if root is None:
+            return []
+        return _chart(root) if kind == "chart" else texts_of(root)
 
 
 def local(element: Element) -> str:
@@ -120,9 +120,10 @@ def local(element: Element) -> str:
     return str(element.tag).rpartition("}")[2]
 
 
-def attribute(element: Element, name: str, default: str = "") -> str:
-    """Return an attribute by its name without a namespace."""
-    return next((str(value) for key, value in element.items() if key.rpartition("}")[2] == name), default)
+def attribute(element: Element | None, name: str) -> str:
+    """Return an attribute by its name without a namespace; empty where there is none, or no element."""
+    items = () if element is None else element.items()
+    return next((str(value) for key, value in items if key.rpartition("}")[2] == name), "")
 
 
 def alternative(element: Element) -> list[Element]:
@@ -184,7 +185,7 @@ def _chart(root: Element) -> list[str]:
 
 
 def _points(series: Element, *kinds: str) -> dict[str, str]:
-    """Return what a series has of a kind, by index; categories of several levels as one text."""
+    """Return what a series has of some kinds, by index; categories of several levels as one text."""
     texts: dict[str, str] = {}
     for point in (point for kind in kinds for point in series.iterfind(f"{{*}}{kind}//{{*}}pt")):
         at = point.get("idx") or ""

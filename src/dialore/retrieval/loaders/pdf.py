@@ -45,8 +45,9 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
         pictured = [number for number, page in enumerate(pages) if page.is_picture]
         if ocr:
             for number in pictured:
-                text = f"{pages[number].text}\n\n{_recognised(document[number])}".strip()
-                pages[number] = _Page(text, is_picture=False)
+                recognised = _engine()(document[number].render(scale=_SHARPNESS).to_numpy())
+                text = "\n".join([pages[number].text, "", *(recognised.txts or ())])
+                pages[number] = _Page(text.strip(), is_picture=False)
         title = document.get_metadata_value("Title")
     paragraphs = list(_across_pages([page.text for page in pages]))
     scanned = _listed(number for number in pictured if pages[number].is_picture)
@@ -139,18 +140,13 @@ def _is_no_text(text: str) -> bool:
 
 
 @functools.cache
-def _engine() -> Any:  # noqa: ANN401 - as it is
+def _engine() -> Any:  # noqa: ANN401
+    """Return what reads pictures; raise MissingExtraError without the extra `ocr`."""
     try:
         from rapidocr import RapidOCR
     except ImportError as error:
         raise MissingExtraError("reading scanned pages", "ocr") from error
     return RapidOCR()
-
-
-def _recognised(page: Any) -> str:  # noqa: ANN401
-    """Return the text of a page's picture; raise MissingExtraError without the extra `ocr`."""
-    recognised = _engine()(page.render(scale=_SHARPNESS).to_numpy())
-    return "\n".join(recognised.txts or ())
 
 
 def _listed(numbers: Iterable[int]) -> str:

@@ -78,8 +78,8 @@ class _Presentation:
         for child in element:
             name = local(child)
             if name in {"sp", "graphicFrame"}:
-                placeholder = child.find("*/{*}nvPr/{*}ph")
-                yield from self._texts(part, child, placeholder.get("type", "obj") if placeholder is not None else None)
+                holder = child.find("*/{*}nvPr/{*}ph")
+                yield from self._texts(part, child, holder.get("type", "obj") if holder is not None else None)
             elif name == "p":
                 yield kind, inline(child)
             elif name == "tr":

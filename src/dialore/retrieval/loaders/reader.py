@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING
 
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.chunking import Paragraph, Section, Unreadable
@@ -25,8 +25,6 @@ from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     from dialore.retrieval.loaders.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
@@ -37,13 +35,6 @@ sys.path[:], limits = json.loads(sys.argv[1])
 from dialore.retrieval.loaders.reader import serve
 serve(*limits)
 """
-
-
-class Message(NamedTuple):
-    """A line of a reader about a file: a `section` (as JSON), or what it rejects or notices, `where: why`."""
-
-    kind: str
-    text: str
 
 
 class Reader:
@@ -67,7 +58,7 @@ class Reader:
         """Return the reader."""
         return self
 
-    def __exit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         """End its process."""
         self.close()
 
@@ -79,8 +70,8 @@ class Reader:
             with suppress(OSError):  # what was not written yet
                 process.communicate()
 
-    def read(self, path: Path, file_format: FileFormat) -> Iterator[Message]:
-        """Yield what is in a file.
+    def read(self, path: Path, file_format: FileFormat) -> Iterator[tuple[str, str]]:
+        """Yield what is in a file: a `section` and it as JSON, or what is a `reject` or `notice`, `where: why`.
 
         Raises:
             Unreadable: it cannot be read, or not within the limits.
@@ -118,7 +109,7 @@ class Reader:
                 raise InputError("the process that reads files ends as it begins", hint="is this Python whole?")
         return self._process
 
-    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[Message]:
+    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[tuple[str, str]]:
         until = time.monotonic() + self.seconds
         while True:
             try:
@@ -137,7 +128,7 @@ class Reader:
                 self.close()
                 why = "it is damaged, or needs too much memory"
                 raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
-            yield Message(kind, text)
+            yield kind, text
             if file_format in BY_LINE:
                 until = time.monotonic() + self.seconds
 
@@ -161,15 +152,23 @@ def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
 def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
     """Read the files that standard input names, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    _limit_memory(memory)
+    with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print is no message
     wanted: queue.SimpleQueue[tuple[str, FileFormat]] = queue.SimpleQueue()
-    threading.Thread(target=_await_files, args=(wanted,), daemon=True).start()
+
+    def await_files() -> None:
+        for line in sys.stdin.buffer:
+            wanted.put(json.loads(line))
+        os._exit(0)  # at once, whatever is being read
 
     def say(kind: str, text: str) -> None:
         out.write(f"{kind} {storable(text)}\n".encode())
 
+    threading.Thread(target=await_files, daemon=True).start()
     out.write(_READY)
     out.flush()
     while True:
@@ -209,19 +208,6 @@ def _say_sections(
                 return f"it has more than {most:,} characters of text"
             say("section", text)
     return "" if characters else "no text in it"
-
-
-def _await_files(wanted: queue.SimpleQueue[tuple[str, FileFormat]]) -> None:
-    for line in sys.stdin.buffer:
-        wanted.put(json.loads(line))
-    os._exit(0)  # at once, whatever is being read
-
-
-def _limit_memory(memory: int) -> None:
-    with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
 
 
 def _limit_time(seconds: float) -> None:

@@ -28,26 +28,20 @@ FileFormat = Literal["text", "lines", "markdown", "html", "pdf", "docx", "pptx",
 FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 BY_LINE = frozenset({"lines", "jsonl", "csv"})
 """Formats that are read line by line, however many lines there are."""
-ENDINGS: dict[str, FileFormat] = {
-    ".txt": "text",
-    ".text": "text",
-    ".md": "markdown",
-    ".markdown": "markdown",
-    ".html": "html",
-    ".htm": "html",
-    ".xhtml": "html",
-    ".pdf": "pdf",
-    **dict.fromkeys((".docx", ".docm", ".dotx"), "docx"),
-    **dict.fromkeys((".pptx", ".pptm", ".ppsx", ".potx"), "pptx"),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xltx"), "xlsx"),
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".eml": "eml",
-    ".epub": "epub",
+_ENDINGS: dict[FileFormat, str] = {
+    "text": ".txt .text",
+    "markdown": ".md .markdown",
+    "html": ".html .htm .xhtml",
+    "pdf": ".pdf",
+    "docx": ".docx .docm .dotx",
+    "pptx": ".pptx .pptm .ppsx .potx",
+    "xlsx": ".xlsx .xlsm .xltx",
+    "jsonl": ".jsonl .ndjson",
+    "csv": ".csv .tsv .tab",
+    "eml": ".eml",
+    "epub": ".epub",
 }
+ENDINGS = {ending: file_format for file_format, endings in _ENDINGS.items() for ending in endings.split()}
 """How files are read, by how their names end."""
 
 
@@ -60,14 +54,9 @@ def format_of(path: Path) -> FileFormat | None:
 def read_sections(
     path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
 ) -> Iterator[Section]:
-    """Yield the sections of a file, unpacked where its name ends in `.gz`.
+    """Yield the sections of a file, unpacked where its name ends in `.gz`; with `ocr` scanned pages are read, too.
 
-    Args:
-        path: the file.
-        file_format: how it is read.
-        reject: told of lines that are left out.
-        notice: told of other parts that are left out, and of what was assumed; None: as `reject` is.
-        ocr: whether scanned pages are read, too.
+    `reject` is told of lines that are left out, `notice` (else `reject`, too) of other parts, and of what was assumed.
 
     Raises:
         Unreadable: it cannot be read that way.
@@ -78,10 +67,8 @@ def read_sections(
         if file_format in BY_LINE:
             yield from _read_lines(path, file_format, reject, notice or reject)
         else:
-            data = path.read_bytes()
-            yield from _read_whole(
-                gzip.decompress(data) if path.suffix == ".gz" else data, file_format, notice or reject, ocr=ocr
-            )
+            data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            yield from _read_whole(data, file_format, notice or reject, ocr=ocr)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
 
@@ -119,13 +106,11 @@ def _whole_lines(lines: io.TextIOWrapper, notice: Reject) -> Iterator[str]:
 def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
     if file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
-        return
-    if file_format in _BINARY:
+    elif file_format in _BINARY:
         yield from _BINARY[file_format](data, notice)
-        return
-    if is_binary(data):
+    elif is_binary(data):
         raise Unreadable("it is a binary file")
-    if file_format == "html":
+    elif file_format == "html":
         yield from read_html(data, notice)
     elif file_format == "eml":
         yield from read_mail(data, notice, lambda attached, name: _read_attached(attached, name, notice, ocr=ocr))
@@ -133,10 +118,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
         text, _, note = decode(data)
         if note:
             notice("", note)
-        if file_format == "markdown":
-            yield from read_markdown(text, notice)
-        else:
-            yield Section(paragraphs(text))
+        yield from read_markdown(text, notice) if file_format == "markdown" else [Section(paragraphs(text))]
 
 
 def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
@@ -148,9 +130,11 @@ def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iter
         lines = io.StringIO(decode(data).text, newline="")
         yield from read_rows(lines) if file_format == "csv" else read_jsonl(lines, notice)
     else:
-        yield from _read_whole(
-            data, file_format, lambda where, why: notice(f"{name}, {where}".rstrip(", "), why), ocr=ocr
-        )
+
+        def told(where: object, why: object) -> None:
+            notice(f"{name}, {where}".rstrip(", "), why)
+
+        yield from _read_whole(data, file_format, told, ocr=ocr)
 
 
 _HEAD = 1 << 20

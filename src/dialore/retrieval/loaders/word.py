@@ -70,8 +70,7 @@ class _Word:
                 if level is not None:
                     levels[identifier] = level
                     break
-                based = style.find("{*}basedOn")
-                style = styles.get(attribute(based, "val")) if based is not None else None
+                style = styles.get(attribute(style.find("{*}basedOn"), "val"))
         return levels
 
     def _blocks(self, parent: Iterable[Element]) -> Iterator[Block]:
@@ -96,18 +95,13 @@ class _Word:
         hanging: list[Block] = []
         text = self._initial + " ".join(self._inline(element, hanging).split())
         self._initial = ""
-        frame = element.find("{*}pPr/{*}framePr")
-        if frame is not None and attribute(frame, "dropCap") in {"drop", "margin"}:
+        if attribute(element.find("{*}pPr/{*}framePr"), "dropCap") in {"drop", "margin"}:
             self._initial = text
         elif text:
-            yield self._level(element), Paragraph(text)
+            outline, style = element.find("{*}pPr/{*}outlineLvl"), element.find("{*}pPr/{*}pStyle")
+            of_style = self._levels.get(attribute(style, "val"), 0)
+            yield of_style if outline is None else _outline(outline), Paragraph(text)
         yield from hanging
-
-    def _level(self, element: Element) -> int:
-        outline, style = element.find("{*}pPr/{*}outlineLvl"), element.find("{*}pPr/{*}pStyle")
-        if outline is not None:
-            return _outline(outline)
-        return self._levels.get(attribute(style, "val"), 0) if style is not None else 0
 
     def _row(self, element: Element) -> Iterator[Block]:
         """Yield a row: one paragraph, unless one cell holds all (a page's layout); inner tables after it."""
@@ -162,10 +156,8 @@ class _Word:
 def _chosen(element: Element) -> str:
     """Return the entry that a drop-down list of a form shows: the chosen one, else its default, else the first."""
     entries = [attribute(entry, "val") for entry in element.iterfind("{*}listEntry")]
-    chosen = next(
-        (option for name in ("result", "default") if (option := element.find(f"{{*}}{name}")) is not None), None
-    )
-    number = attribute(chosen, "val") if chosen is not None else "0"
+    chosen = [*element.iterfind("{*}result"), *element.iterfind("{*}default")]
+    number = attribute(chosen[0], "val") if chosen else "0"
     return entries[int(number)] if number.isdigit() and int(number) < len(entries) else ""
 
 
@@ -179,10 +171,9 @@ def _cells(element: Element) -> Iterator[Element]:
 
 
 def _level_of_style(style: Element) -> int | None:
-    name = style.find("{*}name")
-    style_name = attribute(name, "val") if name is not None else ""
-    heading = _HEADING.fullmatch(style_name)
-    if style_name.lower() == "title" or heading:
+    name = attribute(style.find("{*}name"), "val")
+    heading = _HEADING.fullmatch(name)
+    if name.lower() == "title" or heading:
         return int(heading[1]) + 1 if heading else 1
     outline = style.find("{*}pPr/{*}outlineLvl")
     return _outline(outline) if outline is not None else None
