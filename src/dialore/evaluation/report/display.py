@@ -256,12 +256,9 @@ def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     if not terms:
         return escape(text)
     # A word boundary where the phrase begins or ends with a letter; Chinese has none.
-    pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(terms)})(?![a-zA-Z])", re.IGNORECASE)
-    marked, end = Markup(""), 0
-    for match in pattern.finditer(text):
-        marked += escape(text[end : match.start()]) + Markup("<mark>{}</mark>").format(match[0])
-        end = match.end()
-    return marked + escape(text[end:])
+    parts = re.split(rf"(?<![a-zA-Z])({'|'.join(terms)})(?![a-zA-Z])", text, flags=re.IGNORECASE)
+    mark = Markup("<mark>{}</mark>")  # every second part is a phrase
+    return Markup("").join(mark.format(part) if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def _pretty(text: str) -> str:
