@@ -6,7 +6,9 @@ Several responses to one history are not independent, so what is resampled is hi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -22,9 +24,6 @@ from dialore.knowledge import Knowledge, Passage
 from dialore.response import Demands, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from dialore.evaluation.base import Metric, SampleScore
 
     Floats = NDArray[np.float64]

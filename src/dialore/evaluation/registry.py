@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from dialore.evaluation.base import own_metrics
+from dialore.evaluation.base import Metric, own_metrics
 from dialore.plugins import find, names_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric
     from dialore.llm.model import LanguageModel
 
 GROUP = "dialore.metrics"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from dialore.session import AnyModel, open_model
 from dialore.sources.graph import open_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pandas import DataFrame
 
     from dialore.evaluation.base import Metric, SampleScore

@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
@@ -20,8 +21,6 @@ from dialore.evaluation.judges.comparing import shown
 from dialore.text import Language
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.report.data import ScoredResponse
     from dialore.response import Response
