@@ -32,6 +32,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _FEWEST = 3
 _KEYS = 6
 _FOLDS = 5
+_SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,6 @@ def given_knowledge(item: Gold) -> Knowledge:
         keys = ", ".join([*item][:_KEYS]) if isinstance(item, dict) else "none"
         raise InputError(f"knowledge without text (its keys: {keys})", hint="give texts, or objects with a `text`")
     return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
-
-
-_SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'
 
 
 @dataclass(frozen=True, slots=True)

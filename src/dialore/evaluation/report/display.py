@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"-\d+\Z")
 _BY = {"model": "the model's", "documents": "the base's"}
+_DEMANDS = (
+    ("explicit", "Queries said", "entities that the history mentions"),
+    ("implicit", "Queries inferred", "entities that lie behind it"),
+    ("maintained", "Topics kept", "of the history, to stay with"),
+    ("extended", "Topics to bring up", "new ones, for the next turn"),
+)
 
 
 def raised(numbers: list[int]) -> str:
@@ -150,14 +156,6 @@ def cost(usage: Usage, seconds: float) -> str:
 def summary(result: Grounding) -> str:
     """One line about one result: what it cost, and the figures of its trace."""
     return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
-
-
-_DEMANDS = (
-    ("explicit", "Queries said", "entities that the history mentions"),
-    ("implicit", "Queries inferred", "entities that lie behind it"),
-    ("maintained", "Topics kept", "of the history, to stay with"),
-    ("extended", "Topics to bring up", "new ones, for the next turn"),
-)
 
 
 @dataclass(frozen=True, slots=True)
