@@ -21,6 +21,7 @@ PROMPT, _CLARIFYING = "idk", "asking-back"
 _LABELS = {"ANSWERABLE": False, "PARTIAL": False, "UNANSWERABLE": True}
 """Labels of a dialogue's last turn: true where a response is to say that it does not know."""
 _REST = 20  # words that may follow "I do not know" before they count as an answer
+_WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 _KNOWABLE = r"(?:information|info|details?|data|answer|knowledge|records?|evidence|mention|specifics)"
 _NONE_EN = r"(?:any|enough|sufficient|specific|exact|further|more|the|an|a|such|that|detailed|relevant|clear)"
 _UNKNOWN = re.compile(
@@ -38,9 +39,6 @@ _UNKNOWN = re.compile(
     r"|没有.{0,8}(?:信息|资料|内容|记录)|无法(?:回答|确定|告诉|得知|提供)|(?:未|没)(?:提及|提到|说明)|没听说|查不到",
     re.IGNORECASE,
 )
-
-
-_WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 
 
 def make(name: str, context: Context) -> IdkConditioned | Clarifies:

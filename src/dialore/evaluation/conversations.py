@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel
 
 from dialore.datasets.handbook import Item
-from dialore.dialogue import Checked
+from dialore.dialogue import Checked, Dialogue
 from dialore.evaluation.base import Mean, Metric, Proportion, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.handbook import is_right
 from dialore.evaluation.judges.asking import JudgeClient, asker_of, spoken
@@ -19,7 +19,6 @@ from dialore.evaluation.judges.scoring import Judge, faithfulness, pieces_of
 from dialore.text import content_lemmas, split_sentences
 
 if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
     from dialore.evaluation.registry import Context
 
 METRICS = [f"conversation-{name}" for name in ("goal", "turns-to-goal", "tokens", "repeated-questions")]

@@ -6,7 +6,9 @@ Several responses to one history are not independent, so what is resampled is hi
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
@@ -22,9 +24,6 @@ from dialore.knowledge import Knowledge, Passage
 from dialore.response import Demands, Response
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
-
     from dialore.evaluation.base import Metric, SampleScore
 
     Floats = NDArray[np.float64]
@@ -33,6 +32,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 _FEWEST = 3
 _KEYS = 6
 _FOLDS = 5
+_SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,6 @@ def given_knowledge(item: Gold) -> Knowledge:
         keys = ", ".join([*item][:_KEYS]) if isinstance(item, dict) else "none"
         raise InputError(f"knowledge without text (its keys: {keys})", hint="give texts, or objects with a `text`")
     return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
-
-
-_SHAPE = 'a judged response is {"turns": [...], "response": "...", "ratings": {"overall": 4}, "labels": {"good": true}}'
 
 
 @dataclass(frozen=True, slots=True)

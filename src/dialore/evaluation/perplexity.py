@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
 
 _model = functools.cache(LocalLikelihood)  # one model of a name is shared by all
+_LARGEST = 700.0
 
 
 def make(name: str, context: Context) -> Perplexity:
@@ -66,9 +67,6 @@ class Perplexity(Summed):
         mean = sums[..., 0] / sums[..., 1]
         figure: NDArray[np.float64] = np.where(mean < _LARGEST, np.exp(np.minimum(mean, _LARGEST)), math.nan)
         return figure
-
-
-_LARGEST = 700.0
 
 
 def context_of(dialogue: Dialogue) -> str:

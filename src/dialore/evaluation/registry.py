@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError
-from dialore.evaluation.base import MetricInfo, own_metrics
+from dialore.evaluation.base import Metric, MetricInfo, own_metrics
 from dialore.plugins import find, guarded, names_of
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.base import Metric
     from dialore.llm.model import LanguageModel
 
 GROUP = "dialore.metrics"

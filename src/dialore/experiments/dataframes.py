@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,6 @@ from dialore.session import AnyModel, open_model
 from dialore.sources.graph import open_graph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pandas import DataFrame
 
     from dialore.evaluation.base import Metric, SampleScore
@@ -109,10 +108,10 @@ class Run:
     def scores(self) -> DataFrame:
         """Return every system's figure by every metric that is scored, a row each, with its 95% interval."""
         with RunStore.open(self.folder) as store:
-            results = self._scored(store)
+            _, named = self._scored(store)
             return _frame(
                 {"system": name, "model": system.model, **dataclasses.asdict(score)}
-                for name, system in _named(store, results).items()
+                for name, system in named.items()
                 for score in system.scores.values()
             )
 
@@ -124,8 +123,7 @@ class Run:
         Wilcoxon's as papers print it.
         """
         with RunStore.open(self.folder) as store:
-            results = self._scored(store)
-            known = _named(store, results)
+            results, known = self._scored(store)
             for name in (system, baseline):
                 if name not in known:
                     raise UnknownNameError("system", str(name), known)
@@ -136,10 +134,11 @@ class Run:
                 for comparison in compare(results, pair, pair[1], results.metrics())
             )
 
-    def _scored(self, store: RunStore) -> RunResults:
+    def _scored(self, store: RunStore) -> tuple[RunResults, dict[str, SystemScores]]:
         if not store.metrics():
             raise InputError(f"nothing is scored in {self.folder}", hint='first: await run.score("distinct-2")')
-        return RunResults([store])
+        results = RunResults([store])
+        return results, dict(zip(system_names(store).values(), results.systems(), strict=True))
 
     def __repr__(self) -> str:
         return f"Run({', '.join(f'{name}={value}' for name, value in self._parts().items())})"
@@ -152,10 +151,6 @@ class Run:
             systems, metrics = ", ".join(system_names(store).values()), ", ".join(store.metrics()) or "none yet"
             counts = {"dialogues": store.size, "responses": len(store.done())}
             return {"folder": str(self.folder), "systems": systems, **counts, "metrics": metrics}
-
-
-def _named(store: RunStore, results: RunResults) -> dict[str, SystemScores]:
-    return dict(zip(system_names(store).values(), results.systems(), strict=True))
 
 
 def _value(metric: Metric, measure: SampleScore | None) -> float | None:

@@ -191,9 +191,8 @@ class Matching:
         topics = dict.fromkeys(other for others in met.values() for other in others)
         ends = [self._around(response[topic]) for topic in topics]
         explicit = [key for key in before if met[key]]
-        between = {
-            key: name for entity in explicit for key, name in around[entity].items() if any(key in end for end in ends)
-        }
+        reached = {key for end in ends for key in end}
+        between = {key: name for entity in explicit for key, name in around[entity].items() if key in reached}
         return Demands(
             explicit=[before[key] for key in explicit][:_MOST],
             implicit=[name for key, name in between.items() if key not in before | response][:_MOST],
@@ -204,12 +203,12 @@ class Matching:
     def _selected(self, facts: Sequence[Knowledge], dialogue: Dialogue) -> list[int]:
         """Return the numbers of the facts between history and response."""
         before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
-        ends = [[concept_key(end) for end in (piece.fact.head, piece.fact.tail)] for piece in facts]
-        return [
-            at
-            for at, (head, tail) in enumerate(ends, 1)
-            if (head in before and tail in response) or (tail in before and head in response)
-        ]
+        selected = []
+        for number, piece in enumerate(facts, 1):
+            head, tail = concept_key(piece.fact.head), concept_key(piece.fact.tail)
+            if (head in before and tail in response) or (tail in before and head in response):
+                selected.append(number)
+        return selected
 
 
 # --- COQ (EDIT, Section 3.2.1)

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.statistics import wilson
 from dialore.experiments.config import config_of
 from dialore.experiments.import_responses import import_responses
-from dialore.experiments.run import run_experiment
+from dialore.experiments.run import Progress, run_experiment
 from dialore.files import write_whole
 from dialore.session import Connect, connect_model, options_by_method
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
-
-    from dialore.experiments.run import Progress
     from dialore.settings import Settings
 
 Row = dict[str, Any]

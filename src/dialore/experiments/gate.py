@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,8 +14,6 @@ from dialore.evaluation.statistics import wilson
 from dialore.experiments.results import RunResults
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from dialore.evaluation.report.data import SystemScores
     from dialore.experiments.store import RunStore
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets.handbook import LANGUAGES, read_items, read_passages
-from dialore.evaluation.base import Mean
+from dialore.evaluation.base import Mean, SampleScore
 from dialore.evaluation.handbook import METRICS
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.display import longest_chain
@@ -27,7 +27,6 @@ from dialore.session import Connect, connect_model
 from dialore.sources.documents import RETRIEVERS, DocumentIndex
 
 if TYPE_CHECKING:
-    from dialore.evaluation.base import SampleScore
     from dialore.response import Response
     from dialore.settings import Settings
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -28,11 +28,8 @@ from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.static import StaticEmbedder
 from dialore.session import Connect, connect_model
-from dialore.settings import SourceSettings
+from dialore.settings import Settings, SourceSettings
 from dialore.text import normalise
-
-if TYPE_CHECKING:
-    from dialore.settings import Settings
 
 CARRIERS = ("documents", "facts", "memory", "web")
 FOLDER = Path(str(resources.files("dialore") / "data" / "injections"))

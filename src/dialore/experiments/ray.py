@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
-from dialore.experiments.run import Opened, open_systems
+from dialore.experiments.run import Opened, Respond, open_systems
 from dialore.llm.model import Budget
 from dialore.settings import SourceSettings, located
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.experiments.run import Respond
     from dialore.experiments.store import Job
     from dialore.response import Response
     from dialore.session import Connect

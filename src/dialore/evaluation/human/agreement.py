@@ -122,7 +122,7 @@ def analyse(annotations: Sequence[Annotation]) -> SearchResult:
 
 
 def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreement:
-    """Return every judgement with its unit: an item, or of rankings a system of an item."""
+    """Return how far annotators agree on items; of scores and ranks, on each system of an item."""
     units: dict[tuple[str, str], dict[str, str]] = {}
     for note in some:
         given_labels = {system: f"{value:g}" for system, value in note.values.items()}

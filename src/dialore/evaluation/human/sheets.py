@@ -9,6 +9,7 @@ import itertools
 import random
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
@@ -20,8 +21,6 @@ from dialore.evaluation.judges.comparing import shown
 from dialore.text import Language
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from dialore.dialogue import Dialogue
     from dialore.evaluation.report.data import ScoredResponse
     from dialore.response import Response
@@ -33,6 +32,8 @@ CONTROL = "(control)"
 BATCH = 10
 """Items of a batch with control cases, the control case among them (MSDP, Appendix E.1)."""
 Judged = Literal["response", "query", "knowledge"]
+NOT_ASKED = "–"
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
 class _Frozen(BaseModel):
@@ -366,10 +367,6 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
         known |= dict(zip(names, item.texts, strict=False)) | dict.fromkeys(item.skips, NOT_ASKED)
         rows.append([known.get(column, "") for column in columns])
     return rows
-
-
-NOT_ASKED = "–"
-_FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
 
 def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:

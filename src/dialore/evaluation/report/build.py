@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 DIALOGUES = 200
 """How many dialogues of each data set the browser shows where nothing else is said."""
+_STAGE = {"stage", "model", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +131,6 @@ def _figures(
         figures += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
     figures.append(sizes_against(about, rows, sizes, title))
     return [figure for figure in figures if figure is not None]
-
-
-_STAGE = {"stage", "model", "outcome", "started", "seconds", "usage", "prompt", "messages", "completion", "output"}
 
 
 class Browser:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MINUS = "−"
 _NOTHING = 1e-9  # figures that are nearer to zero are what rounding leaves over of it
+_OUTCOMES = ("ok", "repaired", "unparsed", "failed")
+_SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])", re.IGNORECASE)
 
 
 def decimals(value: float, figures: int = 3) -> int:
@@ -75,9 +77,6 @@ def share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%" if whole and not math.isnan(part) else "–"
 
 
-_SIZE = re.compile(r"(?<![\w.])(?:(\d+)x)?(\d+(?:\.\d+)?)\s?([bm])(?![a-z0-9])", re.IGNORECASE)
-
-
 def size_of(model: str) -> float | None:
     """Return a model's size in billions of parameters where its name says it: `7B`, `0.5b`, `8x7B`, `770M`."""
     match = _SIZE.search(model.replace("_", "-"))
@@ -95,9 +94,6 @@ def arrow(about: MetricInfo) -> str:
 def unit(about: MetricInfo) -> str:
     """Return the unit that its figures are in, as a table's head shows it."""
     return "%" if about.scale == 100 else ""
-
-
-_OUTCOMES = ("ok", "repaired", "unparsed", "failed")
 
 
 @dataclass(frozen=True, slots=True)

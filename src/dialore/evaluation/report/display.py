@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"-\d+\Z")
 _BY = {"model": "the model's", "documents": "the base's"}
+_DEMANDS = (
+    ("explicit", "Queries said", "entities that the history mentions"),
+    ("implicit", "Queries inferred", "entities that lie behind it"),
+    ("maintained", "Topics kept", "of the history, to stay with"),
+    ("extended", "Topics to bring up", "new ones, for the next turn"),
+)
 
 
 def raised(numbers: list[int]) -> str:
@@ -152,14 +158,6 @@ def summary(result: Grounding) -> str:
     return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
 
 
-_DEMANDS = (
-    ("explicit", "Queries said", "entities that the history mentions"),
-    ("implicit", "Queries inferred", "entities that lie behind it"),
-    ("maintained", "Topics kept", "of the history, to stay with"),
-    ("extended", "Topics to bring up", "new ones, for the next turn"),
-)
-
-
 @dataclass(frozen=True, slots=True)
 class Conversation:
     """A dialogue and what the methods answered; with a heading, title and text, a part of the page begins with it."""
@@ -256,12 +254,9 @@ def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     if not terms:
         return escape(text)
     # A word boundary where the phrase begins or ends with a letter; Chinese has none.
-    pattern = re.compile(rf"(?<![a-zA-Z])(?:{'|'.join(terms)})(?![a-zA-Z])", re.IGNORECASE)
-    marked, end = Markup(""), 0
-    for match in pattern.finditer(text):
-        marked += escape(text[end : match.start()]) + Markup("<mark>{}</mark>").format(match[0])
-        end = match.end()
-    return marked + escape(text[end:])
+    parts = re.split(rf"(?<![a-zA-Z])({'|'.join(terms)})(?![a-zA-Z])", text, flags=re.IGNORECASE)
+    mark = Markup("<mark>{}</mark>")  # every second part is a phrase
+    return Markup("").join(mark.format(part) if number % 2 else escape(part) for number, part in enumerate(parts))
 
 
 def _pretty(text: str) -> str:

@@ -9,6 +9,7 @@ import json
 import math
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -18,16 +19,14 @@ from dialore import pages
 from dialore.evaluation.report import plots
 from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three, unit
 from dialore.evaluation.report.people import READING as PEOPLE
+from dialore.evaluation.report.people import People
 from dialore.evaluation.report.tables import READING, Cell, MainTable, Part, how_to_read, significant
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import jinja2
 
     from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.build import Report
-    from dialore.evaluation.report.people import People
 
 
 def render_html(report: Report) -> str:

@@ -9,6 +9,7 @@ import math
 import re
 import textwrap
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,8 +20,6 @@ from dialore.errors import MissingExtraError
 from dialore.evaluation.report.data import size_of, three
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
-
     from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.tables import Row
 
