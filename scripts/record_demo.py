@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from dialore.cli.demo import PARTS, demo_folder, open_part
-from dialore.cli.output import write_whole
 from dialore.errors import DialoreError
+from dialore.files import write_whole
 from dialore.llm.connection import connect
 from dialore.llm.recording import Recorder, Replay
 

@@ -10,8 +10,8 @@ response; pairs that can be read either way were left out. The halves share no r
     dev     195   55   .92        .84     .83, .45
     held    213   65   .80        .80     .79, .34
 
-Docs/weave-figures.md has those of 276 further pairs, of what the methods respond today: people's texts cannot be kept
-here.
+Docs/weave-figures.md has those of 276 further pairs, of what the methods respond today: people's texts cannot be
+kept here.
 """
 
 from __future__ import annotations
