@@ -12,6 +12,7 @@ import asyncio
 import functools
 import importlib
 import inspect
+import itertools
 import json
 import re
 import sys
@@ -185,7 +186,7 @@ def _options(params: Iterable[Any]) -> str:
 
 _API = """\
 These names are all that most programs need; [From Python](python.md) shows them at work. Whoever adds a method, a
-source or a data set needs those of the packages below, too.
+source, a metric or a data set needs those of the packages below, too.
 """
 _FURTHER = (
     "dialore.methods.base:Method",
@@ -193,16 +194,21 @@ _FURTHER = (
     "dialore.sources.graph",
     "dialore.retrieval.graph",
     "dialore.datasets",
+    "dialore.datasets.base:Talk",
+    *(
+        f"dialore.evaluation.base:{name}"
+        for name in ("MetricInfo", "Sample", "SampleScore", "Mean", "Proportion", "unavailable")
+    ),
 )
 
 
 def api_page() -> str:
     """docs/api.md: names alone; the site fills in their docstrings."""
     parts = ["\n## dialore\n", *(f"\n::: dialore.{name}\n" for name in dialore.__all__)]
-    for place in _FURTHER:
-        module, _, name = place.partition(":")
-        names = [name] if name else importlib.import_module(module).__all__
-        parts += [f"\n## {module}\n", *(f"\n::: {module}.{each}\n" for each in names)]
+    for module, places in itertools.groupby(_FURTHER, lambda place: place.partition(":")[0]):
+        names = [name for place in places if (name := place.partition(":")[2])]
+        names = names or importlib.import_module(module).__all__
+        parts += [f"\n## {module}\n", *(f"\n::: {module}.{name}\n" for name in names)]
     return f"# The Python API\n\n{_MADE}\n{_API}" + "".join(parts)
 
 
