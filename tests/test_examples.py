@@ -63,6 +63,7 @@ def _no_endpoint(monkeypatch, tmp_path_factory):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path_factory.getbasetemp() / "example-cache"))
     monkeypatch.setattr("dialore.llm.connection.ollama_models", list)
+    monkeypatch.setattr("dialore.cli.samples.LocalLikelihood", Lengths)
     monkeypatch.setattr("dialore.llm.perplexity.LocalLikelihood", Lengths)
 
 
