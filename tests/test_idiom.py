@@ -50,3 +50,21 @@ def test_a_retired_name_is_used_nowhere(pattern):
         if (match := retired.search(line))
     ]
     assert not found
+
+
+def stored(function):
+    """The names that a function binds by assignment, loop or comprehension."""
+    names = (node for node in ast.walk(function) if isinstance(node, ast.Name))
+    return {node.id for node in names if isinstance(node.ctx, ast.Store)}
+
+
+def test_locals_say_what_they_hold():
+    vague = {"each", "one", "found", "said"}
+    met = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in (ROOT / "src").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for name in stored(node) & vague
+    ]
+    assert not met

@@ -388,7 +388,9 @@ _ASKED = {"graph": "mentions", "samples": "nearest", "sources": "names"}
 def _places(source: object) -> list[str]:
     """Return a path or URL, or several, as texts; none for anything else."""
     several = source if isinstance(source, list | tuple) else [source]
-    return [str(place) for place in several] if all(isinstance(place, str | Path) for place in several) else []
+    return (
+        [str(location) for location in several] if all(isinstance(location, str | Path) for location in several) else []
+    )
 
 
 def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:

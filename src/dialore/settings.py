@@ -503,13 +503,13 @@ def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named:
 def _wrong(settings: type[BaseModel], error: ValidationError, where: str, named: Mapping[str, str]) -> InputError:
     wrong: dict[str, list[str]] = {}
     for issue in error.errors(include_url=False):
-        place = ".".join(map(str, issue["loc"]))
-        said = issue["msg"].removeprefix("Value error, ")
+        field = ".".join(map(str, issue["loc"]))
+        message = issue["msg"].removeprefix("Value error, ")
         if issue["type"] == "extra_forbidden":
-            said, place = str(UnknownNameError("setting", place, _names(settings, issue["loc"][:-1]))), ""
-        by = next((name for path, name in named.items() if f"{place}.".startswith(f"{path}.")), "")
-        wrong.setdefault(by or where, []).append(f"{place}: {said}" if place and not by else said)
-    return InputError("; ".join(f"{by}: {'; '.join(each)}" for by, each in wrong.items()))
+            message, field = str(UnknownNameError("setting", field, _names(settings, issue["loc"][:-1]))), ""
+        by = next((name for path, name in named.items() if f"{field}.".startswith(f"{path}.")), "")
+        wrong.setdefault(by or where, []).append(f"{field}: {message}" if field and not by else message)
+    return InputError("; ".join(f"{by}: {'; '.join(messages)}" for by, messages in wrong.items()))
 
 
 def _names(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:

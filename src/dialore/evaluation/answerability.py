@@ -142,10 +142,10 @@ class IdkConditioned(Mean):
             unknown = says_unknown(sample.response.text)
         else:
             try:
-                said = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
+                verdict = await self._judge.ask(PROMPT, Knowing, sample.dialogue, response=spoken(sample.response))
             except UnjudgedError as error:
                 return error.measure
-            unknown = said.verdict == "does not know"
+            unknown = verdict.verdict == "does not know"
         if self._metric is None or unknown or _LABELS[label]:
             detail = "says it does not know" if unknown else "answers"
             return SampleScore((float(unknown == _LABELS[label]),), detail=detail)

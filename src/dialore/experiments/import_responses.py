@@ -150,8 +150,8 @@ def _finder(
             case ("latest turn", turn, references):
                 last = positions.get(("latest turn", _letters(turn)), [])
                 keys = [("reference", _letters(reference)) for reference in references]
-                named = [place for key in keys for place in positions.get(key, [])]
-                return [place for place in named if place in last] or named or ([] if references else last)
+                named = [row for key in keys for row in positions.get(key, [])]
+                return [row for row in named if row in last] or named or ([] if references else last)
             case ("pair", _, _):  # the reply of the second speaker; of the first where there is no other
                 return positions.get((*key, 1)) or positions.get((*key, 0), [])
         return positions.get(key, [])

@@ -199,8 +199,8 @@ async def _hold(
                 _end(store, dialogue, "done" if stop and stop[0] == "DONE" else "left")
                 return ""
             utterance = Utterance(speaker="user", text=text or scripted)
-            place = {"turn": standing.turn + 1, "scripted": standing.scripted or not text}
-            extra = {**goal.extra, "conversation": standing.model_dump(mode="json") | place}
+            now = {"turn": standing.turn + 1, "scripted": standing.scripted or not text}
+            extra = {**goal.extra, "conversation": standing.model_dump(mode="json") | now}
             dialogue = goal.model_copy(update={"id": name, "turns": (*talk, utterance), "extra": extra})
             position = store.put_dialogue(dialogue)
         job = Job(position, number)
@@ -317,7 +317,7 @@ def compare_users(simulated: Iterable[Dialogue], real: Iterable[Dialogue]) -> li
 
 def _features(dialogues: Iterable[Dialogue]) -> Mapping[str, list[float]]:
     """Return the features' values, of each conversation or of each turn."""
-    talks = [[turn.text for turn in each.turns if turn.speaker == _asker(each)] for each in dialogues]
+    talks = [[turn.text for turn in dialogue.turns if turn.speaker == _asker(dialogue)] for dialogue in dialogues]
     turns = [text for talk in talks for text in talk]
     spoken = [[word for text in talk for word in words(text, detect_language(text))][:_FIRST_WORDS] for talk in talks]
     return {
@@ -325,5 +325,5 @@ def _features(dialogues: Iterable[Dialogue]) -> Mapping[str, list[float]]:
         "words a turn": [float(len(words(text, detect_language(text)))) for text in turns],
         "turns that ask": [float(asks(text)) for text in turns],
         "later turns that correct": [float(bool(_CORRECTION.search(text))) for talk in talks for text in talk[1:]],
-        "different of 50 words": [len(set(each)) / len(each) for each in spoken if each],
+        "different of 50 words": [len(set(tokens)) / len(tokens) for tokens in spoken if tokens],
     }

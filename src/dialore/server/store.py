@@ -295,8 +295,8 @@ class ServerStore:
         """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
         columns, traces = FEEDBACK.c, TRACES.c
         is_own = (columns.owner == traces.owner) & (columns.name == traces.name) & (columns.id == traces.id)
-        said = (columns.made, columns.good, columns.reason, columns.better)
-        query = sa.select(columns.id.label("trace"), *said, traces.result).join_from(FEEDBACK, TRACES, is_own)
+        fields = (columns.made, columns.good, columns.reason, columns.better)
+        query = sa.select(columns.id.label("trace"), *fields, traces.result).join_from(FEEDBACK, TRACES, is_own)
         query = query.where(columns.expires > self._clock())
         query = query if owner is None else query.where(columns.owner == owner)
         return [row._asdict() for row in connection.execute(query.order_by(columns.made.desc(), columns.id))]

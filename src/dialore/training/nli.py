@@ -117,10 +117,10 @@ def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.ran
     if numbers := [number for number in _NUMBER.finditer(text) if number[0] in response]:
         number = numbers[draw.integers(len(numbers))]
         first = (int(number[0][0]) + int(draw.integers(1, 9))) % 9 + 1
-        digits = str(first) + "".join(str(each) for each in draw.integers(10, size=len(number[0]) - 1))
+        digits = str(first) + "".join(str(digit) for digit in draw.integers(10, size=len(number[0]) - 1))
         return "" if digits in text or digits in response else text[: number.start()] + digits + text[number.end() :]
     if (triple := _TRIPLE.match(text)) and triple["tail"] in response:
-        others = [each for each in tails[triple["attribute"]] if each not in response and triple["tail"] not in each]
+        others = [tail for tail in tails[triple["attribute"]] if tail not in response and triple["tail"] not in tail]
         if others:
             return text[: triple.start("tail")] + others[draw.integers(len(others))]
     return ""
@@ -160,7 +160,7 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
     measured = {}
     for name, at in {**known, **{f"{name}, as if new": at & forget for name, at in parts.items()}}.items():
         held = [at & (folds == fold) for fold in range(FOLDS)]
-        figures = [100 * balanced(shares[one], pairs.labels[one], threshold) for one in held if one.any()]
+        figures = [100 * balanced(shares[part], pairs.labels[part], threshold) for part in held if part.any()]
         if figures:
             mean, low, high = float(np.mean(figures)), min(figures), max(figures)
             measured[name] = {"mean": round(mean, 2), "low": round(low, 2), "high": round(high, 2)}
