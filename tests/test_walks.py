@@ -107,6 +107,7 @@ def test_the_recipes(fresh, monkeypatch):
     assert "length" in walk.printed
     monkeypatch.syspath_prepend(fresh)
     importlib.import_module("test_length").test_words_are_counted()
+    importlib.import_module("test_mine").test_it_cites_what_it_found()
 
 
 def stand_in(handler):

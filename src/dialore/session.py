@@ -207,6 +207,7 @@ class Session:
         source, an option that does not fit.
         """
         if not isinstance(method, str):
+            registry.find_prompts_of(type(method))
             return self._agent(method, models)
         cls = _class(method)
         if models.main is None and method != LEXICAL:

@@ -50,6 +50,19 @@ async def test_every_kind_of_schema_is_answered_at_the_first_try(asked):
         assert "hiking" in structured.value.topics
 
 
+@pytest.mark.parametrize(("least", "most"), [(0, 2), (2, 2), (3, 3), (8, 9)])
+async def test_lists_keep_to_their_bounds(least, most):
+    class Bounded(BaseModel):
+        queries: list[str] = Field(min_length=least, max_length=most)
+
+    request = Request(
+        messages=(Message(role="user", content="Me: May I bring my dog to the terrace on Sunday morning?"),)
+    )
+    structured = await complete_structured(FakeModel(), request, Bounded)
+    assert (structured.outcome, len(structured.completions)) == ("parsed", 1)
+    assert least <= len(structured.value.queries) <= most
+
+
 def test_plain_text_speaks_of_the_prompt_and_is_counted():
     assert "hiking" in plausible_answer("Me: I love hiking and hiking.", None)
 

@@ -165,6 +165,12 @@ def test_an_unknown_prompt_is_refused(name):
         PromptLibrary().get(name, "en")
 
 
+def test_a_method_without_its_prompts_is_told_where_they_are_looked_for(tmp_path, monkeypatch):
+    monkeypatch.setattr("dialore.prompts.library._BESIDE", [tmp_path])
+    with pytest.raises(InputError, match=rf"it is to be mine/reply\.en\.md .* looked in: {tmp_path}"):
+        PromptLibrary().get("mine/reply", "en")
+
+
 def test_the_last_speaker_is_me_and_the_other_is_friend():
     turns = [
         {"speaker": "Ann", "text": "Hi"},

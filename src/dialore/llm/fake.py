@@ -92,15 +92,17 @@ def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
 def _list(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict[str, Any]) -> object:
     asked, before = prompt
     inner = _resolved(kind.get("items", {}), shared)
+    least = kind.get("minItems", 0)
     if inner.get("type") == "integer":
-        return [int(number) for number in _NUMBERED.findall(asked)[:_MOST]]
+        return [int(number) for number in _NUMBERED.findall(asked)[: kind.get("maxItems", _MOST)]]
     if inner.get("type") in {"object", "boolean", "number"} or "enum" in inner:
-        return [_value(name, inner, prompt, shared)] * max(1, kind.get("minItems", 1))
+        return [_value(name, inner, prompt, shared)] * max(1, least)
     if name in _CHOSEN:
         return list(dict.fromkeys(_LISTED.findall(before)))
     if name in _INFERRED:
         return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
-    return _words(asked)[: max(6, kind.get("minItems", 0))]
+    words = _words(asked)[: kind.get("maxItems", max(6, least))]
+    return words + ["that"] * (least - len(words))
 
 
 def _words(asked: str) -> list[str]:

@@ -61,9 +61,15 @@ def method_class(name: str) -> type[Method]:
     if name == "draft-ground":
         raise InputError("the method draft-ground is no more", hint="use weave, which drafts and grounds too")
     cls: type[Method] = find("method", name, GROUP, _OWN, lambda value: Method in getattr(value, "__mro__", ()))
-    if name not in _OWN:
-        add_prompts(Path(inspect.getfile(cls)).parent / "prompts")
+    find_prompts_of(cls)
     return cls
+
+
+def find_prompts_of(cls: type) -> None:
+    """Have the prompts found that lie beside the module of a method that is not ours; one typed in has no file."""
+    file = None if cls.__module__.startswith("dialore.") else inspect.getsourcefile(inspect.getmodule(cls) or cls)
+    if file is not None:
+        add_prompts(Path(file).parent / "prompts")
 
 
 def method_sources(cls: type[Method]) -> tuple[str, ...]:

@@ -251,7 +251,13 @@ class PromptLibrary:
             (match for candidate in names for of in (language, "en") if (match := self._find(candidate, of))), None
         )
         if chosen is None:
-            raise UnknownNameError("prompt", name, {prompt.name for prompt in self if prompt.language == language})
+            known = {prompt.name for prompt in self if prompt.language == language}
+            methods = {prompt.partition("/")[0] for prompt in known}
+            if not _NAME.match(name) or name.partition("/")[0] in methods:
+                raise UnknownNameError("prompt", name, known)
+            looked = ", ".join(map(str, (*self._folders[:-1], *_BESIDE))) or "no folder beside the package's"
+            hint = f"it is to be {name}.{language}.md in `prompts` beside the method's module; looked in: {looked}"
+            raise InputError(f"unknown prompt: {name!r}", hint=hint)
         return chosen
 
     def _find(self, name: str, language: Language) -> Prompt | None:
