@@ -44,6 +44,12 @@ def file_of(name: str) -> Path | None:
     return Path(f"{file}.py") if wanted else Path(name) if name.endswith(".py") else None
 
 
+def source_of(kind: type) -> Path | None:
+    """Return the file of others' code that defines a class; None for ours, and for one that was typed in."""
+    file = getattr(sys.modules.get(kind.__module__), "__file__", None)
+    return None if file is None or kind.__module__.startswith("dialore.") else Path(file)
+
+
 def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callable[[object], bool]) -> Any:  # noqa: ANN401
     """Return what a name stands for, or the one thing that `fits` in the file of that name, imported now.
 

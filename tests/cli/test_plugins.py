@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
+from types import ModuleType
 
 import pytest
 
+from dialore import create_agent
 from dialore.errors import InputError
 from dialore.experiments import scoring
 from dialore.methods.registry import create_method, method_class
@@ -217,3 +219,14 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
         assert "of others" in caplog.text
     assert call("ask", "Hello", "-M", "mine", "-o", "mood=glad", "-m", "rehearsal", "--no-cache").code == 0
     assert "method bad cannot be loaded" in call("ask", "Hello", "-M", "bad", "-m", "rehearsal").complaint
+
+
+async def test_what_was_typed_in_has_no_file_and_does(monkeypatch):
+    typed = ModuleType("typed")  # as a notebook's `__main__`
+    monkeypatch.setitem(sys.modules, "typed", typed)
+    exec(METRIC, vars(typed))
+    assert scoring.code_mark(typed.make("words", None)) is None
+    exec(METHOD, vars(typed))
+    async with create_agent(typed.Mine(mood="glad"), model="rehearsal") as agent:
+        with pytest.raises(InputError, match=r"it is to be mine/reply\.en\.md"):
+            await agent.respond(["Hello."])

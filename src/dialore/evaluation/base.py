@@ -7,6 +7,7 @@ for a mean), so that measures of parts can be merged, resampled and stored, and 
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from importlib import resources
 from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
@@ -137,16 +138,16 @@ class Mean:
         return quotient
 
 
-class Summed:
+class Summed(ABC):
     """For a metric whose figure is of the sums of its measures' columns."""
 
     def combine(self, values: NDArray[np.float64]) -> float:
         """Return the figure of all responses together."""
         return float(self.of_sums(values.sum(axis=0)))
 
+    @abstractmethod
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return figures, shape (...), from the sums of each column; those of no response are NaN."""
-        raise NotImplementedError
 
 
 class Proportion(Mean):

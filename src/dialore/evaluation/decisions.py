@@ -104,7 +104,7 @@ class PlanningAccuracy(Mean):
 
 
 class Ranking(Mean):
-    """How the knowledge that a response was given is ranked: of all or one kind of source, for all or one gold plan.
+    """Ranking of the knowledge that a response was given: of all or one kind of source, for all or one gold plan.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
     """

@@ -99,7 +99,7 @@ def given_knowledge(item: Gold) -> Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far a metric agrees with people's judgement by one criterion, over `n` responses or systems.
+    """Agreement of a metric with people's judgement by one criterion, over `n` responses or systems.
 
     Attributes:
         figures: each coefficient of `KINDS` with its interval, for ratings and at system level; for yes-or-no labels

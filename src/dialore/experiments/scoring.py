@@ -6,7 +6,6 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-import inspect
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from dialore.evaluation.statistics import as_table, bootstrap
 from dialore.experiments.config import SystemConfig
 from dialore.experiments.store import Job, RunStore
 from dialore.parallel import bounded_map
-from dialore.plugins import loadable
+from dialore.plugins import loadable, source_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -179,14 +178,13 @@ async def measure_jointly(
 
 def code_mark(metric: Metric) -> str | None:
     """Return the hash of the file that defines a metric of somebody else's; None for ours."""
-    kind = type(metric)
-    file = None if kind.__module__.startswith("dialore.") else inspect.getsourcefile(kind)
+    file = source_of(type(metric))
     return None if file is None else _hash_of(file)
 
 
 @functools.cache
-def _hash_of(file: str) -> str:
-    return hashlib.blake2b(Path(file).read_bytes(), digest_size=8).hexdigest()
+def _hash_of(file: Path) -> str:
+    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 async def _or_failed(work: Awaitable[Found], failed: Callable[[str], Found]) -> Found:
@@ -231,10 +229,10 @@ async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, opt
     except DialoreError:
         raise
     except Exception as error:
-        if not code_mark(metric):  # a fault of ours is shown whole
+        if (file := source_of(type(metric))) is None:  # a fault of ours is shown whole
             raise
         message = f"metric {metric.about.name} failed on dialogue {dialogue.id}: {type(error).__name__}: {error}"
-        raise InputError(message, hint=f"mend {inspect.getsourcefile(type(metric))}") from error
+        raise InputError(message, hint=f"mend {file}") from error
     if not isinstance(score, SampleScore):
         raise InputError(f"metric {metric.about.name}: `measure` returns {type(score).__name__}, not a SampleScore")
     return score
@@ -315,9 +313,7 @@ async def compare_systems(
     for name in criteria:
         preferences = _kept(store, hashes, known(name))
         if pair[0] != min(pair):
-            preferences = [
-                dataclasses.replace(it, first=it.second, second=it.first, picks=it.picks[::-1]) for it in preferences
-            ]
+            preferences = [_turned(preference) for preference in preferences]
         results[name] = preferences
     return results
 
@@ -355,3 +351,9 @@ def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: in
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return hashes
+
+
+def _turned(preference: Preference) -> Preference:
+    """Return the preference with the other system as its first."""
+    first, second = preference.second, preference.first
+    return dataclasses.replace(preference, first=first, second=second, picks=preference.picks[::-1])

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
@@ -17,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 from dialore.errors import InputError, UnknownNameError
 from dialore.files import parse_yaml
 from dialore.methods.base import Method
-from dialore.plugins import find, names_of
+from dialore.plugins import find, names_of, source_of
 from dialore.prompts.library import add_prompts
 from dialore.sources.registry import option_of
 
@@ -66,10 +65,9 @@ def method_class(name: str) -> type[Method]:
 
 
 def find_prompts_of(cls: type) -> None:
-    """Have the prompts found that lie beside the module of a method that is not ours; one typed in has no file."""
-    file = None if cls.__module__.startswith("dialore.") else inspect.getsourcefile(inspect.getmodule(cls) or cls)
-    if file is not None:
-        add_prompts(Path(file).parent / "prompts")
+    """Have the prompts found that lie beside the module of a method that is not ours."""
+    if (file := source_of(cls)) is not None:
+        add_prompts(file.parent / "prompts")
 
 
 def method_sources(cls: type[Method]) -> tuple[str, ...]:

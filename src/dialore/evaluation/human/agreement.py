@@ -29,7 +29,7 @@ Outcome = Literal["win", "loss", "tie"]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How far annotators agree on one question, over items that two of them answered; NaN where that cannot be had.
+    """Agreement of annotators on one question, over items that two of them answered; NaN where there is none.
 
     Attributes:
         same: share of pairs of answers that are the same.

@@ -52,7 +52,7 @@ class Words(_Frozen):
 
 
 class Criterion(_Frozen):
-    """One question, asked only of items that show what it is `of`.
+    """A question to annotators; it is asked only of items that have the part that it is `of`.
 
     Attributes:
         compare: the question where responses stand side by side.
