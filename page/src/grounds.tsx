@@ -1,7 +1,7 @@
 /** Why a response says what it says: what was needed, where it was looked for, what was found, and every stage. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import type { Grounding, Piece, StageTrace, Trace } from "./api";
 import { type Turn, place, stageName } from "./talk";
@@ -257,7 +257,7 @@ function Card({ found, turn, isOpen }: { found: Found; turn: Turn; isOpen: boole
   const characters = Array.from(turn.text);
   const cited = turn.grounding!.citations.filter((each) => each.id === found.id);
   const said = cited.map((each) => characters.slice(each.start, each.end).join("")).join(" ");
-  useEffect(() => {
+  useLayoutEffect(() => {
     if (isOpen) card.current!.focus();
     if (isOpen) card.current!.scrollIntoView({ block: "nearest" });
   }, [isOpen]);

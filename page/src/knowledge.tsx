@@ -1,7 +1,7 @@
 /** What the agent knows: searched, browsed, added to, mended and forgotten; and which responses used it. */
 
 import type { JSX } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
 import { type Added, type Piece, USER, request, upload } from "./api";
 import { Memory, type Remembered } from "./memory";
@@ -227,7 +227,7 @@ function Editor(props: { source: Source; piece?: Known; onDone: () => Promise<vo
   const { source, piece } = props;
   const [error, setError] = useState("");
   const first = useRef<HTMLInputElement & HTMLTextAreaElement>(null);
-  useEffect(() => first.current?.focus(), []);
+  useLayoutEffect(() => first.current?.focus(), []); // before the next event: a later focus would take what is typed into another field
   async function save(event: SubmitEvent): Promise<void> {
     event.preventDefault();
     const given = Object.fromEntries(new FormData(event.target as HTMLFormElement)) as Record<string, string>;
