@@ -28,8 +28,8 @@ from sklearn.metrics import roc_auc_score
 from dialore.experiments.distill import stages_of
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
+from dialore.learned.decision import cross_validated, f1s, held_out, read_labelled
 from dialore.methods.registry import method_class
-from dialore.training.decision import cross_validated, f1s, held_out, read_labelled
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -25,12 +25,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.learned import TrainedPlanner, describe
+from dialore.learned import (
+    TrainedPlanner,
+    describe,
+    read_examples,
+    refuse_leaks,
+    save_trained,
+    train_nli,
+    train_planner,
+    train_ranker,
+)
+from dialore.learned.planner import f1, named
 from dialore.retrieval.encoders import OnnxEmbedder
 from dialore.retrieval.static import StaticEmbedder
-from dialore.training import read_examples, refuse_leaks, save_trained, train_nli, train_planner, train_ranker
 from dialore.training.encoders import make_rows, train_encoder
-from dialore.training.planner import f1, named
 from dialore.training.trainer import Tuning
 
 sys.path.insert(0, str(Path(__file__).parent))

@@ -70,7 +70,7 @@ def stopped_by(error, monkeypatch):
         raise error
 
     for name in ("planner", "ranker"):
-        monkeypatch.setattr(f"dialore.training.{name}.grow", grow)
+        monkeypatch.setattr(f"dialore.learned.{name}.grow", grow)
 
 
 @pytest.mark.parametrize("train", LIGHT, indirect=True)

@@ -59,7 +59,7 @@ def small(tmp_path_factory):
 def trained(small, tmp_path_factory):
     """A folder with a trained planner, ranker and consistency model, and the examples that they were trained on."""
     pytest.importorskip("lightgbm")
-    from dialore.training import read_examples, save_trained, train_nli, train_planner, train_ranker
+    from dialore.learned import read_examples, save_trained, train_nli, train_planner, train_ranker
 
     folder = tmp_path_factory.mktemp("models")
     examples = read_examples("kbp", small / "train.json")

@@ -15,7 +15,7 @@ from dialore.methods.stages import StageContext
 
 pytest.importorskip("sklearn")
 
-from dialore.training import read_labelled, save_trained, train_decision
+from dialore.learned import read_labelled, save_trained, train_decision
 
 
 def pairs(count, seed, searched=lambda asks: asks):

@@ -10,13 +10,12 @@ import numpy as np
 import pytest
 
 from dialore.errors import InputError
-from dialore.learned import describe, open_entailment, open_ranker
+from dialore.learned import describe, open_entailment, open_ranker, read_examples
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.encoders import OnnxCrossEncoder
 from dialore.retrieval.reranking import load_reranker
-from dialore.training import read_examples
 from dialore.training.encoders import denoised, make_rows, train_encoder
 from dialore.training.trainer import Tuning
 

@@ -16,8 +16,8 @@ from dialore.methods.weave import Weave
 
 pytest.importorskip("lightgbm")
 
-from dialore.training import read_examples, save_trained, train_nli
-from dialore.training.nli import PROTOCOLS, _swapped, make_pairs, protocols
+from dialore.learned import read_examples, save_trained, train_nli
+from dialore.learned.entailment import PROTOCOLS, _swapped, make_pairs, protocols
 from tests.methods.test_weave import ASKED, Model, answer, stage_of
 
 

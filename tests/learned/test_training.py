@@ -23,8 +23,8 @@ from tests.learned.conftest import entries
 
 pytest.importorskip("lightgbm")
 
-from dialore.training import read_examples, refuse_leaks, save_trained, train_planner
-from dialore.training.trees import _taken
+from dialore.learned import read_examples, refuse_leaks, save_trained, train_planner
+from dialore.learned.trees import _taken
 
 
 def quiet(*_):

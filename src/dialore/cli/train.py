@@ -9,7 +9,7 @@ from typer import Argument, Option
 
 from dialore.cli.options import one_of, takes_settings
 from dialore.cli.training import Output, TuningOptions, Work, run_encoder, run_finetuning, run_part, split_files
-from dialore.training import read_labelled, train_decision, train_nli, train_planner, train_ranker
+from dialore.learned import read_labelled, train_decision, train_nli, train_planner, train_ranker
 from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
 from dialore.training.stages import USES, data_targets, lacking, stage_targets
 

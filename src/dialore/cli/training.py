@@ -11,8 +11,8 @@ from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.datasets import data_set
 from dialore.errors import InputError
+from dialore.learned import Examples, read_examples, refuse_leaks, save_trained
 from dialore.learned.model import check_place
-from dialore.training import Examples, read_examples, refuse_leaks, save_trained
 from dialore.training.encoders import train_encoder
 from dialore.training.finetune import Kind, Target, finetune
 from dialore.training.presets import PRESETS, Preset

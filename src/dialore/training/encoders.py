@@ -23,15 +23,15 @@ from dialore import __version__
 from dialore.errors import InputError, import_optional
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.encoders import asked
+from dialore.learned.entailment import make_pairs
 from dialore.learned.model import FORM, check_place, replace_folder
 from dialore.methods.few_shot import TURNS, context_text, sided, topic_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
-from dialore.training.nli import make_pairs
 from dialore.training.trainer import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
 
 if TYPE_CHECKING:
-    from dialore.training.examples import Examples
+    from dialore.learned.examples import Examples
 
 Kind = Literal["dual", "cross", "nli-cross"]
 Row = tuple[str, str, str] | tuple[str, str, float]

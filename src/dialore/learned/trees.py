@@ -11,14 +11,14 @@ import numpy as np
 
 from dialore._version import __version__
 from dialore.errors import import_optional
+from dialore.learned.examples import FOLDS
 from dialore.learned.model import Trees, write_model
-from dialore.training.examples import FOLDS
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from dialore.learned.examples import Examples
     from dialore.learned.model import Arrays
-    from dialore.training.examples import Examples
 
     Numbers = NDArray[np.int64]
 
