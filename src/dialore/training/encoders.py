@@ -19,16 +19,15 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from dialore import __version__
 from dialore.errors import InputError, import_optional
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.encoders import asked
 from dialore.learned.entailment import make_pairs
-from dialore.learned.model import FORM, check_place, replace_folder
+from dialore.learned.model import check_place
 from dialore.methods.few_shot import TURNS, context_text, sided, topic_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
-from dialore.training.trainer import SCRATCH, Step, Tuning, arguments, checkpoint, progress, readme, said, write_losses
+from dialore.training.trainer import SCRATCH, Step, Tuning, arguments, checkpoint, run_trainer, said, write_finetuned
 
 if TYPE_CHECKING:
     from dialore.learned.examples import Examples
@@ -102,42 +101,24 @@ def train_encoder(
         if kind == "cross":
             rows = denoised(train, model, tuning.seed, whole=whole)
             history = _fit(kind, model, rows, held, work / "2", tuning, step)
-    card = _card(kind, base, train, tuning, history, sum(parameter.numel() for parameter in model.parameters()))
-    if dot:
-        card["use"] = card["use"].replace("onnx:FOLDER", "dot:FOLDER")
-    if whole:
-        card["use"] += " It reads the whole context: `-o turns=0`."
-    card["settings"] |= {"whole": whole, "dot": dot} if kind in _RANKING else {"hard": hard}
+    use = USES[kind].replace("onnx:FOLDER", "dot:FOLDER") if dot else USES[kind]
+    card = {
+        "kind": kind,
+        "use": f"{use} It reads the whole context: `-o turns=0`." if whole else use,
+        "data": train.described(),
+        "settings": {"whole": whole, "dot": dot} if kind in _RANKING else {"hard": hard},
+    }
 
-    def fill(folder: Path) -> None:
+    def save(folder: Path) -> dict[str, str]:
         model.save_pretrained(str(folder))
         export(kind, model, folder)
-        for key, path in (("sha256", next(folder.rglob("*.safetensors"))), ("onnx", folder / "model.onnx")):
-            card[key] = hashlib.sha256(path.read_bytes()).hexdigest()
-        write_losses(folder, history)
-        (folder / "README.md").write_text(readme(card), encoding="utf-8")
-        (folder / "model.json").write_text(json.dumps(card, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+        paths = {"sha256": next(folder.rglob("*.safetensors")), "onnx": folder / "model.onnx"}
+        return {key: hashlib.sha256(path.read_bytes()).hexdigest() for key, path in paths.items()}
 
-    replace_folder(out, fill)
+    parameters = sum(parameter.numel() for parameter in model.parameters())
+    described = write_finetuned(out, card, base, tuning, history, parameters, save)
     shutil.rmtree(work, ignore_errors=True)
-    return card
-
-
-def _card(
-    kind: Kind, base: str, train: Examples, tuning: Tuning, history: list[dict[str, Any]], parameters: int
-) -> dict[str, Any]:
-    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
-    return {
-        "form": FORM,
-        "kind": kind,
-        "use": USES[kind],
-        "data": train.described(),
-        "settings": {"base": base, **asdict(tuning)},
-        "seed": tuning.seed,
-        "measured": {},
-        "loss": {"dev": min(losses), "epochs": len(losses), "parameters": parameters},
-        "dialore": __version__,
-    }
+    return described
 
 
 # --- what is learnt
@@ -290,7 +271,6 @@ def _fit(
 ) -> list[dict[str, Any]]:
     """Train by sentence-transformers' own trainer; returns its history."""
     import sentence_transformers as st
-    import transformers
     from sentence_transformers.cross_encoder import losses as cross_losses
     from sentence_transformers.sentence_transformer import losses
 
@@ -312,17 +292,17 @@ def _fit(
     else:
         chosen, trainer_of = st.CrossEncoderTrainingArguments, st.CrossEncoderTrainer
         loss, further = cross_losses.BinaryCrossEntropyLoss(model), {}
-    trainer = trainer_of(
+    trainer = run_trainer(
+        trainer_of,
+        tuning,
+        step,
+        resumed,
         model=model,
         args=arguments(work, tuning, chosen, **further),
         train_dataset=splits[0],
         eval_dataset=splits[1],
         loss=loss,
-        callbacks=[transformers.EarlyStoppingCallback(tuning.patience), progress(step)],
     )
-    for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
-        trainer.remove_callback(unwanted)
-    trainer.train(resume_from_checkpoint=resumed)
     history: list[dict[str, Any]] = trainer.state.log_history
     return history
 

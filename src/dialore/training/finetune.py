@@ -15,9 +15,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from dialore import __version__
 from dialore.errors import InputError, import_optional
-from dialore.learned.model import FORM, check_place, replace_folder
+from dialore.learned.model import check_place
 from dialore.llm.local import pretrained
 from dialore.training.trainer import (
     DEFAULT,
@@ -26,10 +25,9 @@ from dialore.training.trainer import (
     Tuning,
     arguments,
     checkpoint,
-    progress,
-    readme,
+    run_trainer,
     said,
-    write_losses,
+    write_finetuned,
 )
 
 Kind = Literal["causal", "seq2seq"]
@@ -116,48 +114,31 @@ def finetune(
         encoded = [[encode(tokenizer, kind, target, tuning.length) for target in split] for split in (train, dev)]
         if tuning.lora:
             model = _adapted(model, kind, tuning, added)
-        trainer = transformers.Trainer(
+        trainer = run_trainer(
+            transformers.Trainer,
+            tuning,
+            step,
+            resumed,
             model=model,
             args=arguments(work, tuning, train_sampling_strategy="group_by_length"),  # little is filled up
             train_dataset=encoded[0],
             eval_dataset=encoded[1],
             data_collator=lambda rows: collate(rows, tokenizer.pad_token_id),
-            callbacks=[transformers.EarlyStoppingCallback(tuning.patience), progress(step)],
         )
-        for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
-            trainer.remove_callback(unwanted)
-        trainer.train(resume_from_checkpoint=resumed)
         model = model.merge_and_unload() if tuning.lora else model
     if not trainer.is_world_process_zero():
         return {}
-    history = trainer.state.log_history
-    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
-    whole = {
-        "form": FORM,
-        **card,
-        "settings": {
-            "base": base,
-            **asdict(tuning),
-            "transformers": transformers.__version__,
-            "torch": torch.__version__,
-        },
-        "seed": tuning.seed,
-        "measured": {},
-        "loss": {"dev": min(losses), "epochs": len(losses), "parameters": model.num_parameters()},
-        "dialore": __version__,
-    }
 
-    def fill(folder: Path) -> None:
+    def save(folder: Path) -> dict[str, str]:
         model.save_pretrained(folder, safe_serialization=True)
         tokenizer.chat_template = None  # it learnt to continue text, and so it is asked
         tokenizer.save_pretrained(folder)
-        whole["sha256"] = _sha256(folder)
-        write_losses(folder, history)
-        (folder / "README.md").write_text(readme(whole), encoding="utf-8")
-        text = json.dumps(whole, ensure_ascii=False, indent=1)
-        (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+        return {"sha256": _sha256(folder)}
 
-    replace_folder(out, fill)
+    versions = {"transformers": transformers.__version__, "torch": torch.__version__}
+    described = {**card, "settings": versions}
+    history, parameters = trainer.state.log_history, model.num_parameters()
+    whole = write_finetuned(out, described, base, tuning, history, parameters, save)
     shutil.rmtree(work, ignore_errors=True)
     return whole
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dialore._version import __version__
 from dialore.errors import InputError, first_line
+from dialore.learned.model import FORM, replace_folder
 
 Step = Callable[[str, int, int | None], None]
 
@@ -99,15 +102,19 @@ def arguments(work: Path, tuning: Tuning, form: type | None = None, **further: A
     )
 
 
-def progress(step: Step) -> Any:
-    """Return a callback of the Trainer that tells how far it is."""
+def run_trainer(kind: type, tuning: Tuning, step: Step, resumed: str | None, **parts: Any) -> Any:
+    """Train by a Trainer of transformers or one that extends it, and return it; `parts` are its other arguments."""
     import transformers
 
     class Progress(transformers.TrainerCallback):  # type: ignore[misc]  # transformers ships no types
         def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             step("training", state.global_step, state.max_steps)
 
-    return Progress()
+    trainer = kind(callbacks=[transformers.EarlyStoppingCallback(tuning.patience), Progress()], **parts)
+    for unwanted in (transformers.PrinterCallback, transformers.trainer_callback.ProgressCallback):
+        trainer.remove_callback(unwanted)
+    trainer.train(resume_from_checkpoint=resumed)
+    return trainer
 
 
 @contextlib.contextmanager
@@ -145,7 +152,42 @@ def checkpoint(work: Path, signature: str) -> str | None:
     return None
 
 
-def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
+def write_finetuned(
+    out: Path,
+    card: Mapping[str, Any],
+    base: str,
+    tuning: Tuning,
+    history: Sequence[Mapping[str, Any]],
+    parameters: int,
+    save: Callable[[Path], Mapping[str, str]],
+) -> dict[str, Any]:
+    """Write a fine-tuned model whole or not at all, and return its description; raises as `replace_folder`.
+
+    The card has its `kind`, `use`, `data` and further `settings`; `save` writes weights and returns their hashes.
+    """
+    losses = [entry["eval_loss"] for entry in history if "eval_loss" in entry]
+    whole = {
+        "form": FORM,
+        **card,
+        "settings": {"base": base, **asdict(tuning), **card.get("settings", {})},
+        "seed": tuning.seed,
+        "measured": {},
+        "loss": {"dev": min(losses), "epochs": len(losses), "parameters": parameters},
+        "dialore": __version__,
+    }
+
+    def fill(folder: Path) -> None:
+        whole.update(save(folder))
+        _write_losses(folder, history)
+        (folder / "README.md").write_text(_readme(whole), encoding="utf-8")
+        text = json.dumps(whole, ensure_ascii=False, indent=1)
+        (folder / "model.json").write_text(text + "\n", encoding="utf-8")
+
+    replace_folder(out, fill)
+    return whole
+
+
+def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
     """Write `loss.csv`, and where matplotlib is there `loss.svg`."""
     rows: dict[float, dict[str, float]] = {}
     for entry in history:
@@ -168,7 +210,7 @@ def write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
         figure.savefig(folder / "loss.svg", metadata={"Date": None})
 
 
-def readme(card: Mapping[str, Any]) -> str:
+def _readme(card: Mapping[str, Any]) -> str:
     """Return the model card of a fine-tuned model."""
     data, loss = card["data"], card["loss"]
     return "\n".join(
