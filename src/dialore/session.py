@@ -65,12 +65,12 @@ def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | Non
 
     if settings.replay is not None:
         return Replay(settings.replay)
+    model: LanguageModel | None = None
     if REHEARSAL in {settings.model, name}:
         from dialore.llm.fake import FakeModel
 
-        return FakeModel()
-    model = None
-    if name is not None or settings.model != LEXICAL:
+        model = FakeModel()
+    elif name is not None or settings.model != LEXICAL:
         from dialore.files import cache_folder
         from dialore.llm.connection import connect
 

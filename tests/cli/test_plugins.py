@@ -209,6 +209,7 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.syspath_prepend(str(mine.parent))
     for command, good, bad in [
+        (("prompts", "list"), "mine/reply", "method bad"),
         (("methods",), "mine", "method bad"),
         (("data", "list"), "lines", "data set bad-set"),
         (("score", "-", "--list"), "shared", "metric bad-metric"),
@@ -217,7 +218,13 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
         assert (done.code, good in done.out) == (0, True)
         assert f"left out: {bad} cannot be loaded: ModuleNotFoundError" in caplog.text
         assert "of others" in caplog.text
-    assert call("ask", "Hello", "-M", "mine", "-o", "mood=glad", "-m", "rehearsal", "--no-cache").code == 0
+    assert call("prompts", "show", "mine/reply").out == PROMPT
+    assert call("prompts", "export", tmp_path / "exported").code == 0
+    assert (tmp_path / "exported" / "mine" / "reply.en.md").read_text("utf-8") == PROMPT
+    record = tmp_path / "calls.jsonl"
+    asked = ("ask", "Hello", "-M", "mine", "-o", "mood=glad", "-m", "rehearsal", "--no-cache", "--record", record)
+    assert call(*asked).code == 0
+    assert "rehearsal" in record.read_text("utf-8")
     assert "method bad cannot be loaded" in call("ask", "Hello", "-M", "bad", "-m", "rehearsal").complaint
 
 

@@ -10,6 +10,8 @@ from dialore.cli.options import Json
 from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
 from dialore.files import write_whole
+from dialore.methods.registry import GROUP, method_class
+from dialore.plugins import loadable, names_of
 from dialore.prompts.library import Prompt, PromptLibrary
 from dialore.text import check_language
 
@@ -26,7 +28,7 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     dialore prompts list --language zh
     """
     wanted = check_language(language) if language else None
-    listed = [prompt for prompt in PromptLibrary(prompts) if wanted in {None, prompt.language}]
+    listed = [prompt for prompt in _library(prompts) if wanted in {None, prompt.language}]
     if json:
         print_json([_described(prompt) for prompt in listed])
         return
@@ -46,7 +48,7 @@ def show_prompt(
     [bold]Example[/bold]
     dialore prompts show dcrag/topic-planning --language zh
     """
-    prompt = PromptLibrary(prompts).get(name, check_language(language))
+    prompt = _library(prompts).get(name, check_language(language))
     if json:
         print_json({**_described(prompt), "text": prompt.text})
     else:
@@ -65,7 +67,7 @@ def export_prompts(
     dialore prompts export my-prompts
     dialore respond talk.json --prompts my-prompts
     """
-    library = PromptLibrary()
+    library = _library()
     targets = {folder / f"{prompt.name}.{prompt.language}.md": prompt.text for prompt in library}
     there = [path for path in targets if path.exists()]
     if there and not force:
@@ -77,6 +79,12 @@ def export_prompts(
         print_json({"folder": str(folder), "prompts": [str(path) for path in targets]})
     else:
         note(f"{len(targets)} prompts written to {folder}; use them with --prompts {folder}")
+
+
+def _library(overrides: Path | None = None) -> PromptLibrary:
+    """Return the prompts of all methods, with those that lie beside methods of other packages."""
+    list(loadable(names_of(GROUP), method_class))
+    return PromptLibrary(overrides)
 
 
 def _described(prompt: Prompt) -> dict[str, object]:

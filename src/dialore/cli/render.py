@@ -112,7 +112,8 @@ def show_used(out: Console, response: Response) -> None:
     """Show what a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers, used = response.knowledge, response.numbers, response.used
     if not knowledge:
-        out.print("[dim]no knowledge was looked up[/]")
+        searched = any("found" in stage.output for stage in response.trace)
+        out.print(f"[dim]{'nothing that was found was kept' if searched else 'no knowledge was looked up'}[/]")
     elif not used:
         out.print(f"[dim]drew on none of {len(knowledge)} pieces of knowledge that it was given[/]")
     else:

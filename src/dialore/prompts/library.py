@@ -256,7 +256,10 @@ class PromptLibrary:
             if not _NAME.match(name) or name.partition("/")[0] in methods:
                 raise UnknownNameError("prompt", name, known)
             looked = ", ".join(map(str, (*self._folders[:-1], *_BESIDE))) or "no folder beside the package's"
-            hint = f"it is to be {name}.{language}.md in `prompts` beside the method's module; looked in: {looked}"
+            hint = (
+                f"it is to be {name}.{language}.md in `prompts` beside the method's module, or in the folder of"
+                f" --prompts; looked in: {looked}"
+            )
             raise InputError(f"unknown prompt: {name!r}", hint=hint)
         return chosen
 
