@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 
+import pytest
+from rich.console import Console
+
+from dialore.cli.render import show_used
+from dialore.response import Response, StageTrace
 from tests.cli.conftest import LONDON, THROAT
 from tests.llm.server import html, say, status
 
@@ -233,3 +239,16 @@ def test_what_a_method_does_not_read_is_said(call, talks, url):
     complaint = call(*settings).complaint
     assert "dcrag: no use for --documents" in complaint
     assert "weave" in complaint
+
+
+@pytest.mark.parametrize(
+    ("trace", "said"),
+    [
+        ([StageTrace(stage="look-up", output={"found": ["passage:1"]})], "nothing that was found was kept"),
+        ([], "no knowledge was looked up"),
+    ],
+)
+def test_what_was_found_and_not_kept_is_not_said_to_be_unsought(trace, said):
+    out = Console(file=io.StringIO())
+    show_used(out, Response(trace=trace))
+    assert out.file.getvalue().strip() == said
