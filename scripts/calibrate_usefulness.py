@@ -56,7 +56,7 @@ from dialore.knowledge import Fact, Knowledge, Passage, PersonaDetail, stable_id
 from dialore.methods.usefulness import FEATURES, features_of
 from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.fusion import reciprocal_ranks
-from dialore.retrieval.reranking import Remembered, load_reranker
+from dialore.retrieval.reranking import CachedEmbedder, load_reranker
 from dialore.text import content_lemmas, stem
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -103,7 +103,7 @@ class Search:
 class Collection:
     """Texts, each with the dialogues that it belongs to, searched by our retrievers."""
 
-    vectors = Remembered()
+    vectors = CachedEmbedder()
 
     def __init__(self, owned: dict[str, set[str]]) -> None:
         self.texts, self.owners = list(owned), list(owned.values())

@@ -53,7 +53,7 @@ _HOMES |= {"check": "report:check", "mcp": "serve:mcp", "import": "imports:impor
 """Commands that are not the function of their name in the module of their name."""
 
 
-class LazyGroup(TyperGroup):
+class _LazyGroup(TyperGroup):
     """Commands of which only names and help are known until they are used."""
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # noqa: ANN401 - typer's own click has no public names
@@ -72,7 +72,7 @@ class LazyGroup(TyperGroup):
         return name, typer.main.get_command(alone), rest
 
 
-app = typer.Typer(cls=LazyGroup, no_args_is_help=True, **_TYPER)
+app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, **_TYPER)
 
 
 def _show_version(wanted: bool) -> None:

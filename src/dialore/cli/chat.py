@@ -72,7 +72,7 @@ def chat(
         connect, say_without = connecting()
         bench = Session(settings.knowledge, cite=settings.cite, connect=connect)
         try:
-            session = ChatSession(runner, bench, settings, language=language, json=json)
+            session = _ChatSession(runner, bench, settings, language=language, json=json)
             session.use(settings.method[0])
             say_without(WITHOUT_MODEL)
             if begun is not None:
@@ -86,7 +86,7 @@ class _LeaveError(Exception):
     """The user wants to go."""
 
 
-class ChatSession:
+class _ChatSession:
     """One chat: the dialogue so far, the agent that answers, the last response."""
 
     def __init__(

@@ -134,7 +134,7 @@ async def _answer(models: Sequence[LanguageModel], limit: int | None) -> list[Co
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class _Part:
     """A part of the demo: its name, heading and methods, and the folder of its dialogues and sources in the demo's."""
 
     name: str
@@ -150,13 +150,13 @@ class Part:
         return read_dialogues(demo_folder() / self.folder / "dialogues.jsonl")
 
 
-COMMONSENSE = Part(
+COMMONSENSE = _Part(
     "commonsense",
     "Commonsense from a graph",
     "Six chats in which nobody asks for anything. What could the reply know? Facts come from the starter graph.",
     METHODS,
 )
-FURTHER_SYSTEMS = Part(
+FURTHER_SYSTEMS = _Part(
     "further",
     "Further systems",
     "A persona with documents under each sentence, a turn that asks for nothing, and a question: answered over small "
@@ -168,7 +168,7 @@ FURTHER_SYSTEMS = Part(
     cite=True,
     options={"msdp": {"response_shots": 10}},  # of fifteen samples a language, fewer than the paper draws
 )
-PARTS: tuple[Part, ...] = (COMMONSENSE, FURTHER_SYSTEMS)
+PARTS: tuple[_Part, ...] = (COMMONSENSE, FURTHER_SYSTEMS)
 
 
 def demo_folder() -> Path:
@@ -177,7 +177,7 @@ def demo_folder() -> Path:
 
 
 @asynccontextmanager
-async def open_part(part: Part, model: LanguageModel | None) -> AsyncIterator[list[Agent]]:
+async def open_part(part: _Part, model: LanguageModel | None) -> AsyncIterator[list[Agent]]:
     """Yield an agent for each of a part's methods, over the part's sources; these are closed, the model is not.
 
     Args:

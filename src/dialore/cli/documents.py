@@ -36,7 +36,7 @@ _FORMATS = "text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub"
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class _Reading:
     """Options of how files are read, and what is noted of their passages."""
 
     dataset: Annotated[
@@ -72,7 +72,7 @@ class Reading:
 @app.command("build")
 @takes_settings
 def build(
-    reading: Reading,
+    reading: _Reading,
     index: _Index,
     files: Annotated[
         list[Path] | None,
@@ -114,7 +114,7 @@ def build(
 def add(
     index: _Index,
     files: _Files,
-    reading: Reading,
+    reading: _Reading,
     prune: Annotated[bool, Option("--prune", help="Drop documents whose files vanished from the folders.")] = False,
     json: Json = False,
 ) -> None:

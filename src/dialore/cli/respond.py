@@ -25,7 +25,7 @@ from dialore.session import open_agents
 from dialore.settings import Settings
 
 Result = Response | Grounding
-Entry = tuple[str, Dialogue | InputError]
+_Entry = tuple[str, Dialogue | InputError]
 
 
 _File = Annotated[str, Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")]
@@ -33,7 +33,7 @@ _Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write a pa
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class _Outputs:
     """Options of output."""
 
     out: Annotated[Path | None, Option(metavar="FILE", help="Write one JSON object a line here instead.")] = None
@@ -41,7 +41,7 @@ class Outputs:
 
 
 @takes_settings
-def respond(file: _File, outputs: Outputs, settings: AgentSettings, html: _Html = None, json: Json = False) -> None:
+def respond(file: _File, outputs: _Outputs, settings: AgentSettings, html: _Html = None, json: Json = False) -> None:
     """Answer the last turn of one dialogue or of many.
 
     A dialogue is {"turns": [{"speaker": "user", "text": "..."}, ...]}, or
@@ -64,7 +64,7 @@ def respond(file: _File, outputs: Outputs, settings: AgentSettings, html: _Html 
 @takes_settings
 def ask(
     question: Annotated[str, Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
-    outputs: Outputs,
+    outputs: _Outputs,
     settings: AgentSettings,
     html: _Html = None,
     json: Json = False,
@@ -82,7 +82,7 @@ def ask(
 
 
 @takes_settings
-def ground(file: _File, outputs: Outputs, settings: AgentSettings, json: Json = False) -> None:
+def ground(file: _File, outputs: _Outputs, settings: AgentSettings, json: Json = False) -> None:
     """Find what a response needs to know, and stop there.
 
     Prints demands and ranked knowledge: a retriever for your own generator.
@@ -96,16 +96,22 @@ def ground(file: _File, outputs: Outputs, settings: AgentSettings, json: Json = 
 
 
 def _answer(
-    asked: str | list[Entry], files: Outputs, settings: Settings, *, ground: bool, html: Path | None = None, json: bool
+    asked: str | list[_Entry],
+    files: _Outputs,
+    settings: Settings,
+    *,
+    ground: bool,
+    html: Path | None = None,
+    json: bool,
 ) -> None:
     """Answer a file's dialogues, or these."""
     source = Path(asked) if isinstance(asked, str) and asked != "-" else None
     check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
-    entries = read_entries(asked) if isinstance(asked, str) else asked
+    entries = _read_entries(asked) if isinstance(asked, str) else asked
     note_languages(entry.spoken for _, entry in entries if not isinstance(entry, InputError))
     with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
 
-        def write(result: Result, entry: Entry) -> None:
+        def write(result: Result, entry: _Entry) -> None:
             dialogue = None if isinstance(entry[1], InputError) else entry[1]
             line = render.as_line(result)
             to_out(line)
@@ -133,7 +139,7 @@ def _answer(
 
 
 async def _answer_all(
-    settings: Settings, entries: Sequence[Entry], write: Callable[[Result, Entry], None], *, ground: bool
+    settings: Settings, entries: Sequence[_Entry], write: Callable[[Result, _Entry], None], *, ground: bool
 ) -> list[Result]:
     """Answer the entries by every agent; each result is written as soon as all before it are, those left at the end."""
     settings = settings.model_copy(update={"model": settings.model.cached()})
@@ -166,7 +172,7 @@ async def _answer_all(
     return [finished[position] for position in range(len(jobs))]
 
 
-async def _result(entry: Entry, agent: Agent, *, ground: bool) -> Result:
+async def _result(entry: _Entry, agent: Agent, *, ground: bool) -> Result:
     identifier, dialogue = entry
     if isinstance(dialogue, InputError):
         made: dict[str, Any] = {"id": identifier, "method": agent.method.name, "error": str(dialogue)}
@@ -174,7 +180,7 @@ async def _result(entry: Entry, agent: Agent, *, ground: bool) -> Result:
     return await (agent.ground(dialogue) if ground else agent.respond(dialogue))
 
 
-def _write_page(path: Path, entries: Sequence[Entry], results: Sequence[Result]) -> None:
+def _write_page(path: Path, entries: Sequence[_Entry], results: Sequence[Result]) -> None:
     responses = [result for result in results if isinstance(result, Response)]
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])
@@ -185,7 +191,7 @@ def _write_page(path: Path, entries: Sequence[Entry], results: Sequence[Result])
     note(f"page: {path}")
 
 
-def read_entries(file: str) -> list[Entry]:
+def _read_entries(file: str) -> list[_Entry]:
     """Return the entries of a dialogue file, each with its id; `-` reads standard input.
 
     A malformed entry is said on standard error; where no entry is any good, the first one's error is raised.

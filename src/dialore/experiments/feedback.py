@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 Row = dict[str, Any]
 """Feedback as `ServerStore.feedback` returns it: `good`, `reason`, `better`, and the trace with its `result`."""
-BEFORE = "before"
+_BEFORE = "before"
 """The name of the system that answered in the service."""
 _SIDES = {"user": "user", "assistant": "system"}
 
@@ -71,7 +71,7 @@ def as_conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """Yield the responses that were given, as `dialore import` reads them, under the name `before`."""
     for row in rows:
-        yield {"id": row["trace"], "text": row["result"]["text"], "system": BEFORE}
+        yield {"id": row["trace"], "text": row["result"]["text"], "system": _BEFORE}
 
 
 def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
@@ -114,4 +114,4 @@ async def replay(
     dataset = {"name": "jsonl", "path": str(dialogues)}
     config = config_of(settings, systems, settings.knowledge, name=folder.name, dataset=dataset)
     await run_experiment(config, folder, connect, on_progress=on_progress)
-    import_responses(folder, [(BEFORE, before)], None)
+    import_responses(folder, [(_BEFORE, before)], None)

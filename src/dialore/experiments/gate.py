@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.report.data import SystemScores
     from dialore.experiments.store import RunStore
 
-COSTS = ("seconds", "calls", "prompt_tokens", "completion_tokens")
+_COSTS = ("seconds", "calls", "prompt_tokens", "completion_tokens")
 """Figures of each response beside its scores; `failed` is the share of the responses that failed."""
 _STATISTICS = ("mean", "p50", "p95")
 
@@ -26,7 +26,7 @@ _STATISTICS = ("mean", "p50", "p95")
 class Limit:
     """The least value of a figure that is allowed, or the greatest, of one system or of all.
 
-    The figure is a metric, `failed`, or one of `COSTS` with `.mean`, `.p50` or `.p95`.
+    The figure is a metric, `failed`, or one of `_COSTS` with `.mean`, `.p50` or `.p95`.
     """
 
     figure: str
@@ -47,7 +47,7 @@ class Limit:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class _Verdict:
     """A figure beside what is asked of it."""
 
     system: str
@@ -57,7 +57,7 @@ class Verdict:
     holds: bool
 
 
-def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
+def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[_Verdict]:
     """Hold the figures of a scored run against limits; a figure that is missing does not hold.
 
     Raises UnknownNameError where the run has no such figure or system.
@@ -66,10 +66,10 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
     systems = results.systems()
     numbers = [system.number for system in store.systems()]
     known = [about.name for about in results.metrics()]
-    figures = [*known, "failed", *(f"{cost}.{name}" for cost in COSTS for name in _STATISTICS)]
+    figures = [*known, "failed", *(f"{cost}.{name}" for cost in _COSTS for name in _STATISTICS)]
     verdicts = []
     for limit in limits:
-        figure = f"{limit.figure}.mean" if limit.figure in COSTS else limit.figure
+        figure = f"{limit.figure}.mean" if limit.figure in _COSTS else limit.figure
         if figure not in figures:
             raise UnknownNameError("figure of the run", limit.figure, figures)
         if limit.system and limit.system not in {name for system in systems for name in (system.name, system.method)}:
@@ -79,11 +79,11 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[Verdict]:
                 value = _figure(store, system, number, figure)
                 holds = value is not None and (value >= limit.value if limit.is_least else value <= limit.value)
                 wanted = f"{'at least' if limit.is_least else 'at most'} {limit.value:g}"
-                verdicts.append(Verdict(system.name, figure, value, wanted, holds))
+                verdicts.append(_Verdict(system.name, figure, value, wanted, holds))
     return verdicts
 
 
-def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
+def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
     """Hold each system's scores against those of its namesake in another run, on the dialogues that both answered.
 
     A score does not hold where the 95% interval of the paired difference lies on the worse side of zero, or where the
@@ -111,20 +111,20 @@ def check_against(store: RunStore, base: RunStore) -> list[Verdict]:
             if comparison:
                 value = system.scores[metric].value
                 holds = not (comparison.high < 0 if comparison.higher_is_better else comparison.low > 0)
-            verdicts.append(Verdict(system.name, metric, value, wanted, holds))
+            verdicts.append(_Verdict(system.name, metric, value, wanted, holds))
         verdicts.append(_failures(system, former))
     if len(verdicts) == len(pairs):
         raise InputError(f"{base.folder} is not scored", hint="score both runs by the same metrics")
     return verdicts
 
 
-def _failures(system: SystemScores, former: SystemScores) -> Verdict:
+def _failures(system: SystemScores, former: SystemScores) -> _Verdict:
     """Hold the share of failed responses against the former one."""
     failed, answered = system.counts.get("failed", 0), _answered(system)
     before = former.counts.get("failed", 0) / max(1, _answered(former))
     holds = answered > 0 and wilson(failed, answered)[0] <= before
     value = failed / answered if answered else None
-    return Verdict(system.name, "failed", value, f"not above {before:.4g} (n {answered})", holds)
+    return _Verdict(system.name, "failed", value, f"not above {before:.4g} (n {answered})", holds)
 
 
 def _answered(system: SystemScores) -> int:

@@ -417,7 +417,7 @@ async def _estimate(
         return None if settings in lexical and name is None else FakeModel()
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
-    async with open_systems(unlimited, rehearsal, {"web": Unsearched()}) as opened:
+    async with open_systems(unlimited, rehearsal, {"web": _Unsearched()}) as opened:
         prices = [config.price(model) for model in config.models for _ in config.systems]
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
@@ -440,7 +440,7 @@ async def _estimate(
     )
 
 
-class Unsearched:
+class _Unsearched:
     """The web in a rehearsal: nothing is sent anywhere, and passages of common length come back."""
 
     name = "web"

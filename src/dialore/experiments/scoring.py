@@ -38,7 +38,7 @@ Item = TypeVar("Item")
 Found = TypeVar("Found")
 Place: TypeAlias = tuple[int, int]
 """A dialogue's position and a repetition."""
-OnProgress: TypeAlias = Callable[[str, int, int], None]
+_OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Told what is at work, how much of it is done, and of how much."""
 
 
@@ -66,7 +66,7 @@ async def measure_run(
     at_once: int = 64,
     again: bool = False,
     optional: bool = False,
-    on_progress: OnProgress = lambda *_: None,
+    on_progress: _OnProgress = lambda *_: None,
 ) -> None:
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
@@ -103,7 +103,7 @@ async def measure_run(
 
 
 async def _measure_plain(
-    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: OnProgress
+    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: _OnProgress
 ) -> None:
     wanted: dict[Job, list[Metric]] = {}
     for metric in metrics:
@@ -127,7 +127,7 @@ async def _measure_plain(
 
 
 async def _each(
-    work: Sequence[Item], one: Callable[[Item], Awaitable[None]], at_once: int, what: str, on_progress: OnProgress
+    work: Sequence[Item], one: Callable[[Item], Awaitable[None]], at_once: int, what: str, on_progress: _OnProgress
 ) -> None:
     """Do the work, so many pieces at once, and say how much is done after each."""
     done = 0
@@ -149,7 +149,7 @@ async def measure_jointly(
     at_once: int = 64,
     again: bool = False,
     limit: int | None = None,
-    on_progress: OnProgress = lambda *_: None,
+    on_progress: _OnProgress = lambda *_: None,
 ) -> None:
     """Measure several systems' responses to a dialogue by one call, for every dialogue that all of them answered.
 
@@ -276,7 +276,7 @@ async def compare_systems(
     judged: Judged = "responses",
     at_once: int = 32,
     limit: int | None = None,
-    on_progress: OnProgress = lambda *_: None,
+    on_progress: _OnProgress = lambda *_: None,
 ) -> dict[str, list[Preference]]:
     """Compare two systems on every dialogue that both answered; what has been compared is not asked again.
 

@@ -90,7 +90,7 @@ def goals_of(config: RunConfig) -> list[Dialogue]:
 
 
 @dataclass(frozen=True)
-class SimulatedUser(Method):
+class _SimulatedUser(Method):
     """A person who wants something, as a method: it answers the responder's last turn."""
 
     name: ClassVar[str] = "user"
@@ -142,7 +142,7 @@ async def run_simulation(
             progress = Progress(total=len(goals), before=len(ended))
 
             async def hold(goal: Dialogue) -> None:
-                user = session.agent(SimulatedUser(Standing.of(goal)), users)
+                user = session.agent(_SimulatedUser(Standing.of(goal)), users)
                 try:
                     failure = await _hold(goal, store, number, opened.agents[0, 0], user, config.user.turns, progress)
                 except BudgetError as error:
@@ -164,7 +164,7 @@ async def run_simulation(
                 turns = tuple(turn for turn in dialogue.turns if turn.text != own[name])
                 if any(turn.speaker == "user" for turn in turns):
                     written.append(dialogue.model_copy(update={"turns": turns}))
-            summary["realism"] = compare_users(written, real_dialogues(config.user.real))
+            summary["realism"] = compare_users(written, _real_dialogues(config.user.real))
         store.keep(summary)
     return progress
 
@@ -286,7 +286,7 @@ def _asker(dialogue: Dialogue) -> str:
 # --- how like people they are
 
 
-def real_dialogues(spec: str) -> Iterable[Dialogue]:
+def _real_dialogues(spec: str) -> Iterable[Dialogue]:
     """Return real dialogues: of a file in Dialore's own form, else of a data set, `NAME` or `NAME:SPLIT`."""
     name, _, split = spec.partition(":")
     fields = {"name": "jsonl", "path": spec} if Path(spec).is_file() else {"name": name, "split": split}

@@ -67,7 +67,7 @@ def _plain(key: str) -> str:
     return re.sub(r"[^\w\-. :/]", "_", key)[:250]
 
 
-class WandB:
+class _WandB:
     """A run at Weights & Biases, gone on with where it is kept there already."""
 
     def __init__(self, name: str, parameters: Mapping[str, str], before: str | None) -> None:
@@ -96,13 +96,16 @@ class WandB:
         self._run.finish(exit_code=int(failed))
 
 
-TRACKERS: dict[str, Callable[[str, Mapping[str, str], str | None], MLflow | WandB]] = {"mlflow": MLflow, "wandb": WandB}
+TRACKERS: dict[str, Callable[[str, Mapping[str, str], str | None], MLflow | _WandB]] = {
+    "mlflow": MLflow,
+    "wandb": _WandB,
+}
 
 
-class Tracked:
+class _Tracked:
     """A run as a tracker is told of it: none where `to` is None, and no more after a first failure."""
 
-    def __init__(self, to: MLflow | WandB | None = None) -> None:
+    def __init__(self, to: MLflow | _WandB | None = None) -> None:
         self._to = to
         self.place = to.place if to is not None else ""
 
@@ -131,7 +134,7 @@ class Tracked:
         """End the run there."""
         self._tell(lambda to: to.close(failed=failed))
 
-    def _tell(self, tell: Callable[[MLflow | WandB], None]) -> None:
+    def _tell(self, tell: Callable[[MLflow | _WandB], None]) -> None:
         if self._to is None:
             return
         try:
@@ -142,10 +145,10 @@ class Tracked:
 
 
 @contextmanager
-def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
+def tracking(name: str | None, store: RunStore) -> Iterator[_Tracked]:
     """Yield the run of a store at a tracker, with its parameters; gone on with where it is kept there already."""
     if not name:
-        yield Tracked()
+        yield _Tracked()
         return
     if name not in TRACKERS:
         raise UnknownNameError("tracker", name, TRACKERS)
@@ -158,7 +161,7 @@ def tracking(name: str | None, store: RunStore) -> Iterator[Tracked]:
     except Exception as error:
         raise InputError(f"cannot log to {name}: {first_line(error)}", hint=_MENDS[name]) from error
     store.keep({_TRACKED: {**known, name: made.id}})
-    tracked, failed = Tracked(made), True
+    tracked, failed = _Tracked(made), True
     try:
         yield tracked
         failed = False

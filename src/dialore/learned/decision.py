@@ -49,7 +49,7 @@ class TrainedDecision:
     def decide(self, dialogue: Dialogue) -> tuple[bool, float]:
         """Yes or no for the response to the last turn, by the threshold chosen in training; the probability of yes."""
         row = word_rows([dialogue], self._idf)[0]
-        score = self._words[list(row)] @ np.array([*row.values()]) + dense_rows([dialogue])[0] @ self._dense
+        score = self._words[list(row)] @ np.array([*row.values()]) + _dense_rows([dialogue])[0] @ self._dense
         chance = float(likely(score + self._bias))
         return chance >= self._threshold, chance
 
@@ -62,7 +62,7 @@ def open_decision(spec: str) -> TrainedDecision:
 _opened = functools.lru_cache(4)(TrainedDecision)
 
 
-def dense_rows(dialogues: list[Dialogue]) -> NDArray[np.float64]:
+def _dense_rows(dialogues: list[Dialogue]) -> NDArray[np.float64]:
     """Return what is read beside the words: the embeddings of the last two turns, and how they are built."""
     rows = []
     for dialogue in dialogues:
@@ -178,7 +178,7 @@ def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa
     """Return a row a response: its words, and what else is read."""
     sparse = import_optional("scipy.sparse", "training", "train")
     words = word_matrix(word_rows(dialogues, idf))
-    return sparse.hstack([words, sparse.csr_matrix(dense_rows(dialogues))], format="csr")
+    return sparse.hstack([words, sparse.csr_matrix(_dense_rows(dialogues))], format="csr")
 
 
 def choose_threshold(shares: NDArray[np.float64], labels: Numbers) -> float:

@@ -21,7 +21,7 @@ import numpy as np
 
 from dialore.retrieval.bm25 import rarity, saturation
 from dialore.retrieval.fusion import DECIMALS
-from dialore.retrieval.reranking import Remembered
+from dialore.retrieval.reranking import CachedEmbedder
 from dialore.text import CHINESE_RUN, WIDE, content_lemmas, is_chinese, normalise, stem, stop_words, words
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class DialogueRanker:
 
     def __init__(self, *, cosine: float = 5.0, past: float = 0.1, under: float = 1.0, told: float = 0.2) -> None:
         self.cosine, self.past, self.under, self.told = cosine, past, under, told
-        self._vectors = Remembered()
+        self._vectors = CachedEmbedder()
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """Return the score of each persona sentence, in order, with the documents under it."""

@@ -18,7 +18,7 @@ from dialore.errors import InputError
 from dialore.learned.dialogue_ranking import DialogueRanker, joined
 from dialore.learned.model import PREFIX, describe
 from dialore.retrieval.encoders import OnnxCrossEncoder, OnnxEmbedder
-from dialore.retrieval.reranking import Remembered
+from dialore.retrieval.reranking import CachedEmbedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,7 +52,7 @@ class TrainedEncoder(DialogueRanker):
         dual = (
             OnnxEmbedder(path, longest=length, unit=not card["settings"].get("dot")) if card["kind"] == "dual" else None
         )
-        self._encoder = None if dual is None else Remembered(dual)
+        self._encoder = None if dual is None else CachedEmbedder(dual)
         self._cross = OnnxCrossEncoder(path, length=length) if card["kind"] == "cross" else None
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:

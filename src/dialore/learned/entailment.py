@@ -51,14 +51,14 @@ class TrainedEntailment:
 
     def chances(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the calibrated probability that each pair's second text, a response, is entailed by the first."""
-        return likely(self._trees.scores(pair_features(self._past, pairs))[:, 0]) if pairs else np.zeros(0)
+        return likely(self._trees.scores(_pair_features(self._past, pairs))[:, 0]) if pairs else np.zeros(0)
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first, by the threshold chosen in training."""
         return [bool(chance >= self._threshold) for chance in self.chances(pairs)]
 
 
-def pair_features(
+def _pair_features(
     past: Past, pairs: Sequence[tuple[str, str]], leave: Sequence[int] = (), forget: Sequence[bool] = ()
 ) -> NDArray[np.float32]:
     """(pairs, ...): how a response stands to a piece, and to the answers that the piece was given for in training.
@@ -264,7 +264,7 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
         step("comparing pairs", start, len(numbers))
         chunk = slice(start, start + _CHUNK)
         forgotten = (forget | (pairs.protocol == PROTOCOLS.index("swapped")))[chunk]
-        features.append(pair_features(examples.past, pairs.texts[chunk], numbers[chunk].tolist(), forgotten.tolist()))
+        features.append(_pair_features(examples.past, pairs.texts[chunk], numbers[chunk].tolist(), forgotten.tolist()))
     grown = grow(
         SETTINGS,
         np.concatenate(features),
@@ -281,7 +281,7 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
     measured = {}
     for name, at in {**known, **{f"{name}, as if new": at & forget for name, at in parts.items()}}.items():
         held = [at & (folds == fold) for fold in range(FOLDS)]
-        figures = [100 * balanced(shares[part], pairs.labels[part], threshold) for part in held if part.any()]
+        figures = [100 * _balanced(shares[part], pairs.labels[part], threshold) for part in held if part.any()]
         if figures:
             mean, low, high = float(np.mean(figures)), min(figures), max(figures)
             measured[name] = {"mean": round(mean, 2), "low": round(low, 2), "high": round(high, 2)}
@@ -306,7 +306,7 @@ def protocols(pairs: Pairs) -> dict[str, NDArray[np.bool_]]:
     return figures
 
 
-def balanced(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> float:
+def _balanced(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> float:
     """Accuracy where positives and negatives are as many, as in the paper."""
     decided = shares >= threshold
     return float(np.mean([(decided[labels == value] == value).mean() for value in (0, 1) if (labels == value).any()]))
@@ -318,6 +318,6 @@ def choose_threshold(shares: NDArray[np.float64], labels: Numbers, parts: dict[s
     weights = {name: 1.0 if name.endswith(PROTOCOLS[0]) else hard for name in parts}
 
     def worth(least: float) -> float:
-        return sum(weights[name] * balanced(shares[at], labels[at], least) for name, at in parts.items() if at.any())
+        return sum(weights[name] * _balanced(shares[at], labels[at], least) for name, at in parts.items() if at.any())
 
     return float(max(np.round(np.arange(0.1, 0.91, 0.02), 2), key=worth))

@@ -14,7 +14,7 @@ import numpy as np
 
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.training_index import SIZE, Past, Rows, key_of, weighed
-from dialore.retrieval.reranking import Remembered
+from dialore.retrieval.reranking import CachedEmbedder
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -144,7 +144,7 @@ def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-VECTORS = Remembered()
+VECTORS = CachedEmbedder()
 """The embeddings of texts that come again at every turn."""
 
 

@@ -69,9 +69,9 @@ class TrainedPlanner:
         if not self._is_of_context and not any(persona.values()):
             return {plan: float(not plan) for plan in self.plans}
         pieces = None if self._is_of_context else self._compared(dialogue, persona)
-        near = votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
-        logits = logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
-        features = plan_features(dialogue, near, logits, pieces)
+        near = _votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
+        logits = _logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
+        features = _plan_features(dialogue, near, logits, pieces)
         shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
         return dict(zip(self.plans, shares.tolist(), strict=True))
 
@@ -80,7 +80,7 @@ class TrainedPlanner:
         compared = pool.compare(dialogue)
         sentences, documents = sentence_features(pool, dialogue, compared), document_features(pool, dialogue, compared)
         of_sentences = likely(self._trees["sentences"].scores(sentences)[:, 0])
-        of_documents = likely(self._trees["documents"].scores(with_owner(documents, of_sentences, pool.sizes))[:, 0])
+        of_documents = likely(self._trees["documents"].scores(_with_owner(documents, of_sentences, pool.sizes))[:, 0])
         return sentences, documents, of_sentences, of_documents
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
@@ -108,7 +108,7 @@ def decided(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray
     return (softmax(scores) + shares) / 2
 
 
-def with_owner(
+def _with_owner(
     documents: NDArray[np.float32], of_sentences: NDArray[np.float64], sizes: Sequence[int]
 ) -> NDArray[np.float32]:
     """Documents' features with how likely the owning sentence is of use, and the best one."""
@@ -116,7 +116,7 @@ def with_owner(
     return np.column_stack([documents, own, np.full(len(own), of_sentences.max())]).astype(np.float32)
 
 
-def votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -> NDArray[np.float64]:
+def _votes(cosines: NDArray[np.float64], labels: NDArray[np.int64], plans: int) -> NDArray[np.float64]:
     """Return how near the nearest answered turns of each plan are to the last turn."""
     sums: list[float] = []
     for plan in range(plans):
@@ -154,12 +154,12 @@ def word_matrix(rows: Sequence[Mapping[int, float]]) -> Any:  # noqa: ANN401 - s
     return sparse.csr_matrix((values, np.concatenate([[*row] for row in rows]), ends), (len(rows), WORDS))
 
 
-def logits_of(row: Mapping[int, float], words: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float64]:
+def _logits_of(row: Mapping[int, float], words: NDArray[np.float32], bias: NDArray[np.float32]) -> NDArray[np.float64]:
     """(plans,): the linear part's log probabilities."""
     return np.log(softmax((words[:, list(row)] @ np.array([*row.values()]) + bias).astype(np.float64)))
 
 
-def plan_features(
+def _plan_features(
     dialogue: Dialogue, near: NDArray[np.float64], said: NDArray[np.float64], pieces: Pieces | None
 ) -> NDArray[np.float32]:
     """Return what the plan is decided by: earlier plans, the turn, and how well the best pieces fit."""
@@ -182,7 +182,7 @@ def plan_features(
 
 # --- training: `dialore train planner`
 
-USE: dict[str, Any] = {
+_USE: dict[str, Any] = {
     "objective": "binary",
     "learning_rate": 0.2,
     "num_leaves": 15,
@@ -202,7 +202,7 @@ PLANS: dict[str, Any] = {
     "bagging_fraction": 0.7,
     "bagging_freq": 1,
 }
-NETWORKS: dict[str, Any] = {"hidden_layer_sizes": (64,), "alpha": 3.0, "early_stopping": True, "n_iter_no_change": 5}
+_NETWORK: dict[str, Any] = {"hidden_layer_sizes": (64,), "alpha": 3.0, "early_stopping": True, "n_iter_no_change": 5}
 _NETWORKS, _EPOCHS = 3, 40
 _PENALTY = 1.0
 _MOST = 250
@@ -232,7 +232,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
 
     grown, pieces = ({}, [None] * len(labels)) if context else _of_use(examples, compare(examples, step), done)
     word_logits, linear = _linear(examples, labels, len(plans))
-    features = _plan_features(examples, pieces, word_logits, labels, len(plans))
+    features = _training_features(examples, pieces, word_logits, labels, len(plans))
     settings = {**PLANS, "num_class": len(plans)}
     decided_by = grow(settings, features, labels, np.arange(len(labels)), examples, most=_MOST, step=done)
     grown["plans"] = decided_by
@@ -257,9 +257,9 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
         "plans": [list(plan) for plan in plans],
         "offsets": offsets.tolist(),
         "settings": {
-            "of use": {**USE, "most trees": _MOST_OF_USE, "patience": PATIENCE},
+            "of use": {**_USE, "most trees": _MOST_OF_USE, "patience": PATIENCE},
             "plans": {**PLANS, "most trees": _MOST, "patience": PATIENCE},
-            "networks": {**NETWORKS, "max_iter": _EPOCHS, "networks": _NETWORKS},
+            "networks": {**_NETWORK, "max_iter": _EPOCHS, "networks": _NETWORKS},
             "linear C": _PENALTY,
             "context": context,
             "trees": trees_of,
@@ -300,10 +300,10 @@ def _of_use(
 ) -> tuple[dict[str, Grown], list[Pieces | None]]:
     """Trees that say how likely each piece is of use, and each response's pieces by trees that have not seen it."""
     pieces = (compared.sentences, compared.is_gold, compared.of_sentence)
-    sentences = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    sentences = grow(_USE, *pieces, examples, most=_MOST_OF_USE, step=done)
     of_sentences = likely(sentences.scores[:, 0])
     pieces = (_with_owners(compared, of_sentences), compared.is_gold_document, compared.of_document)
-    documents = grow(USE, *pieces, examples, most=_MOST_OF_USE, step=done)
+    documents = grow(_USE, *pieces, examples, most=_MOST_OF_USE, step=done)
     of_documents = likely(documents.scores[:, 0])
     places = range(len(examples.dialogues) + 1)
     ends = [np.searchsorted(of, np.array(places)) for of in (compared.of_sentence, compared.of_document)]
@@ -318,7 +318,7 @@ def _with_owners(compared: Compared, of_sentences: NDArray[np.float64]) -> NDArr
     owned, sentence, document = [], 0, 0
     for sizes in compared.sizes:
         documents = compared.documents[document : document + sum(sizes)]
-        owned.append(with_owner(documents, of_sentences[sentence : sentence + len(sizes)], sizes))
+        owned.append(_with_owner(documents, of_sentences[sentence : sentence + len(sizes)], sizes))
         sentence, document = sentence + len(sizes), document + sum(sizes)
     return np.concatenate(owned)
 
@@ -340,7 +340,7 @@ def _linear(examples: Examples, labels: Numbers, plans: int) -> tuple[NDArray[np
     for fold in range(FOLDS):
         words, bias = fitted(examples.folds != fold)
         for at in np.flatnonzero(examples.folds == fold):
-            logits[at] = logits_of(rows[at], words, bias)
+            logits[at] = _logits_of(rows[at], words, bias)
     words, bias = fitted(np.ones(len(rows), bool))
     return logits, {"words": words, "bias": bias}
 
@@ -357,7 +357,7 @@ def _networks(
         networks = Networks(features[at].mean(0), np.where(scale > 0, scale, 1).astype(np.float32), *[nothing] * 4)
         inputs, layers = networks.standardised(features[at]), []
         for seed in range(examples.seed, examples.seed + _NETWORKS):
-            model = neural.MLPClassifier(**NETWORKS, max_iter=_EPOCHS, random_state=seed)
+            model = neural.MLPClassifier(**_NETWORK, max_iter=_EPOCHS, random_state=seed)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # that there could be more epochs
                 model.fit(inputs, labels[at])
@@ -374,7 +374,7 @@ def _networks(
     return fitted(np.ones(len(labels), bool)), shares
 
 
-def _plan_features(
+def _training_features(
     examples: Examples,
     pieces: Sequence[Pieces | None],
     said: NDArray[np.float64],
@@ -386,5 +386,5 @@ def _plan_features(
     for at, dialogue in enumerate(examples.dialogues):
         cosines = examples.past.asked.cosines(dialogue.turns[-1].text, examples.past.idf)
         cosines[slice(*np.searchsorted(examples.numbers, [examples.numbers[at], examples.numbers[at] + 1]))] = 0
-        rows.append(plan_features(dialogue, votes(cosines, labels, plans), said[at], pieces[at]))
+        rows.append(_plan_features(dialogue, _votes(cosines, labels, plans), said[at], pieces[at]))
     return np.stack(rows)

@@ -126,10 +126,10 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
     return {**card, "measured": _measured(examples, parts, scores, compared, asked)}, arrays
 
 
-Part = tuple["NDArray[np.float32]", "NDArray[np.bool_]", "Numbers"]
+_Part = tuple["NDArray[np.float32]", "NDArray[np.bool_]", "Numbers"]
 
 
-def _parts(compared: Compared, asked: Numbers) -> dict[str, Part]:
+def _parts(compared: Compared, asked: Numbers) -> dict[str, _Part]:
     """Features, labels and responses of the rows that each of the three learns from: where one of a group is gold."""
     first = np.full(len(asked), -1)
     places = np.arange(len(compared.of_sentence)) - np.searchsorted(compared.of_sentence, compared.of_sentence)
@@ -166,7 +166,7 @@ def _first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Num
 
 def _measured(
     examples: Examples,
-    parts: dict[str, Part],
+    parts: dict[str, _Part],
     scores: dict[str, NDArray[np.float64]],
     compared: Compared,
     asked: Numbers,

@@ -22,7 +22,7 @@ _LONGEST = 3
 
 _LONGEST_HEADING, _LONGEST_TITLE = 150, 600
 """Letters that a title has of one heading, and of all."""
-FENCE = "```"
+_FENCE = "```"
 _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
 
@@ -193,14 +193,14 @@ def joined(texts: Sequence[str]) -> str:
     for text in texts:
         if text:
             seamless = not whole or _SEAMLESS.fullmatch(whole[-1] + text[0])
-            fenced = text.startswith(FENCE) or whole.endswith(FENCE)
+            fenced = text.startswith(_FENCE) or whole.endswith(_FENCE)
             whole += text if seamless else f"\n{text}" if fenced else f" {text}"
     return whole
 
 
 def fenced(code: str, language: str) -> Paragraph:
     """Code as a paragraph that stands as it is, in a fence longer than any that it holds."""
-    fence = max([FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
+    fence = max([_FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
     return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", code=True)
 
 

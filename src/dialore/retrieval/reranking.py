@@ -89,7 +89,7 @@ class OkapiReranker(Bm25Reranker):
         return [(len(texts) - 1 - at, score) for at, score in _best(self.scores(query, texts)[::-1], top)]
 
 
-class Remembered:
+class CachedEmbedder:
     """The vectors of the latest texts, such as a dialogue's turns and its persona, which come again at every turn.
 
     Without an embedder the shipped static one is loaded at the first call.
@@ -121,11 +121,11 @@ class Remembered:
 
 
 class DenseReranker(_Scored):
-    """The cosine of sentence embeddings; see `Remembered`."""
+    """The cosine of sentence embeddings; see `CachedEmbedder`."""
 
     def __init__(self, embedder: Embedder | None = None) -> None:
         self.name = "dense" if embedder is None else f"dense:{embedder.name}"
-        self._vectors = Remembered(embedder)
+        self._vectors = CachedEmbedder(embedder)
 
     def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""

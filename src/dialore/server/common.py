@@ -100,7 +100,7 @@ class Metadata(BaseModel):
     conversation: Name | None = Field(default=None, description="The id to keep it under, where the user consents.")
 
 
-class SamplingOverride(Body):
+class CommonRequest(Body):
     """Fields of requests about sampling and the speaker."""
 
     model_config = ConfigDict(protected_namespaces=())

@@ -13,8 +13,8 @@ from pydantic import BaseModel, Field, field_validator
 
 from dialore.server.common import (
     ChatMessage,
+    CommonRequest,
     Part,
-    SamplingOverride,
     Tokens,
     asked_of,
     begun,
@@ -42,7 +42,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class ChatRequest(SamplingOverride):
+class ChatRequest(CommonRequest):
     """A request for a chat completion."""
 
     messages: list[ChatMessage] = Field(min_length=1)
@@ -174,7 +174,7 @@ class TextSettings(BaseModel):
     format: TextFormat = TextFormat()
 
 
-class ResponsesRequest(SamplingOverride):
+class ResponsesRequest(CommonRequest):
     """A request for a response; nothing is kept that a later one could go on from."""
 
     input: str | list[Item | OtherItem] = Field(min_length=1)

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.documents.opening import Store
-    from dialore.retrieval.documents.store import Document, Passage, Settings, Transaction
+    from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
 
@@ -91,7 +91,7 @@ class DocumentIndex:
                 f"{shown(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
             )
 
-    def _use(self, settings: Settings) -> None:
+    def _use(self, settings: IndexSettings) -> None:
         self._settings = settings
         self._embedder = embedder_of(settings, self.path, self._given, self._addresses)
 
@@ -266,7 +266,7 @@ class DocumentIndex:
                     return list(pieces.values())
         return list(pieces.values())
 
-    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+    def _knowledge(self, passage: StoredPassage, score: float) -> Knowledge:
         piece = passage.piece
         own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
         given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}

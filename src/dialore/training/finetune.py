@@ -97,7 +97,7 @@ def finetune(
             cannot be written; the extra `finetune` is not installed.
     """
     check_place(out)
-    check_targets(train, dev)
+    _check_targets(train, dev)
     for name in ("torch", "transformers", "accelerate", *(["peft"] if tuning.lora else [])):
         import_optional(name, "fine-tuning", _EXTRA)
     import torch
@@ -143,7 +143,7 @@ def finetune(
     return whole
 
 
-def check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
+def _check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
     """Raise InputError where there is nothing to learn, or a held-out dialogue is in the training data."""
     for name, split in (("training", train), ("held-out", dev)):
         if not any(text.strip() for target in split for text, learnt in target.parts if learnt):

@@ -19,7 +19,7 @@ from dialore.knowledge import GROUPS
 EVERY_GROUP = "*"
 """The group of a reader who may read all passages."""
 COLUMNS = ("text", "title", "url", "file", "page")
-Value = str | float | bool
+_Value = str | float | bool
 _VALUE = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s(),"\'=<>!]+'
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
 _CONDITION = re.compile(
@@ -35,7 +35,7 @@ class Condition:
 
     field: str
     operator: str
-    values: tuple[Value, ...]
+    values: tuple[_Value, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         position = joined.end()
 
 
-def _value(text: str) -> Value:
+def _value(text: str) -> _Value:
     if text[0] == '"':
         try:
             return str(json.loads(text))

@@ -17,7 +17,7 @@ from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.documents.opening import embedder_of, open_store, shown
-from dialore.retrieval.documents.store import Document, NewPassage, Piece, Settings, id_number
+from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
 
@@ -182,7 +182,7 @@ class _Change:
 @contextmanager
 def _changing(
     path: Path | str,
-    fresh: Settings | None,
+    fresh: IndexSettings | None,
     embedder: Embedder | None,
     on_step: Step | None,
     metadata: Mapping[str, Any] | None = None,
@@ -271,7 +271,7 @@ def build_documents(
 
         embedder = load_embedder()
     made = embedder if vectors else None
-    settings = Settings(
+    settings = IndexSettings(
         name=storable(name or "")
         or (str(path).partition("#")[2] or "documents" if "://" in str(path) else Path(path).resolve().stem),
         embedder=made.name if made else "",

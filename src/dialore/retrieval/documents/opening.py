@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
     from dialore.retrieval.documents.postgres import PostgresStore
     from dialore.retrieval.documents.sqlite import SqliteStore
-    from dialore.retrieval.documents.store import Settings
+    from dialore.retrieval.documents.store import IndexSettings
     from dialore.retrieval.embedding import Embedder
 
     Store = SqliteStore | PostgresStore
@@ -30,7 +30,7 @@ def open_store(path: Path | str) -> Store:
 
 
 def embedder_of(
-    settings: Settings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
+    settings: IndexSettings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
 ) -> Embedder | None:
     """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
     if not settings.embedder:

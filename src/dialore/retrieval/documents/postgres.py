@@ -32,7 +32,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Sequence
 
-    from dialore.retrieval.documents.store import NewPassage, Settings
+    from dialore.retrieval.documents.store import IndexSettings, NewPassage
 
 _CONNECTIONS = 8
 _SECONDS = 10.0
@@ -92,17 +92,17 @@ class PostgresStore:
         self._pool.close()
 
     @contextmanager
-    def read(self, filter_: Filter = ALL) -> Iterator[PostgresTransaction]:
+    def read(self, filter_: Filter = ALL) -> Iterator[_PostgresTransaction]:
         """See `SqliteStore`."""
         with self._explained(), self._pool.connection() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-            yield PostgresTransaction(connection, self.shown, filter_)
+            yield _PostgresTransaction(connection, self.shown, filter_)
 
     @contextmanager
-    def write(self, fresh: Settings | None = None) -> Iterator[PostgresTransaction]:
+    def write(self, fresh: IndexSettings | None = None) -> Iterator[_PostgresTransaction]:
         """See `SqliteStore`."""
         with self._explained(), self._pool.connection() as connection:
-            transaction = PostgresTransaction(connection, self.shown)
+            transaction = _PostgresTransaction(connection, self.shown)
             transaction.ask("SELECT pg_advisory_xact_lock(hashtext(?))", f"dialore documents {self.name}")
             if fresh is not None:
                 transaction.ask(f'DROP SCHEMA IF EXISTS "{self.name}" CASCADE')
@@ -136,7 +136,7 @@ class PostgresStore:
             raise InputError(f"{self.shown}: {reason}", hint=f"check the server, or {AGAIN}") from error
 
 
-class PostgresTransaction(Transaction):
+class _PostgresTransaction(Transaction):
     """One state of an index in a database, or a change of it; see `Transaction`."""
 
     mark = "%s"

@@ -27,8 +27,8 @@ from dialore.retrieval.documents.store import (
     AGAIN,
     BUILD,
     Approximate,
+    IndexSettings,
     NewPassage,
-    Settings,
     State,
     Transaction,
     selective,
@@ -147,7 +147,7 @@ class SqliteStore:
             raise InputError(f"cannot open {self.path}: {error.strerror}", hint="check its permissions") from error
 
     @contextmanager
-    def write(self, fresh: Settings | None = None) -> Iterator[SqliteTransaction]:
+    def write(self, fresh: IndexSettings | None = None) -> Iterator[SqliteTransaction]:
         """Yield a change of the index: whole at the end of the body, or nothing of it where that fails.
 
         The settings of a new one, which comes in the place of what is there, are `fresh`. Raises InputError where there
@@ -168,7 +168,7 @@ class SqliteStore:
                 yield from self._change(connection, fresh)
                 failed.pop_all()
 
-    def _change(self, connection: sqlite3.Connection, fresh: Settings | None) -> Iterator[SqliteTransaction]:
+    def _change(self, connection: sqlite3.Connection, fresh: IndexSettings | None) -> Iterator[SqliteTransaction]:
         connection.execute("PRAGMA cache_size = -65536")
         if fresh is not None:
             connection.execute(f"PRAGMA application_id = {_OURS}")
@@ -211,7 +211,7 @@ class SqliteStore:
             return InputError(f"cannot open or write {self.path}: {message}", hint="check its permissions and the disk")
         return InputError(f"{self.path} is damaged: {message}", hint=f"delete it and {AGAIN}")
 
-    def approximate(self, settings: Settings) -> Any:  # noqa: ANN401 - usearch is imported when first used
+    def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
         valid = settings.approximate.file if settings.approximate else ""
         with self._lock:

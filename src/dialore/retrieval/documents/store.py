@@ -90,7 +90,7 @@ class Approximate(BaseModel):
     passages: int
 
 
-class Settings(BaseModel):
+class IndexSettings(BaseModel):
     """The settings of an index: its embedder (none where empty), and how texts become passages."""
 
     layout: int = LAYOUT
@@ -104,7 +104,7 @@ class Settings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its `Settings` as JSON, how often it was changed, and counts.
+    """An index at one moment: its `IndexSettings` as JSON, how often it was changed, and counts.
 
     `removals` rises when passages are removed and begins with the moment of building, another in every index; `length`
     is terms of all passages together, `last` the highest number that a passage was given.
@@ -118,7 +118,7 @@ class State(NamedTuple):
     last: int
 
 
-class Passage(NamedTuple):
+class StoredPassage(NamedTuple):
     """A passage as it is kept, with its number."""
 
     number: int
@@ -233,10 +233,10 @@ class Transaction(ABC):
         """Return settings and counts."""
         return State(*self.ask("SELECT settings, version, removals, passages, length, last FROM state").fetchone())
 
-    def settings(self) -> Settings:
+    def settings(self) -> IndexSettings:
         """Return what the index was built with; raise InputError where another version wrote it."""
         try:
-            settings = Settings.model_validate_json(self.state().settings)
+            settings = IndexSettings.model_validate_json(self.state().settings)
         except ValidationError as error:
             raise InputError(f"{self._path} is damaged", hint=AGAIN) from error
         if (settings.layout, settings.tokeniser) != (LAYOUT, TERMS):
@@ -262,13 +262,15 @@ class Transaction(ABC):
             return self.state().passages
         return int(self.ask(f"SELECT COUNT(*) FROM passages WHERE TRUE{self._seen}", *self._seen_values).fetchone()[0])
 
-    def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[Passage]:
+    def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[StoredPassage]:
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
         for number, identifier, text, title, url, file, page, extra in self.ask(
             f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number", value, *self._seen_values
         ):
-            yield Passage(number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {}))
+            yield StoredPassage(
+                number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {})
+            )
 
     def titles(self, most: int) -> list[str]:
         """Return the first titles of passages, each once, in the order of the passages."""
@@ -324,7 +326,7 @@ class Transaction(ABC):
         self.ask("DELETE FROM documents WHERE NOT EXISTS (SELECT 1 FROM passages WHERE document = documents.number)")
         self.ask("UPDATE state SET version = version + 1")
 
-    def begin(self, settings: Settings) -> None:
+    def begin(self, settings: IndexSettings) -> None:
         """Make the tables that both databases have, empty."""
         for name, columns in _TABLES.items():
             self.ask(f"DROP TABLE IF EXISTS {name}")

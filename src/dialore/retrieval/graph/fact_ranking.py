@@ -16,7 +16,7 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.retrieval.graph.store import Edges, GraphStore
 from dialore.retrieval.linking.linker import unit
-from dialore.retrieval.reranking import Remembered
+from dialore.retrieval.reranking import CachedEmbedder
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -124,7 +124,7 @@ _ENCODED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
+class _Scored:
     """Facts with their rounded scores, each one's concept by its place among those asked for, the phrases' vectors."""
 
     edges: Edges
@@ -142,7 +142,7 @@ class Ranker:
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
-        self._encoded = Remembered(embedder, _ENCODED)
+        self._encoded = CachedEmbedder(embedder, _ENCODED)
         own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
@@ -153,7 +153,7 @@ class Ranker:
             if isinstance(embedder, StaticEmbedder):
                 self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
-    def ask(self, concepts: Sequence[int], dialogue: Dialogue, demands: Iterable[str]) -> Scored:
+    def ask(self, concepts: Sequence[int], dialogue: Dialogue, demands: Iterable[str]) -> _Scored:
         """Return the facts of the concepts, of a hub's the heaviest, scored by a dialogue and its demands."""
         query, phrases = self._question(dialogue, tuple(dict.fromkeys(demands)))
         edges = self._store.edges_of(concepts, query if self._own else None, self.ranking.hub or None)
@@ -162,7 +162,7 @@ class Ranker:
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
         scores = np.round(scores, _DIGITS) + np.float32(0)  # no negative zeros
-        return Scored(edges, scores, owner, phrases)
+        return _Scored(edges, scores, owner, phrases)
 
     def _question(
         self, dialogue: Dialogue, demands: tuple[str, ...]
@@ -188,7 +188,7 @@ class Ranker:
         wordings = [fact.triple if self.ranking.triples else verbalise(fact, language) for fact in facts]
         return self._encoded.encode(wordings) @ query
 
-    def best(self, scored: Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
+    def best(self, scored: _Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
         """Return the best of some rows of the facts, with their scores, best first."""
         if top <= 0 or not len(rows):
             return []
@@ -207,7 +207,7 @@ class Ranker:
                 return [(self._store.fact(edges, row), score) for row, score in taken]
             size *= _LEAST_SPARE
 
-    def _nearest(self, scored: Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
+    def _nearest(self, scored: _Scored, rows: NDArray[np.intp]) -> NDArray[np.float32]:
         """Scores with how near the end that is not the fact's own concept is to the demand nearest to it."""
         edges, scores = scored.edges, scored.scores[rows]
         if not len(scored.phrases):

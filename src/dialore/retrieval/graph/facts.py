@@ -75,8 +75,8 @@ class Rejects:
 
 # --- files
 
-FileFormat = Literal["tsv", "jsonl", "conceptnet"]
-FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
+_FileFormat = Literal["tsv", "jsonl", "conceptnet"]
+FILE_FORMATS: tuple[_FileFormat, ...] = get_args(_FileFormat)
 _TOLD = 20_000
 """Lines between two reports of progress."""
 
@@ -97,7 +97,7 @@ def _open(path: Path) -> Iterator[tuple[io.BufferedReader, IO[bytes], io.TextIOW
         raise GraphError(error.message, hint=error.hint) from error
 
 
-def guess_format(path: Path) -> FileFormat:
+def guess_format(path: Path) -> _FileFormat:
     """Return the format of a file by its name and first line; raise GraphError where neither tells."""
     name = path.name.removesuffix(".gz")
     if name.endswith((".jsonl", ".ndjson")):
@@ -118,7 +118,7 @@ def guess_format(path: Path) -> FileFormat:
 def read_facts(
     path: Path,
     *,
-    file_format: FileFormat | None = None,
+    file_format: _FileFormat | None = None,
     languages: Sequence[Language] = ("en", "zh"),
     progress: Callable[[int], None] | None = None,
     rejects: Rejects | None = None,
@@ -370,13 +370,13 @@ def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], _Row | None]
 
 # --- export
 
-ExportFormat = Literal["tsv", "jsonl"]
-EXPORT_FORMATS: tuple[ExportFormat, ...] = get_args(ExportFormat)
+_ExportFormat = Literal["tsv", "jsonl"]
+EXPORT_FORMATS: tuple[_ExportFormat, ...] = get_args(_ExportFormat)
 _HEADER = ("head", "relation", "tail", "weight", "provenance")
 _BATCH = 4096
 
 
-def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
+def lines_of(store: FactStore, file_format: _ExportFormat) -> Iterator[str]:
     """Yield the lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
     if file_format == "tsv":
         yield "\t".join(_HEADER)
@@ -389,7 +389,7 @@ def lines_of(store: FactStore, file_format: ExportFormat) -> Iterator[str]:
 
 
 def export_graph(
-    store: FactStore, target: Path, file_format: ExportFormat, on_step: Callable[[str, int, int], None] | None = None
+    store: FactStore, target: Path, file_format: _ExportFormat, on_step: Callable[[str, int, int], None] | None = None
 ) -> int:
     """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
 

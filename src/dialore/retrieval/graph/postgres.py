@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
 
 FORMAT = 2
-DEFAULT = "dialore"
+_DEFAULT = "dialore"
 """The graph's name where a URL has none."""
 SECONDS = 10
 """How long to wait for a connection."""
@@ -239,7 +239,7 @@ class _Target:
 
     def __init__(self, url: str) -> None:
         address, fragment = urldefrag(url)
-        self.schema = unquote(fragment) or DEFAULT
+        self.schema = unquote(fragment) or _DEFAULT
         if len(self.schema.encode()) > _LONGEST_NAME:
             raise GraphError(f"the graph's name is too long: {self.schema!r}", hint=f"at most {_LONGEST_NAME} bytes")
         try:

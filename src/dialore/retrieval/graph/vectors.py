@@ -50,7 +50,7 @@ class PartNumbers:
     def block(self) -> tuple[int, bytes]:
         """Return the first number of the parts that are new, and their value of the table `parts`; empty for none."""
         new = np.array([number for number, row in self._place.items() if row >= self._first], np.int64)
-        rows, scales = quantised(self._embedder.part_sums(new))
+        rows, scales = _quantised(self._embedder.part_sums(new))
         if self._first == 1:  # a graph's first block begins with nothing
             rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])
             scales, new = np.append(np.float32(1), scales), np.append(0, new)
@@ -58,7 +58,7 @@ class PartNumbers:
         return (0 if self._first == 1 else self._first), value
 
 
-def quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+def _quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
     """Return sums as int8 with a scale each; exact where a row's peak over 127 divides it, else near enough."""
     values = sums.astype(np.float32)
     peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)

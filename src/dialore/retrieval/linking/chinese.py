@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 # --- simplified and traditional characters
 
-Script = Literal["t2s", "s2t"]
+_Script = Literal["t2s", "s2t"]
 
 
 @functools.cache
-def _converter(script: Script) -> Any:  # noqa: ANN401 - the library is untyped
+def _converter(script: _Script) -> Any:  # noqa: ANN401 - the library is untyped
     """Return OpenCC's conversion, its dictionaries loaded."""
     from opencc import OpenCC
 
@@ -27,12 +27,12 @@ def _converter(script: Script) -> Any:  # noqa: ANN401 - the library is untyped
 
 
 @functools.lru_cache(maxsize=65536)
-def _changes(character: str, script: Script) -> bool:
+def _changes(character: str, script: _Script) -> bool:
     return bool(_converter(script).convert(character) != character)
 
 
 @functools.lru_cache(maxsize=16384)
-def _converted(text: str, script: Script) -> str:
+def _converted(text: str, script: _Script) -> str:
     # A phrase costs twenty times what a look at its characters does, and most are in the wanted script already.
     if not any(_changes(character, script) for character in text):
         return text

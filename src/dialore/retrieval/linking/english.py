@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 
-LONGEST = 6
+_LONGEST = 6
 """Content words of the longest concept that is looked for inside a phrase."""
 
 
@@ -80,7 +80,7 @@ def respelt(word: str) -> str | None:
 
 # --- function words
 
-LIGHT = frozenset(("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "its", "s"))
+_LIGHT = frozenset(("a", "an", "the", "to", "of", "my", "your", "his", "her", "our", "their", "its", "s"))
 """Words that make no difference wherever they stand."""
 _PARTICLES = frozenset(("up", "down", "off", "out", "over", "away", "back"))
 """Words that belong to the verb before them."""
@@ -111,10 +111,10 @@ _AMOUNTS = frozenset(("rest", "couple", "bunch", "number", "lack", "plenty"))
 _DEGREES = frozenset(("better", "best", "worse", "worst"))
 """Forms that are no "good" and no "bad": the "best player" is not any good one."""
 
-Segments = tuple[tuple[str, ...], ...]
+_Segments = tuple[tuple[str, ...], ...]
 
 
-class Word(NamedTuple):
+class _Word(NamedTuple):
     """A word of a phrase: as it is said, its lemma, and whether it is a content word."""
 
     form: str
@@ -122,43 +122,43 @@ class Word(NamedTuple):
     content: bool
 
 
-class Shape(NamedTuple):
+class _Shape(NamedTuple):
     """A phrase as its content lemmas and the function lemmas around and between them."""
 
     content: tuple[str, ...]
-    segments: Segments
+    segments: _Segments
 
 
 @functools.lru_cache(maxsize=65536)
-def read(text: str) -> tuple[Word, ...]:
+def read(text: str) -> tuple[_Word, ...]:
     """Return the words of an English text."""
     stop = stop_words("en")
     return tuple(
-        Word(word, word if word in _DEGREES else lemma(word, "en"), len(word) > 1 and word not in stop)
+        _Word(word, word if word in _DEGREES else lemma(word, "en"), len(word) > 1 and word not in stop)
         for word in words(text, "en")
     )
 
 
-def segments(found: Sequence[Word]) -> Segments:
+def segments(found: Sequence[_Word]) -> _Segments:
     """Lemmas of the function words before, between and after the content words, without the light ones."""
     parts: list[list[str]] = [[]]
     for word in found:
         if word.content:
             parts.append([])
-        elif word.form not in LIGHT:
+        elif word.form not in _LIGHT:
             parts[-1].append(word.lemma)
     return tuple(map(tuple, parts))
 
 
 @functools.lru_cache(maxsize=65536)
-def shape(text: str) -> Shape:
+def shape(text: str) -> _Shape:
     """Return the shape of a concept's name."""
     tokens = read(text)
-    return Shape(tuple(word.lemma for word in tokens if word.content), segments(tokens))
+    return _Shape(tuple(word.lemma for word in tokens if word.content), segments(tokens))
 
 
 @functools.lru_cache(maxsize=1 << 17)
-def fit(concept: Segments, phrase: Segments) -> tuple[int, int, int] | None:
+def fit(concept: _Segments, phrase: _Segments) -> tuple[int, int, int] | None:
     """Return how a concept's function words fit those of a phrase of the same content words; None: they do not.
 
     That is: how many that matter are in both, what the concept's others cost, how many that matter are the phrase's.
@@ -264,7 +264,7 @@ class EnglishReader:
         if any(word.content for word in tokens):
             return None
         # "of course" is no course.
-        lemmas = " ".join(word.lemma for word in tokens if word.form not in LIGHT or word.form in ("of", "to"))
+        lemmas = " ".join(word.lemma for word in tokens if word.form not in _LIGHT or word.form in ("of", "to"))
         concept = self._store.find(lemmas) if lemmas else None
         return None if concept is None else (concept, "lemma")
 
@@ -277,7 +277,7 @@ class EnglishReader:
         places = [position for position, word in enumerate(tokens) if word.content]
         taken = [False] * len(places)
         matches: list[Match] = []
-        for size in range(min(LONGEST, len(places)), 0, -1):
+        for size in range(min(_LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
                 if any(taken[start:end]) or (size == 1 and _says_nothing(tokens[places[start] :][:2], named)):
@@ -303,12 +303,12 @@ class EnglishReader:
 
     # --- one span
 
-    def _match(self, found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Match | None:
+    def _match(self, found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Match | None:
         """Return the concept whose content words are those from start to end, judged by the function words, too."""
         content = tuple(found[position].form for position in places[start:end])
         spoken = segments(_window(found, places, start, end))
         alone = end - start == len(places)
-        noun = places[start] > 0 and found[places[start] - 1].form in LIGHT
+        noun = places[start] > 0 and found[places[start] - 1].form in _LIGHT
         fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
         chosen = next(filter(None, fitting), None)
         if len(content) == 1 and chosen is None:
@@ -339,7 +339,7 @@ class EnglishReader:
             return self._fitting((second, first), ((), (), ()), False, True)
         return chosen
 
-    def _best(self, content: tuple[str, ...], said: Segments, alone: bool, noun: bool) -> _Chosen | None:
+    def _best(self, content: tuple[str, ...], said: _Segments, alone: bool, noun: bool) -> _Chosen | None:
         """Of concepts with these content stems: that whose function words fit best, with the same lemmas if it can be.
 
         Another word of the same stem and sense ("availability", "available") counts where all of the phrase is matched
@@ -370,7 +370,7 @@ class EnglishReader:
         (_, other, _, concept), complete = min(ranked)
         return concept, "variant" if other else "lemma", complete
 
-    def _with_stems(self, content: tuple[str, ...]) -> tuple[tuple[Shape, int], ...]:
+    def _with_stems(self, content: tuple[str, ...]) -> tuple[tuple[_Shape, int], ...]:
         """Return the concepts with these content stems, and their shapes."""
         longest = sum(map(len, content)) + _ROOM
         named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
@@ -378,12 +378,12 @@ class EnglishReader:
         return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
 
 
-def _says_nothing(found: Sequence[Word], named: frozenset[str]) -> bool:
+def _says_nothing(found: Sequence[_Word], named: frozenset[str]) -> bool:
     """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
     return found[0].form in named or (found[0].form in _AMOUNTS and [word.form for word in found[1:]] == ["of"])
 
 
-def _window(found: Sequence[Word], places: Sequence[int], start: int, end: int) -> Sequence[Word]:
+def _window(found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Sequence[_Word]:
     """Return the words from start to end with the function words about them, less the particles of the word before."""
     first = 0
     if start:

@@ -28,7 +28,7 @@ _REMEMBERED = 50_000
 THRESHOLD = 0.95
 """The least cosine of a link. On the development half of our labelled phrases the nearest concept is an accepted one
 for 95% of the English and 86% of the Chinese phrases above it, and for 80% and 84% of those above .8."""
-QUICK = 15_000
+_QUICK = 15_000
 """Concepts up to which a look at all of them takes about 2 ms."""
 _CHUNK = 4096
 _EDGES = " .,!?;:。，！？；：、\"'“”‘’()（）"
@@ -72,7 +72,7 @@ class Linker:
     def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
         self._store = store
         self._english = EnglishReader(store)
-        wanted = store.meta.concepts <= QUICK if nearest is None else nearest
+        wanted = store.meta.concepts <= _QUICK if nearest is None else nearest
         same = embedder is not None and store.meta.embedder_fingerprint == embedder.fingerprint
         self._embedder = embedder if wanted and same and isinstance(store, GraphStore) else None
         self._links = functools.lru_cache(_REMEMBERED)(self._link)

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-READERS = 2
+_READERS = 2
 """Rises when files are read in another way: then they are read again though they have not changed."""
 
 
 @dataclass
-class Found:
+class _Found:
     """Files by absolute path, each with its format, and the folders that were named.
 
     Of the others: those whose names do not say how to read them, and a sentence each of what cannot be opened
@@ -43,13 +43,13 @@ class Found:
     notices: list[str] = field(default_factory=list)
 
 
-def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> Found:
+def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> _Found:
     """Return the files that are named, and those in the folders and below; raise InputError where there is nothing.
 
     In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
     is named itself is read whatever it is called, as text where its name says nothing and no format is given.
     """
-    listing = Found()
+    listing = _Found()
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
     for path in paths:
         if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
@@ -69,7 +69,7 @@ def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat
     return listing
 
 
-def _below(folder: Path, found: Found) -> Iterator[Path]:
+def _below(folder: Path, found: _Found) -> Iterator[Path]:
     def reject(error: OSError) -> None:
         found.rejects.append(f"{shown_path(Path(error.filename))}: {error.strerror}")
 
@@ -179,7 +179,7 @@ class ReadFiles:
 
 def _document(path: Path, name: str, *manner: object, ocr: bool) -> Document:
     """Return a file as a document; its hash is of its bytes and of the manner in which it is read."""
-    key = hashlib.sha256(repr((READERS, *manner, ocr)).encode()).digest()
+    key = hashlib.sha256(repr((_READERS, *manner, ocr)).encode()).digest()
     try:
         status = path.stat()
         with path.open("rb") as file:
