@@ -35,7 +35,7 @@ from dialore.learned import (
     train_planner,
     train_ranker,
 )
-from dialore.learned.planner import f1, named
+from dialore.learned.planner import f1, plan_name
 from dialore.retrieval.encoders import OnnxEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.training.encoders import make_rows, train_encoder
@@ -142,7 +142,7 @@ class Bench:
         error = sum(abs(needed[bins == b].sum() - null[bins == b].sum()) for b in range(10)) / len(labels)
         return {
             "rows": {
-                "folds": spread(path, [f"F1 of {named(plan)}" for plan in planner.plans]),
+                "folds": spread(path, [f"F1 of {plan_name(plan)}" for plan in planner.plans]),
                 "dev": [100 * f1(chosen, labels, plan) for plan in plans],
                 "interval": [f"{low:.1f} to {high:.1f}" for low, high in bounds],
             },

@@ -8,7 +8,7 @@ import re
 import pytest
 from benchmarks.endpoint import waited
 
-from dialore.cli.meta import sampled
+from dialore.cli.meta import sample_judgements
 from dialore.cli.options import MeasureSettings
 from dialore.cli.score import default_metrics
 from dialore.dialogue import Dialogue
@@ -113,7 +113,7 @@ def test_limit_and_seed_sample(data):
     judgements = read_judgements(data)
 
     def ids(seed):
-        return [one.id for one in sampled(judgements, 10, seed)]
+        return [one.id for one in sample_judgements(judgements, 10, seed)]
 
     assert len(ids(1)) == len(ids(2)) == 10
     assert ids(1) != ids(2)

@@ -16,7 +16,7 @@ from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.encoders import OnnxCrossEncoder
 from dialore.retrieval.reranking import load_reranker
-from dialore.training.encoders import denoised, make_rows, train_encoder
+from dialore.training.encoders import denoise, make_rows, train_encoder
 from dialore.training.trainer import Tuning
 
 for needed in ("torch", "sentence_transformers", "datasets", "onnx", "onnxruntime"):
@@ -57,9 +57,9 @@ def test_negatives_that_the_model_is_sure_of_are_left_out(splits):
 
     model = Sure()
     model.chance = 0.95
-    assert {label for *_, label in denoised(splits[1], model, 0)} == {1.0}
+    assert {label for *_, label in denoise(splits[1], model, 0)} == {1.0}
     model.chance = 0.5
-    rows = denoised(splits[1], model, 0)
+    rows = denoise(splits[1], model, 0)
     assert sum(label == 0 for *_, label in rows) == len(rows) / 2
 
 

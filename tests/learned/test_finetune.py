@@ -19,7 +19,7 @@ from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.declared import default_sources
 from dialore.training.finetune import Target, collate, encode, finetune
-from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
+from dialore.training.generators import RECIPES, read_declared, read_targets, special_tokens
 from dialore.training.trainer import SCRATCH, Tuning
 from tests.example_data import write_data
 from tests.llm.models import Scripted
@@ -360,7 +360,7 @@ def test_special_tokens_are_those_of_the_declared_sources(tmp_path):
         "- {name: letters, kind: documents, depends_on: diary, description: what I wrote}\n"
         "- {name: the news, kind: web, description: what happened}\n"
     )
-    declared = declared_in(tmp_path / "own.yaml")
+    declared = read_declared(tmp_path / "own.yaml")
     assert special_tokens("safari", declared)[4:] == ("NULL", "DIARY", "LETTERS", "THE NEWS")
     assert special_tokens("fcm", declared) == ()
     one = Dialogue.model_validate({**SPACED, "sources": ["persona", "documents"], "knowledge": [ZODIAC, PLUTO]})

@@ -17,7 +17,7 @@ from dialore.methods.weave import Weave
 pytest.importorskip("lightgbm")
 
 from dialore.learned import read_examples, save_trained, train_nli
-from dialore.learned.entailment import PROTOCOLS, _swapped, make_pairs, protocols
+from dialore.learned.entailment import PROTOCOLS, _swap_detail, make_pairs, protocols
 from tests.methods.test_weave import ASKED, Model, answer, stage_of
 
 
@@ -61,7 +61,7 @@ def test_the_paper_s_negatives_are_random_ones_alone(examples):
     ],
 )
 def test_a_number_or_a_name_that_the_response_has_is_exchanged(text, response, expected):
-    swapped = _swapped(text, response, {"小吃": ["肉夹馍", "凉皮"]}, np.random.default_rng(0))
+    swapped = _swap_detail(text, response, {"小吃": ["肉夹馍", "凉皮"]}, np.random.default_rng(0))
     if expected == "number":
         assert swapped != text
         assert len(swapped) == len(text)

@@ -15,7 +15,7 @@ from dialore.methods.dcrag import Dcrag
 from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.training.finetune import finetune
-from dialore.training.stages import fixed_lines, lacking, query_targets, question_targets, stage_targets
+from dialore.training.stages import find_fixed_lines, lacking, query_targets, question_targets, stage_targets
 from dialore.training.trainer import SCRATCH, Tuning
 from tests.learned.test_decision import pairs, write
 from tests.llm.test_seq2seq import _t5, _tokenizer
@@ -53,7 +53,7 @@ def test_targets_of_rows_lack_the_instruction_and_end_in_the_task(rows):
     )
     assert json.loads(answer) == ANSWERS["topic-planning"]
     assert not {one.of for one in train} & {one.of for one in dev}
-    assert fixed_lines(["a\nb", "a\nb"]) == []
+    assert find_fixed_lines(["a\nb", "a\nb"]) == []
 
 
 def test_too_few_dialogues_to_hold_any_out(tmp_path):

@@ -24,7 +24,7 @@ from tests.learned.conftest import entries
 pytest.importorskip("lightgbm")
 
 from dialore.learned import read_examples, refuse_leaks, save_trained, train_planner
-from dialore.learned.trees import _taken
+from dialore.learned.trees import _to_arrays
 
 
 def quiet(*_):
@@ -111,7 +111,7 @@ def test_trees_as_arrays_give_what_lightgbm_gives():
     settings = {"objective": "multiclass", "num_class": 3, "verbose": -1}
     booster = lightgbm.train(settings, lightgbm.Dataset(features, labels), 8)
     booster.best_iteration = 8
-    trees = _taken(booster, 8, 3)
+    trees = _to_arrays(booster, 8, 3)
     np.testing.assert_allclose(trees.scores(features), booster.predict(features, raw_score=True))
     read = Trees.read(trees.arrays("one"), "one")
     np.testing.assert_array_equal(read.scores(features), trees.scores(features))

@@ -52,7 +52,7 @@ def _begin(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that a terminal's encoding lacks ends no finished work
             stream.reconfigure(errors="replace")
-    arguments = [_decoded(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+    arguments = [_decode_argument(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     from dialore.cli.app import app
     from dialore.cli.output import Notes, say_error
     from dialore.errors import DialoreError
@@ -80,7 +80,7 @@ def _begin(arguments: Sequence[str] | None) -> int:
     return 2
 
 
-def _decoded(argument: str) -> str:
+def _decode_argument(argument: str) -> str:
     """Return an argument as UTF-8 where the locale is not, unless it names a file as it stands."""
     if argument.isprintable() or os.path.exists(argument):  # noqa: PTH110 - any text
         return argument

@@ -16,7 +16,7 @@ from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import console, escape, note, note_languages, say_error
-from dialore.cli.waiting import watched
+from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import write_whole
@@ -150,7 +150,7 @@ class _ChatSession:
         if self._is_terminal:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401 - gives input() its line editing
-            return input(f"\n{_named(self._speaker)}> ").strip()
+            return input(f"\n{_speaker_name(self._speaker)}> ").strip()
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -188,7 +188,7 @@ class _ChatSession:
             typer.echo(piece, nl=False)
 
         # Where the marks of citations stand is known at the end.
-        response = await watched(self._agent, dialogue, None if self._json or self._settings.cite else say)
+        response = await watch(self._agent, dialogue, None if self._json or self._settings.cite else say)
         if streamed:
             typer.echo()
         if response.status == "failed":
@@ -198,7 +198,7 @@ class _ChatSession:
         else:
             out = console()
             if not streamed:
-                name = f"[bold green]{escape(_named(dialogue.responder))}>[/] " if self._is_terminal else ""
+                name = f"[bold green]{escape(_speaker_name(dialogue.responder))}>[/] " if self._is_terminal else ""
                 out.print(name + render.answer(response), soft_wrap=not out.is_terminal)
             render.show_grounds(out, response, _BEST)
         self._responses.append(response)
@@ -277,6 +277,6 @@ class _ChatSession:
         raise _LeaveError
 
 
-def _named(speaker: str) -> str:
+def _speaker_name(speaker: str) -> str:
     """Return a speaker's name as the terminal shows it."""
     return {"user": "you", "system": "dialore"}.get(speaker, speaker)

@@ -67,7 +67,7 @@ def demo(
     recordings = demo_folder() / "recordings.jsonl"
     if not recordings.is_file():
         raise InputError(f"the demo's recordings are missing: {recordings}", hint="install dialore again")
-    models = [_paced(Replay(recordings, match="label"))]
+    models = [_pace_replay(Replay(recordings, match="label"))]
     if live or model or base_url:
         mine = connect(model, base_url=base_url)
         if mine is None:
@@ -89,7 +89,7 @@ def demo(
         raise typer.Exit(1)
 
 
-def _paced(replay: Replay) -> LanguageModel:
+def _pace_replay(replay: Replay) -> LanguageModel:
     """Return a replay that takes a little time for each token, so that a trace shows which calls ran at once."""
 
     class Paced(Wrapper):

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, one_of, takes_settings
 from dialore.cli.output import note, print_json
-from dialore.cli.run import RunOptions, carried_out, configured
+from dialore.cli.run import RunOptions, carry_out, configured
 from dialore.errors import InputError
 from dialore.experiments import distill as distilling
 from dialore.experiments.config import RunConfig
@@ -63,11 +63,11 @@ def distill(
     if coq and by != "model":
         raise InputError("--coq is of a model's questions", hint="leave --by out")
     places = source or []
-    config = None if source else _configured(what, said, option or [], by)
+    config = None if source else _distill_config(what, said, option or [], by)
     if config is None or by == "model":
         if config is not None:
             places = [folder or Path("runs") / config.name]
-            ended = carried_out(config, places[0], lambda _: None, Accepted())
+            ended = carry_out(config, places[0], lambda _: None, Accepted())
             note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
         rows = [row for path in places for row in distilling.read_answers(path)]
     else:
@@ -87,7 +87,7 @@ def distill(
         note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
 
 
-def _configured(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
+def _distill_config(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
     """Return the run that answers; without a model, what hard matching has no answer for is switched off."""
     method = what.partition("/")[0]
     config = configured(None, said, [method], options)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from dialore.cli.memory import Store, asked
+from dialore.cli.memory import Store, ask_store
 from dialore.cli.options import AgentSettings, Json, connecting, one_of, takes_settings
 from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.cli.score import show_scores
@@ -116,7 +116,7 @@ def replay(
 
 def _rows(place: str, *, bad: bool = False) -> list[Row]:
     """Return the feedback in a store; raises InputError where there is none."""
-    rows = [row for row in asked(place, lambda store: store.feedback()) if not (bad and row["good"])]
+    rows = [row for row in ask_store(place, lambda store: store.feedback()) if not (bad and row["good"])]
     if not rows:
         raise InputError(f"{place} has no {'bad ' * bad}feedback", hint="users give it by thumb, or POST /v1/feedback")
     return rows

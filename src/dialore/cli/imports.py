@@ -42,9 +42,9 @@ def import_files(
     dialore import log.jsonl --conversations --out runs/log
     """
     if not conversations:
-        imported(files, said, out, json=json)
+        import_and_report(files, said, out, json=json)
         return
-    named = _named(files)
+    named = _split_name(files)
     folder = out or Path("runs") / named[0][1].stem
     count = import_conversations(folder, named)
     if json:
@@ -52,9 +52,9 @@ def import_files(
     note(f"{count} responses are in {folder}")
 
 
-def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
+def import_and_report(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
     """Import files and say what came of them; gives the run's folder."""
-    named = _named(files)
+    named = _split_name(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
     systems = import_responses(folder, named, config)
@@ -71,7 +71,7 @@ def imported(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *,
     return folder
 
 
-def _named(files: Sequence[str]) -> list[tuple[str, Path]]:
+def _split_name(files: Sequence[str]) -> list[tuple[str, Path]]:
     """Return each file with the name that stands before it, if any."""
     whole = [("", "", text) if Path(text).exists() else text.rpartition("=") for text in files]
     return [(name, Path(file)) for name, _, file in whole]

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
 from dialore.cli.output import Table, console, escape, note, print_json, progress
-from dialore.cli.score import required_judge
+from dialore.cli.score import require_judge
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.judges.asking import JudgeClient
 from dialore.evaluation.judges.comparing import (
@@ -76,7 +76,7 @@ def judge(
     judged: Judged = "queries" if queries else "responses"
 
     async def work() -> list[dict[str, Any]]:
-        asker = JudgeClient(required_judge(asked), PromptLibrary(prompts))
+        asker = JudgeClient(require_judge(asked), PromptLibrary(prompts))
         try:
             with progress("judging") as step:
                 shared: dict[str, Any] = {"at_once": asked.concurrency, "limit": limit, "on_progress": step}

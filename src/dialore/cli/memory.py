@@ -114,10 +114,10 @@ def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], 
     """Return what a store gives of a user; raises InputError where there is no store."""
     from dialore.server.database import User
 
-    return asked(place, lambda store: work(store, User(key, user)))
+    return ask_store(place, lambda store: work(store, User(key, user)))
 
 
-def asked(place: str, work: "Callable[[ServerStore], Awaitable[T]]") -> T:
+def ask_store(place: str, work: "Callable[[ServerStore], Awaitable[T]]") -> T:
     """Return what a store gives; raises InputError where there is no store."""
     from dialore.server.store import ServerStore
 

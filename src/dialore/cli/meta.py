@@ -65,7 +65,7 @@ def meta(
             results: list[Found] = []
             with progress("measuring") as step:
                 for name, judgements in read.items():
-                    some = sampled(judgements, limit, seed)
+                    some = sample_judgements(judgements, limit, seed)
                     result: Found = {"set": name, "language": some[0].dialogue.language, "responses": len(some)}
                     result |= {"agreements": [], "problems": {}}
                     # For the IDF, the whole set's histories, each once.
@@ -131,7 +131,7 @@ def _files(given: Sequence[Path]) -> list[Path]:
     return files
 
 
-def sampled(judgements: Sequence[Judgement], limit: int | None, seed: int) -> list[Judgement]:
+def sample_judgements(judgements: Sequence[Judgement], limit: int | None, seed: int) -> list[Judgement]:
     """Return a random sample of so many judgements, in their order; all without a limit."""
     if limit is None or limit >= len(judgements):
         return list(judgements)

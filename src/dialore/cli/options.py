@@ -120,11 +120,11 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
         kind = parameter.annotation
         spread = next((mark for mark in get_args(kind)[1:] if isinstance(mark, Spread)), None)
         if spread is not None:
-            added += (new := [_parameter(option) for option in _offered(spread.settings)])
+            added += (new := [_parameter(option) for option in _collect_options(spread.settings)])
             if spread.gets == "read":
                 own.append(_FILE)
                 new = [*new, _FILE]
-            groups[parameter.name] = [field.name for field in new], functools.partial(_made, spread)
+            groups[parameter.name] = [field.name for field in new], functools.partial(_argument_value, spread)
         elif isinstance(kind, type) and is_dataclass(kind):
             hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
             own += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[name]) for name, field in defaults.items()]
@@ -143,7 +143,7 @@ def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
     return grouped
 
 
-def _made(spread: Spread, settings_file: Path | None = None, **given: object) -> object:
+def _argument_value(spread: Spread, settings_file: Path | None = None, **given: object) -> object:
     """Return what a parameter gets of what options say, those that say nothing left out."""
     told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
     by_path = {name.replace("__", "."): value for name, value in told.items()}
@@ -153,7 +153,7 @@ def _made(spread: Spread, settings_file: Path | None = None, **given: object) ->
     return read_settings(settings_file, by_path) if spread.gets == "read" else by_path
 
 
-def _offered(settings: type[Strict]) -> list[Field]:
+def _collect_options(settings: type[Strict]) -> list[Field]:
     """Return the options of settings; where two have one name, the outer one."""
     offered: list[Field] = []
     taken: set[str] = set()

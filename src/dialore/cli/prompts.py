@@ -30,7 +30,7 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     wanted = check_language(language) if language else None
     listed = [prompt for prompt in _library(prompts) if wanted in {None, prompt.language}]
     if json:
-        print_json([_described(prompt) for prompt in listed])
+        print_json([_describe(prompt) for prompt in listed])
         return
     rows = [(p.name, p.language, str(p.front.version), p.hash, p.front.output) for p in listed]
     console().print(Table("!prompt", "language", ">version", "hash", "output", rows=rows))
@@ -50,7 +50,7 @@ def show_prompt(
     """
     prompt = _library(prompts).get(name, check_language(language))
     if json:
-        print_json({**_described(prompt), "text": prompt.text})
+        print_json({**_describe(prompt), "text": prompt.text})
     else:
         typer.echo(prompt.text.rstrip("\n"))
 
@@ -87,7 +87,7 @@ def _library(overrides: Path | None = None) -> PromptLibrary:
     return PromptLibrary(overrides)
 
 
-def _described(prompt: Prompt) -> dict[str, object]:
+def _describe(prompt: Prompt) -> dict[str, object]:
     front = prompt.front
     described = {"name": prompt.name, "language": prompt.language, "version": front.version, "hash": prompt.hash}
     return {**described, "output": front.output, "sampling": front.sampling.model_dump(exclude_none=True)}

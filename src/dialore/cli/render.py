@@ -202,7 +202,7 @@ def show_demo(conversations: Sequence[display.Conversation], made: str, page: Pa
             turns.add_row("", f"[dim]({escape(dialogue.responder)}: {escape(sentence)})[/]")
         out.print(turns)
         wide = out.width >= _COLUMN * len(conversation.responses)
-        (_side_by_side if wide else _stacked)(out, conversation.responses)
+        (_side_by_side if wide else _stack)(out, conversation.responses)
     stages = [stage for talk in conversations for response in talk.responses for stage in response.trace]
     if any(stage.prompt_changed for stage in stages):
         out.print("[yellow]≈[/] a prompt differs from the recorded one: retrieval or a prompt has changed since")
@@ -251,7 +251,7 @@ def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
     out.print(rows)
 
 
-def _stacked(out: Console, responses: Sequence[Response]) -> None:
+def _stack(out: Console, responses: Sequence[Response]) -> None:
     rows = Table("!method", "response", "draws on", shares=[1, 3, 2])
     for response in responses:
         below = "".join(

@@ -14,7 +14,7 @@ from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
 from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error
-from dialore.cli.waiting import watched
+from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, dialogue_from, parse_dialogues
 from dialore.errors import InputError
 from dialore.evaluation.report.display import Conversation, render_page
@@ -150,7 +150,7 @@ async def _answer_all(
         say_without(WITHOUT_MODEL)
         jobs = [(entry, agent) for entry in entries for agent in agents]
         if len(jobs) == 1 and not ground and not isinstance(asked := entries[0][1], InputError):
-            result = await watched(agents[0], asked)
+            result = await watch(agents[0], asked)
             write(result, entries[0])
             return [result]
         with progress("answering") as step:

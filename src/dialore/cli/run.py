@@ -85,7 +85,7 @@ def run(
             raise _EnoughError
 
     try:
-        ended = carried_out(chosen, folder, on_estimate, accepted, engine)
+        ended = carry_out(chosen, folder, on_estimate, accepted, engine)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -127,7 +127,7 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
-def carried_out(
+def carry_out(
     config: RunConfig, folder: Path, on_estimate: Callable[[Estimate], None], accepted: Accepted, engine: str = "local"
 ) -> Progress:
     """Carry a run out, showing how far it is; raises as `run_experiment`."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dialore.cli.imports import DatasetOptions, imported
+from dialore.cli.imports import DatasetOptions, import_and_report
 from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
@@ -60,7 +60,7 @@ def score(
         _show_list(json=json)
         return
     if run.is_file():
-        run = imported([str(run)], said, None)
+        run = import_and_report([str(run)], said, None)
     elif said:
         raise InputError(f"{run} knows its dialogues", hint="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
@@ -161,7 +161,7 @@ def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ())
     return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
-def required_judge(settings: ModelSettings) -> LanguageModel:
+def require_judge(settings: ModelSettings) -> LanguageModel:
     """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
     model = connect_model(settings.cached())
     if model is None:
@@ -182,7 +182,7 @@ async def measuring(
         model = graph = None
         if "judge" in needs:
             connect, say_without = connecting()
-            model = required_judge(judge) if must_judge else connect(judge.cached(), None)
+            model = require_judge(judge) if must_judge else connect(judge.cached(), None)
             say_without("nothing is judged")
         if model is not None:
             opened.push_async_callback(model.close)

@@ -10,7 +10,7 @@ from typer import Argument, Option
 from dialore.cli.options import one_of, takes_settings
 from dialore.cli.training import Output, TuningOptions, Work, run_encoder, run_finetuning, run_part, split_files
 from dialore.learned import read_labelled, train_decision, train_nli, train_planner, train_ranker
-from dialore.training.generators import RECIPES, declared_in, read_targets, special_tokens
+from dialore.training.generators import RECIPES, read_declared, read_targets, special_tokens
 from dialore.training.stages import USES, data_targets, lacking, stage_targets
 
 app = typer.Typer(no_args_is_help=True)
@@ -130,7 +130,7 @@ def generator(
     dialore train generator kbp --data shared/data/kbp --base Qwen/Qwen3-0.6B --lora --out models/safari
     """
     one_of("recipe", recipe, [*RECIPES])
-    declared = declared_in(sources)
+    declared = read_declared(sources)
     targets, described = read_targets(recipe, work.name, split_files(work, needed=1), declared)
     card: dict[str, Any] = {"kind": f"generator ({recipe})", "use": RECIPES[recipe].use, "data": described}
     tokens = special_tokens(recipe, declared)

@@ -41,7 +41,7 @@ class Waiting:
         yield self._spinner
 
 
-async def watched(agent: Agent, dialogue: Dialogue, say: Callable[[str], None] | None = None) -> Response:
+async def watch(agent: Agent, dialogue: Dialogue, say: Callable[[str], None] | None = None) -> Response:
     """Return the response, shown while it comes on a terminal; elsewhere `say` gets its text piece by piece."""
     shown, out = Waiting(steps_of(agent.method)), console(stderr=True)
     live = Live(get_renderable=lambda: shown, console=out, refresh_per_second=8, transient=True)

@@ -13,10 +13,10 @@ import numpy as np
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, UnknownNameError, import_optional
 from dialore.learned.dialogue_ranking import joined
-from dialore.learned.examples import FOLDS, Examples, numbered
+from dialore.learned.examples import FOLDS, Examples, number_dialogues
 from dialore.learned.features import VECTORS
 from dialore.learned.model import read_model
-from dialore.learned.planner import WORDS, likely, word_matrix, word_rows
+from dialore.learned.planner import WORDS, sigmoid, word_matrix, word_rows
 from dialore.learned.training_index import rarities
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ class TrainedDecision:
         """Yes or no for the response to the last turn, by the threshold chosen in training; the probability of yes."""
         row = word_rows([dialogue], self._idf)[0]
         score = self._words[list(row)] @ np.array([*row.values()]) + _dense_rows([dialogue])[0] @ self._dense
-        chance = float(likely(score + self._bias))
+        chance = float(sigmoid(score + self._bias))
         return chance >= self._threshold, chance
 
 
@@ -109,7 +109,7 @@ def read_labelled(name: str, path: Path, *, label: str = "search", seed: int = 0
         hint = "wizard-of-internet has what is needed for search, kdconv for shift"
         raise InputError(f"{name} has no {needs} to learn {label} from", hint=hint)
     dialogues = split_dialogues(reader.read(path), cut="all")
-    numbers = numbered(dialogues, path)
+    numbers = number_dialogues(dialogues, path)
     if label == "search":
         values = [int(bool(dialogue.extra.get("query"))) for dialogue in dialogues]
     else:
@@ -147,7 +147,7 @@ def train_decision(examples: Labelled, step: Step) -> tuple[dict[str, Any], Arra
         "label": examples.label,
         "threshold": choose_threshold(shares, labels),
         "settings": {"C": penalty},
-        "measured": _measured(held_out(shares, labels, folds), shares, labels, folds),
+        "measured": _cross_validation(held_out(shares, labels, folds), shares, labels, folds),
     }
     return card, arrays
 
@@ -171,7 +171,7 @@ def cross_validated(examples: Labelled, step: Step) -> tuple[NDArray[np.float64]
             scores[penalty][held] = fitted(~held, penalty).decision_function(matrix[held])
     losses = {penalty: float(np.logaddexp(0, -scores[penalty] * (2 * labels - 1)).mean()) for penalty in _PENALTIES}
     penalty = min(_PENALTIES, key=lambda strength: losses[strength])
-    return likely(scores[penalty]), penalty, fitted(np.ones(len(labels), bool), penalty), idf
+    return sigmoid(scores[penalty]), penalty, fitted(np.ones(len(labels), bool), penalty), idf
 
 
 def _matrix(dialogues: list[Dialogue], idf: NDArray[np.float32]) -> Any:  # noqa: ANN401 - scipy's
@@ -204,7 +204,7 @@ def f1s(decided: NDArray[np.bool_], labels: Numbers) -> tuple[float, float]:
     return both[0], both[1]
 
 
-def _measured(
+def _cross_validation(
     decided: NDArray[np.bool_], shares: NDArray[np.float64], labels: Numbers, folds: Numbers
 ) -> dict[str, dict[str, float]]:
     """F1 of both, and the area under the curve, of held-out folds."""

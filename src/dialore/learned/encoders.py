@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _EARLIER = 2
 
 
-def asked(query: str, dialogue: Dialogue) -> str:
+def query_with_context(query: str, dialogue: Dialogue) -> str:
     """Return what a piece is compared with: the query and the turns before it, the latest first."""
     earlier = [turn.text for turn in dialogue.turns[-1 - _EARLIER : -1]]
     return joined(" | ".join([query, *reversed(earlier)]))
@@ -47,7 +47,7 @@ class TrainedEncoder(DialogueRanker):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.name = f"{PREFIX}{path}"
-        card = checked(path, ("dual", "cross"))
+        card = check_card(path, ("dual", "cross"))
         length, self._is_whole = card["settings"]["length"], card["settings"].get("whole", False)
         dual = (
             OnnxEmbedder(path, longest=length, unit=not card["settings"].get("dot")) if card["kind"] == "dual" else None
@@ -64,7 +64,7 @@ class TrainedEncoder(DialogueRanker):
         if not texts:
             return np.zeros(0)
         # A model of the whole context gets that as the query.
-        about = joined(query) if self._is_whole else asked(query, dialogue)
+        about = joined(query) if self._is_whole else query_with_context(query, dialogue)
         read = [joined(text) for text in texts]
         if self._cross is not None:
             return self._cross.logits([(about, text) for text in read])
@@ -84,7 +84,7 @@ class CrossEntailment:
     """
 
     def __init__(self, path: Path) -> None:
-        self._cross = OnnxCrossEncoder(path, length=checked(path, ("nli-cross",))["settings"]["length"])
+        self._cross = OnnxCrossEncoder(path, length=check_card(path, ("nli-cross",))["settings"]["length"])
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first."""
@@ -92,7 +92,7 @@ class CrossEntailment:
         return [bool(logit >= 0) for logit in self._cross.logits(read)]
 
 
-def checked(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
+def check_card(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """Return a model's description; raise InputError where it is of none of the kinds, or its weights are others."""
     card = describe(path)
     if card["kind"] not in kinds:

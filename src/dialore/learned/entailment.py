@@ -18,8 +18,8 @@ from dialore.learned.encoders import CrossEntailment, open_cross
 from dialore.learned.examples import FOLDS
 from dialore.learned.features import VECTORS
 from dialore.learned.model import Trees, describe, read_model
-from dialore.learned.planner import likely
-from dialore.learned.training_index import Past, Rows, key_of
+from dialore.learned.planner import sigmoid
+from dialore.learned.training_index import Rows, TrainingIndex, key_of
 from dialore.learned.trees import grow
 from dialore.text import normalise
 
@@ -47,11 +47,11 @@ class TrainedEntailment:
     def __init__(self, path: Path) -> None:
         card, arrays = read_model(path, "nli")
         self._threshold: float = card["threshold"]
-        self._past, self._trees = Past.read(arrays), Trees.read(arrays, "pairs")
+        self._past, self._trees = TrainingIndex.read(arrays), Trees.read(arrays, "pairs")
 
     def chances(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the calibrated probability that each pair's second text, a response, is entailed by the first."""
-        return likely(self._trees.scores(_pair_features(self._past, pairs))[:, 0]) if pairs else np.zeros(0)
+        return sigmoid(self._trees.scores(_pair_features(self._past, pairs))[:, 0]) if pairs else np.zeros(0)
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first, by the threshold chosen in training."""
@@ -59,7 +59,7 @@ class TrainedEntailment:
 
 
 def _pair_features(
-    past: Past, pairs: Sequence[tuple[str, str]], leave: Sequence[int] = (), forget: Sequence[bool] = ()
+    past: TrainingIndex, pairs: Sequence[tuple[str, str]], leave: Sequence[int] = (), forget: Sequence[bool] = ()
 ) -> NDArray[np.float32]:
     """(pairs, ...): how a response stands to a piece, and to the answers that the piece was given for in training.
 
@@ -95,7 +95,7 @@ def _answers(near: NDArray[np.float64], uses: NDArray[np.int64]) -> list[float]:
     return [*means, other, means[0] - other, float(np.log1p(len(uses)))]
 
 
-def _lexical(piece: str, response: str, past: Past) -> list[float]:
+def _lexical(piece: str, response: str, past: TrainingIndex) -> list[float]:
     """Return what two texts share."""
     first, second = normalise(joined(piece)), normalise(joined(response))
     rows = Rows.of([piece, response], past.idf)
@@ -202,7 +202,7 @@ def make_pairs(examples: Examples, *, hard: bool = True) -> Pairs:
             negatives = [(0, unrelated)]
             if hard and near:
                 negatives.append((1 if kind == "persona" else 2, near[draw.integers(len(near))]))
-            if hard and kind == "documents" and (swapped := _swapped(text, response, tails, draw)):
+            if hard and kind == "documents" and (swapped := _swap_detail(text, response, tails, draw)):
                 negatives.append((3, swapped))
             rows.append((text, response, 1, at, -1, kind))
             rows += [(piece, response, 0, at, protocol, kind) for protocol, piece in negatives]
@@ -233,7 +233,7 @@ def _kind(text: str, dialogue: Dialogue) -> str:
     return "persona" if text in dialogue.persona else "documents"
 
 
-def _swapped(text: str, response: str, tails: dict[str, list[str]], draw: np.random.Generator) -> str:
+def _swap_detail(text: str, response: str, tails: dict[str, list[str]], draw: np.random.Generator) -> str:
     """Return the text with a number that the response has exchanged, or what follows `is`; else empty."""
     if numbers := [number for number in _DIGITS.finditer(text) if number[0] in response]:
         number = numbers[draw.integers(len(numbers))]
@@ -274,14 +274,14 @@ def train_nli(examples: Examples, step: Step, *, hard: bool = True) -> tuple[dic
         most=_MOST,
         step=lambda fold: step("training, a fold held out", fold, FOLDS + 1),
     )
-    shares, folds = likely(grown.scores[:, 0]), examples.folds[pairs.of]
+    shares, folds = sigmoid(grown.scores[:, 0]), examples.folds[pairs.of]
     parts = protocols(pairs)
     known = {name: at & ~forget for name, at in parts.items()}
     threshold = choose_threshold(shares, pairs.labels, known)
     measured = {}
     for name, at in {**known, **{f"{name}, as if new": at & forget for name, at in parts.items()}}.items():
         held = [at & (folds == fold) for fold in range(FOLDS)]
-        figures = [100 * _balanced(shares[part], pairs.labels[part], threshold) for part in held if part.any()]
+        figures = [100 * _balanced_accuracy(shares[part], pairs.labels[part], threshold) for part in held if part.any()]
         if figures:
             mean, low, high = float(np.mean(figures)), min(figures), max(figures)
             measured[name] = {"mean": round(mean, 2), "low": round(low, 2), "high": round(high, 2)}
@@ -306,7 +306,7 @@ def protocols(pairs: Pairs) -> dict[str, NDArray[np.bool_]]:
     return figures
 
 
-def _balanced(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> float:
+def _balanced_accuracy(shares: NDArray[np.float64], labels: Numbers, threshold: float) -> float:
     """Accuracy where positives and negatives are as many, as in the paper."""
     decided = shares >= threshold
     return float(np.mean([(decided[labels == value] == value).mean() for value in (0, 1) if (labels == value).any()]))
@@ -318,6 +318,8 @@ def choose_threshold(shares: NDArray[np.float64], labels: Numbers, parts: dict[s
     weights = {name: 1.0 if name.endswith(PROTOCOLS[0]) else hard for name in parts}
 
     def worth(least: float) -> float:
-        return sum(weights[name] * _balanced(shares[at], labels[at], least) for name, at in parts.items() if at.any())
+        return sum(
+            weights[name] * _balanced_accuracy(shares[at], labels[at], least) for name, at in parts.items() if at.any()
+        )
 
     return float(max(np.round(np.arange(0.1, 0.91, 0.02), 2), key=worth))

@@ -14,7 +14,7 @@ import numpy as np
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
 from dialore.learned.features import Pool, document_features, sentence_features
-from dialore.learned.training_index import Past
+from dialore.learned.training_index import TrainingIndex
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -58,9 +58,9 @@ class Examples:
         return [[gold_text(item) for item in dialogue.knowledge] for dialogue in self.dialogues]
 
     @functools.cached_property
-    def past(self) -> Past:
+    def past(self) -> TrainingIndex:
         """The data that a model trained on these has seen."""
-        return Past.of(self.dialogues, self.numbers, self.gold)
+        return TrainingIndex.of(self.dialogues, self.numbers, self.gold)
 
     def described(self) -> dict[str, object]:
         """Return the data, as the model's description has it."""
@@ -114,11 +114,11 @@ def read_examples(
     ]
     if "persona" in needs and bare:
         raise InputError(f"{path}: dialogue {bare[0]} has no persona with documents", hint="leave it out")
-    numbers = numbered(dialogues, path)
+    numbers = number_dialogues(dialogues, path)
     return Examples(name, hashlib.sha256(path.read_bytes()).hexdigest(), dialogues, numbers, seed)
 
 
-def numbered(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
+def number_dialogues(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
     """Return the number of the whole dialogue of each history; raise InputError if too few for folds."""
     wholes = {
         whole: number

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.learned.dialogue_ranking import joined
-from dialore.learned.training_index import SIZE, Past, Rows, key_of, weighed
+from dialore.learned.training_index import SIZE, Rows, TrainingIndex, key_of, weigh_buckets
 from dialore.retrieval.reranking import CachedEmbedder
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Pool:
     """
 
     def __init__(
-        self, past: Past, persona: Mapping[str, Sequence[str]], *, sentences: bool = True, leave: int = -1
+        self, past: TrainingIndex, persona: Mapping[str, Sequence[str]], *, sentences: bool = True, leave: int = -1
     ) -> None:
         self.past = past
         self.count = len(persona) if sentences else 0
@@ -86,7 +86,7 @@ class Pool:
         """(texts, 8): how a turn stands to each text; and (texts, buckets of the turn): which of its words each has."""
         compared = self._turns.get(text)
         if compared is None:
-            own, weights_of_own = weighed(text, self.past.idf)
+            own, weights_of_own = weigh_buckets(text, self.past.idf)
             dense = np.zeros(SIZE, np.float32)
             dense[own] = weights_of_own
             has = self._has[:, own].astype(np.float32)

@@ -15,7 +15,7 @@ from dialore.errors import InputError, import_optional
 from dialore.learned.examples import FOLDS, Compared, Examples, compare, labels_of
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
 from dialore.learned.model import Networks, Trees, read_model
-from dialore.learned.training_index import SIZE, Past, weighed
+from dialore.learned.training_index import SIZE, TrainingIndex, weigh_buckets
 from dialore.learned.trees import PATIENCE, grow
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.learned.examples import Numbers, Step
     from dialore.learned.model import Arrays
-    from dialore.learned.trees import Grown
+    from dialore.learned.trees import GrownTrees
 
     Pieces = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float64], NDArray[np.float64]]
     """Features of sentences and of documents, and how likely each is of use."""
@@ -53,7 +53,7 @@ class TrainedPlanner:
         self.plans: list[Plan] = [tuple(plan) for plan in card["plans"]]
         self._offsets = np.array(card["offsets"])
         self._is_of_context = card["settings"].get("context", False)
-        self._past = Past.read(arrays)
+        self._past = TrainingIndex.read(arrays)
         self._labels = arrays["labels"].astype(np.int64)
         self._words, self._bias = arrays["words"], arrays["bias"]
         self._trees = {name: Trees.read(arrays, name) for name in card["settings"]["trees"]}
@@ -68,19 +68,21 @@ class TrainedPlanner:
         """
         if not self._is_of_context and not any(persona.values()):
             return {plan: float(not plan) for plan in self.plans}
-        pieces = None if self._is_of_context else self._compared(dialogue, persona)
+        pieces = None if self._is_of_context else self._compare(dialogue, persona)
         near = _votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
         logits = _logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
         features = _plan_features(dialogue, near, logits, pieces)
-        shares = decided(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[0]
+        shares = mean_probabilities(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[
+            0
+        ]
         return dict(zip(self.plans, shares.tolist(), strict=True))
 
-    def _compared(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> Pieces:
+    def _compare(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> Pieces:
         pool = self._pool(tuple((line, tuple(under)) for line, under in persona.items()))
         compared = pool.compare(dialogue)
         sentences, documents = sentence_features(pool, dialogue, compared), document_features(pool, dialogue, compared)
-        of_sentences = likely(self._trees["sentences"].scores(sentences)[:, 0])
-        of_documents = likely(self._trees["documents"].scores(_with_owner(documents, of_sentences, pool.sizes))[:, 0])
+        of_sentences = sigmoid(self._trees["sentences"].scores(sentences)[:, 0])
+        of_documents = sigmoid(self._trees["documents"].scores(_with_owner(documents, of_sentences, pool.sizes))[:, 0])
         return sentences, documents, of_sentences, of_documents
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
@@ -97,13 +99,13 @@ def open_planner(spec: str) -> TrainedPlanner:
 _opened = functools.lru_cache(4)(TrainedPlanner)
 
 
-def likely(scores: NDArray[np.float64]) -> NDArray[np.float64]:
+def sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities of log odds."""
     shares: NDArray[np.float64] = 1 / (1 + np.exp(-scores))
     return shares
 
 
-def decided(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def mean_probabilities(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """(rows, plans): the probability of each plan: the mean of the trees' and the networks'."""
     return (softmax(scores) + shares) / 2
 
@@ -136,7 +138,7 @@ def word_rows(dialogues: Sequence[Dialogue], idf: NDArray[np.float32]) -> list[d
     for dialogue in dialogues:
         row = {2 * SIZE + min(len(dialogue.turns) // 2, _TURNS): 1.0}
         for back, turn in enumerate(dialogue.turns[:-3:-1]):
-            buckets, weights = weighed(turn.text, idf)
+            buckets, weights = weigh_buckets(turn.text, idf)
             row.update(zip((buckets + back * SIZE).tolist(), weights.tolist(), strict=True))
         rows.append(row)
     return rows
@@ -221,7 +223,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     counts = Counter(tuple(dialogue.sources) for dialogue in examples.dialogues)
     plans = sorted((plan for plan in counts), key=lambda plan: (len(plan), plan))
     if len(plans) < 2 or min(counts.values()) < FOLDS:
-        message = f"nothing to learn: {', '.join(f'{named(plan)} {counts[plan]} times' for plan in plans)}"
+        message = f"nothing to learn: {', '.join(f'{plan_name(plan)} {counts[plan]} times' for plan in plans)}"
         raise InputError(message, hint=f"every plan has to come at least {FOLDS} times, and two at least")
     labels = labels_of(examples, plans)
     arrays = {**examples.past.arrays(), "labels": labels.astype(np.int8)}
@@ -230,7 +232,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     def done(_: int) -> None:
         step("training, a fold held out", next(stages), 3 * (FOLDS + 1))
 
-    grown, pieces = ({}, [None] * len(labels)) if context else _of_use(examples, compare(examples, step), done)
+    grown, pieces = ({}, [None] * len(labels)) if context else _grow_usefulness(examples, compare(examples, step), done)
     word_logits, linear = _linear(examples, labels, len(plans))
     features = _training_features(examples, pieces, word_logits, labels, len(plans))
     settings = {**PLANS, "num_class": len(plans)}
@@ -240,13 +242,13 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     arrays |= {**linear, **networks.arrays()}
     for name, forest in grown.items():
         arrays |= forest.trees.arrays(name)
-    shares = decided(decided_by.scores, by_networks)
+    shares = mean_probabilities(decided_by.scores, by_networks)
     offsets = _choose_offsets(shares, labels)
     chosen = np.argmax(np.log(shares + 1e-12) + offsets, 1)
     measured = {}
     for label, plan in enumerate(plans):
         of_fold = [100 * f1(chosen[at], labels[at], label) for at in (examples.folds == fold for fold in range(FOLDS))]
-        measured[f"F1 of {named(plan)}"] = {
+        measured[f"F1 of {plan_name(plan)}"] = {
             "mean": round(100 * f1(chosen, labels, label), 2),
             "low": round(min(of_fold), 2),
             "high": round(max(of_fold), 2),
@@ -269,7 +271,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     return card, arrays
 
 
-def named(plan: tuple[str, ...]) -> str:
+def plan_name(plan: tuple[str, ...]) -> str:
     """Return a plan in words, as the paper has it."""
     return ", ".join(name.upper() for name in plan) or "NULL"
 
@@ -295,16 +297,16 @@ def _choose_offsets(shares: NDArray[np.float64], labels: Numbers) -> NDArray[np.
     return offsets
 
 
-def _of_use(
+def _grow_usefulness(
     examples: Examples, compared: Compared, done: Callable[[int], None]
-) -> tuple[dict[str, Grown], list[Pieces | None]]:
+) -> tuple[dict[str, GrownTrees], list[Pieces | None]]:
     """Trees that say how likely each piece is of use, and each response's pieces by trees that have not seen it."""
     pieces = (compared.sentences, compared.is_gold, compared.of_sentence)
     sentences = grow(_USE, *pieces, examples, most=_MOST_OF_USE, step=done)
-    of_sentences = likely(sentences.scores[:, 0])
+    of_sentences = sigmoid(sentences.scores[:, 0])
     pieces = (_with_owners(compared, of_sentences), compared.is_gold_document, compared.of_document)
     documents = grow(_USE, *pieces, examples, most=_MOST_OF_USE, step=done)
-    of_documents = likely(documents.scores[:, 0])
+    of_documents = sigmoid(documents.scores[:, 0])
     places = range(len(examples.dialogues) + 1)
     ends = [np.searchsorted(of, np.array(places)) for of in (compared.of_sentence, compared.of_document)]
     of_pieces: list[Pieces | None] = []

@@ -15,7 +15,7 @@ from dialore.learned.encoders import TrainedEncoder
 from dialore.learned.examples import FOLDS, Compared, Examples, compare
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
 from dialore.learned.model import PREFIX, Trees, describe, read_model
-from dialore.learned.training_index import Past
+from dialore.learned.training_index import TrainingIndex
 from dialore.learned.trees import grow
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class TrainedRanker(DialogueRanker):
         card, arrays = read_model(path, "ranker")
         self._sharpness = card["sharpness"]
         self._trees = {name: Trees.read(arrays, name) for name in self._sharpness}
-        past = Past.read(arrays)
+        past = TrainingIndex.read(arrays)
         self._pool = functools.lru_cache(_POOLS)(
             lambda persona, sentences: Pool(past, dict(persona), sentences=sentences)
         )
@@ -123,7 +123,7 @@ def train_ranker(examples: Examples, step: Step) -> tuple[dict[str, Any], Arrays
         sharpness[name] = float(_SHARPNESS[int(np.argmin(losses))])
     settings = {**SETTINGS, "trees": rounds, "most trees": _MOST, "patience": _PATIENCE}
     card = {"kind": "ranker", "settings": settings, "sharpness": sharpness}
-    return {**card, "measured": _measured(examples, parts, scores, compared, asked)}, arrays
+    return {**card, "measured": _cross_validation(examples, parts, scores, compared, asked)}, arrays
 
 
 _Part = tuple["NDArray[np.float32]", "NDArray[np.bool_]", "Numbers"]
@@ -164,7 +164,7 @@ def _first_found(scores: NDArray[np.float64], labels: NDArray[np.bool_], of: Num
     }
 
 
-def _measured(
+def _cross_validation(
     examples: Examples,
     parts: dict[str, _Part],
     scores: dict[str, NDArray[np.float64]],

@@ -35,7 +35,7 @@ def _bucket(piece: str) -> int:
 
 
 @functools.lru_cache(maxsize=8192)
-def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
+def count_buckets(text: str) -> tuple[Numbers, NDArray[np.float64]]:
     """Return the buckets of a text, and how often each comes."""
     folded = normalise(joined(text))
     hashes = [_bucket(stem(word)) for word in _WORD.findall(folded)]
@@ -46,15 +46,15 @@ def counted(text: str) -> tuple[Numbers, NDArray[np.float64]]:
     return buckets, counts.astype(np.float64)
 
 
-def weighed(text: str, idf: Matrix) -> tuple[Numbers, NDArray[np.float32]]:
+def weigh_buckets(text: str, idf: Matrix) -> tuple[Numbers, NDArray[np.float32]]:
     """Return a text's buckets and their rarity-weighted counts, of length 1 together."""
-    buckets, counts = counted(text)
+    buckets, counts = count_buckets(text)
     weights = np.log1p(counts) * idf[buckets]
     return buckets, (weights / max(np.sqrt((weights**2).sum()), 1e-9)).astype(np.float32)
 
 
 def key_of(text: str) -> int:
-    """Return a text's key in `Past`; a persona sentence's is that of its text without spaces between Chinese words."""
+    """Return a text's key in `TrainingIndex`: a hash of it without the spaces between Chinese words."""
     return int.from_bytes(hashlib.blake2b(joined(text).encode(), digest_size=8).digest(), "big")
 
 
@@ -71,7 +71,7 @@ class Rows:
     @classmethod
     def of(cls, texts: Sequence[str], idf: Matrix) -> Rows:
         """Return the rows of texts."""
-        counted_texts = [counted(text) for text in texts]
+        counted_texts = [count_buckets(text) for text in texts]
         buckets, counts = ([np.zeros(0, np.int64), *(counts_of[at] for counts_of in counted_texts)] for at in (0, 1))
         lengths = np.array([len(counts_of[0]) for counts_of in counted_texts], np.int64)
         return cls(np.concatenate(buckets).astype(np.int64), np.concatenate(counts), lengths, idf)
@@ -91,7 +91,7 @@ class Rows:
 
     def cosines(self, text: str, idf: Matrix) -> NDArray[np.float64]:
         """Return the cosine of each row with a text."""
-        buckets, own = weighed(text, idf)
+        buckets, own = weigh_buckets(text, idf)
         rows, weights, starts = self.postings
         spans = [slice(starts[bucket], starts[bucket + 1]) for bucket in buckets.tolist()]
         at = np.concatenate([np.zeros(0, np.int64), *(rows[span] for span in spans)])
@@ -100,7 +100,7 @@ class Rows:
 
 
 @dataclass
-class Past:
+class TrainingIndex:
     """The training data: the answered turns, their answers, and which pieces they stand on.
 
     Attributes:
@@ -119,7 +119,7 @@ class Past:
     offered: dict[int, int]
 
     @classmethod
-    def of(cls, dialogues: Sequence[Dialogue], numbers: Numbers, gold: Sequence[Sequence[str]]) -> Past:
+    def of(cls, dialogues: Sequence[Dialogue], numbers: Numbers, gold: Sequence[Sequence[str]]) -> TrainingIndex:
         """Return the past of training dialogues, each of a whole dialogue by number, with the pieces it stands on."""
         idf = rarities(list(dict.fromkeys(text for talk in dialogues for text in (*texts_of(talk), *talk.texts))))
         uses: dict[int, list[int]] = {}
@@ -149,7 +149,7 @@ class Past:
         return saved
 
     @classmethod
-    def read(cls, saved: Mapping[str, NDArray[Any]]) -> Past:
+    def read(cls, saved: Mapping[str, NDArray[Any]]) -> TrainingIndex:
         """Return the past of the arrays of `arrays`."""
         asked, answered = (Rows.read(saved, name) for name in ("asked", "answered"))
         keys = saved["keys"].tolist()
@@ -161,7 +161,9 @@ class Past:
 
 def rarities(texts: Sequence[str]) -> Matrix:
     """(SIZE,): how rare each bucket is among texts."""
-    frequency = np.bincount(np.concatenate([np.zeros(0, np.int64), *(counted(text)[0] for text in texts)]), None, SIZE)
+    frequency = np.bincount(
+        np.concatenate([np.zeros(0, np.int64), *(count_buckets(text)[0] for text in texts)]), None, SIZE
+    )
     return np.maximum(np.log((len(texts) + 1) / (frequency + 0.5)), 0).astype(np.float32)
 
 

@@ -27,7 +27,7 @@ PATIENCE = 30
 
 
 @dataclass
-class Grown:
+class GrownTrees:
     """Trees, and how they did by cross-validation.
 
     Attributes:
@@ -51,7 +51,7 @@ def grow(
     most: int,
     patience: int = PATIENCE,
     step: Callable[[int], None],
-) -> Grown:
+) -> GrownTrees:
     """Grow trees with each fold held out, then on everything, as many as served the folds.
 
     Args:
@@ -79,14 +79,14 @@ def grow(
         stopping = [lightgbm.early_stopping(patience, verbose=False)]
         booster = lightgbm.train(fixed, data(~held), most, valid_sets=[data(held)], callbacks=stopping)
         rounds.append(max(1, int(booster.best_iteration)))
-        scores[held] = _taken(booster, rounds[-1], outputs).scores(features[held])
+        scores[held] = _to_arrays(booster, rounds[-1], outputs).scores(features[held])
     step(FOLDS)
     chosen = int(np.median(rounds))
     whole = lightgbm.train(fixed, data(np.ones(len(labels), bool)), chosen)
-    return Grown(_taken(whole, chosen, outputs), chosen, scores)
+    return GrownTrees(_to_arrays(whole, chosen, outputs), chosen, scores)
 
 
-def _taken(booster: Any, rounds: int, outputs: int) -> Trees:  # noqa: ANN401
+def _to_arrays(booster: Any, rounds: int, outputs: int) -> Trees:  # noqa: ANN401
     """LightGBM's trees as arrays."""
     nodes: list[tuple[int, float, int, int, float]] = []
 

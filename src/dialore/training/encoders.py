@@ -21,13 +21,22 @@ import numpy as np
 
 from dialore.errors import InputError, import_optional
 from dialore.learned.dialogue_ranking import joined
-from dialore.learned.encoders import asked
+from dialore.learned.encoders import query_with_context
 from dialore.learned.entailment import make_pairs
 from dialore.learned.model import check_place
 from dialore.methods.few_shot import TURNS, context_text, sided, topic_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
-from dialore.training.trainer import SCRATCH, Step, Tuning, arguments, checkpoint, run_trainer, said, write_finetuned
+from dialore.training.trainer import (
+    SCRATCH,
+    Step,
+    Tuning,
+    arguments,
+    checkpoint,
+    explain_errors,
+    run_trainer,
+    write_finetuned,
+)
 
 if TYPE_CHECKING:
     from dialore.learned.examples import Examples
@@ -89,17 +98,17 @@ def train_encoder(
 
     transformers.utils.logging.disable_progress_bar()
     transformers.set_seed(tuning.seed)
-    make = _RANKING.get(kind, _entailed_rows)
+    make = _RANKING.get(kind, _entailment_rows)
     reading: dict[str, bool] = {"whole": whole} if kind in _RANKING else {"hard": hard}
     rows, held = (make(parameter, **reading) for parameter in (train, dev))
     if not rows or not held:
         raise InputError("no dialogue has two pieces of knowledge to tell apart", hint="give more dialogues")
     work = out.parent / f".{out.name}.training"
-    with said(base):
-        model = _opened(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning, dot)
+    with explain_errors(base):
+        model = _open_model(kind, base, [text for row in rows for text in row if isinstance(text, str)], tuning, dot)
         history = _fit(kind, model, rows, held, work / "1", tuning, step)
         if kind == "cross":
-            rows = denoised(train, model, tuning.seed, whole=whole)
+            rows = denoise(train, model, tuning.seed, whole=whole)
             history = _fit(kind, model, rows, held, work / "2", tuning, step)
     use = USES[kind].replace("onnx:FOLDER", "dot:FOLDER") if dot else USES[kind]
     card = {
@@ -140,12 +149,12 @@ def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str
             query = context_text(topic_of(dialogue, "checked"), sided(dialogue), 0 if whole else TURNS)
             rows += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
         return rows
-    for query, text, others in _asked_for(examples, draw, whole):
+    for query, text, others in _ranking_queries(examples, draw, whole):
         rows.append((query, joined(text), joined(others[draw.integers(len(others))])))
     return rows
 
 
-def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> list[tuple[str, str, list[str]]]:
+def _ranking_queries(examples: Examples, draw: np.random.Generator, whole: bool) -> list[tuple[str, str, list[str]]]:
     """Return a query, a gold piece, and the pieces it is chosen from besides."""
     queries = []
     for dialogue, gold in zip(examples.dialogues, examples.gold, strict=True):
@@ -159,7 +168,9 @@ def _asked_for(examples: Examples, draw: np.random.Generator, whole: bool) -> li
                 query = f"{last} {' '.join(owners)}" if is_free else last
                 others = [document for texts in under.values() for document in texts] if is_free else near
             if others := [document for document in others if document not in gold]:
-                queries.append((joined(query_of(dialogue, 0)) if whole else asked(query, dialogue), text, others))
+                queries.append(
+                    (joined(query_of(dialogue, 0)) if whole else query_with_context(query, dialogue), text, others)
+                )
     return queries
 
 
@@ -169,10 +180,10 @@ def _as_pairs(examples: Examples, *, whole: bool = False) -> list[tuple[str, str
     return [pair for query, text, other in rows for pair in ((query, text, 1.0), (query, other, 0.0))]
 
 
-def denoised(examples: Examples, model: Any, seed: int, *, whole: bool = False) -> list[tuple[str, str, float]]:
+def denoise(examples: Examples, model: Any, seed: int, *, whole: bool = False) -> list[tuple[str, str, float]]:
     """Pairs with hard negatives: of some, the one that the model holds for likeliest, but is not sure of."""
     draw = np.random.default_rng(seed + 1)
-    every = _asked_for(examples, draw, whole)
+    every = _ranking_queries(examples, draw, whole)
     tried = [[joined(others[at]) for at in draw.permutation(len(others))[:_CANDIDATES]] for _, _, others in every]
     pairs = [(query, other) for (query, _, _), others in zip(every, tried, strict=True) for other in others]
     chances = iter(model.predict(pairs, batch_size=128, show_progress_bar=False).tolist())
@@ -185,7 +196,7 @@ def denoised(examples: Examples, model: Any, seed: int, *, whole: bool = False) 
     return rows
 
 
-def _entailed_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
+def _entailment_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
     """Knowledge, a response, and whether it is entailed: the paper's pairs, and the hard ones."""
     pairs = make_pairs(examples, hard=hard)
     texts = [(joined(piece), joined(response)) for piece, response in pairs.texts]
@@ -198,7 +209,7 @@ _RANKING: dict[Kind, Callable[..., Sequence[Row]]] = {"dual": make_rows, "cross"
 # --- models
 
 
-def _opened(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning, dot: bool) -> Any:
+def _open_model(kind: Kind, base: str, texts: Sequence[str], tuning: Tuning, dot: bool) -> Any:
     import sentence_transformers
     from sentence_transformers.sentence_transformer import modules
 

@@ -25,8 +25,8 @@ from dialore.training.trainer import (
     Tuning,
     arguments,
     checkpoint,
+    explain_errors,
     run_trainer,
-    said,
     write_finetuned,
 )
 
@@ -108,12 +108,12 @@ def finetune(
     work = out.parent / f".{out.name}.training"
     signature = _signature(kind, base, train, dev, tokens, tuning)
     resumed = checkpoint(work, signature)
-    with said(base):
-        tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _opened(kind, base)
+    with explain_errors(base):
+        tokenizer, model = _scratch(kind, train, tuning) if base == SCRATCH else _open_base(kind, base)
         added = _add_tokens(tokenizer, model, tokens)
         encoded = [[encode(tokenizer, kind, target, tuning.length) for target in split] for split in (train, dev)]
         if tuning.lora:
-            model = _adapted(model, kind, tuning, added)
+            model = _add_adapters(model, kind, tuning, added)
         trainer = run_trainer(
             transformers.Trainer,
             tuning,
@@ -198,7 +198,7 @@ def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]
 # --- models
 
 
-def _opened(kind: Kind, base: str) -> tuple[Any, Any]:
+def _open_base(kind: Kind, base: str) -> tuple[Any, Any]:
     import transformers
 
     location = pretrained(base)
@@ -257,7 +257,7 @@ def _add_tokens(tokenizer: Any, model: Any, tokens: Sequence[str]) -> list[int]:
     return ids
 
 
-def _adapted(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
+def _add_adapters(model: Any, kind: Kind, tuning: Tuning, added: list[int]) -> Any:
     import peft
 
     task = peft.TaskType.CAUSAL_LM if kind == "causal" else peft.TaskType.SEQ_2_SEQ_LM

@@ -99,14 +99,15 @@ def _safari(dialogue: Dialogue, library: PromptLibrary, declared: DeclaredSource
     given = each_once(gold_knowledge(dialogue, declared) if plan else {})
     shown = {"history": render_history(dialogue), "dialogues": [assembled(plan, given)]}
     planning, responding = (
-        _continued(library, f"safari/{stage}", dialogue, shown) for stage in ("planning", "response-generation")
+        _render_continuation(library, f"safari/{stage}", dialogue, shown)
+        for stage in ("planning", "response-generation")
     )
     planned, end, middle = responding[len(planning) :].partition("[EOS]")
     response = f" {joined(on_one_line(dialogue.reference))}"
     return Target(((planning, False), (planned + end, True), (middle, False), (response, True)), dialogue.id)
 
 
-def declared_in(path: Path | None) -> DeclaredSources:
+def read_declared(path: Path | None) -> DeclaredSources:
     """Return the sources that a file declares, by name and kind, unopened; without a file the paper's two."""
     if path is None:
         return default_sources({})
@@ -125,24 +126,24 @@ def special_tokens(recipe: str, declared: DeclaredSources) -> tuple[str, ...]:
 
 def _fkg(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic and history, then the knowledge (MSDP, Section 3.2)."""
-    known = _known(dialogue)
+    known = _gold_text(dialogue)
     shown = prompted([], dialogue, topic_of(dialogue, "checked"))
-    prompt = _continued(library, "msdp/knowledge-generation", dialogue, shown)
+    prompt = _render_continuation(library, "msdp/knowledge-generation", dialogue, shown)
     return Target.after(prompt, f" {known}", dialogue.id) if known else None
 
 
 def _fcm(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic, history and knowledge, then the response (MSDP, Section 3.3)."""
-    shown = prompted([], dialogue, topic_of(dialogue, "checked"), _known(dialogue))
-    prompt = _continued(library, "msdp/response-generation", dialogue, shown)
+    shown = prompted([], dialogue, topic_of(dialogue, "checked"), _gold_text(dialogue))
+    prompt = _render_continuation(library, "msdp/response-generation", dialogue, shown)
     return Target.after(prompt, f" {dialogue.reference}", dialogue.id) if dialogue.reference else None
 
 
-def _known(dialogue: Dialogue) -> str:
+def _gold_text(dialogue: Dialogue) -> str:
     return " ".join(" ".join(gold_text(item) for item in dialogue.knowledge).split())
 
 
-def _continued(library: PromptLibrary, name: str, dialogue: Dialogue, variables: dict[str, Any]) -> str:
+def _render_continuation(library: PromptLibrary, name: str, dialogue: Dialogue, variables: dict[str, Any]) -> str:
     return library.get(name, dialogue.language, "supervised").render(variables).continuation or ""
 
 

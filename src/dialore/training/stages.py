@@ -40,7 +40,8 @@ def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str
     """
     rows = read_rows(path)
     fixed = {
-        task: fixed_lines([row.input for row in rows if row.task == task]) for task in sorted({r.task for r in rows})
+        task: find_fixed_lines([row.input for row in rows if row.task == task])
+        for task in sorted({r.task for r in rows})
     }
     targets: Targets = ([], [])
     for row in rows:
@@ -49,10 +50,14 @@ def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str
         targets[row.split == "valid"].append(made)
     counts = Counter(row.task for row in rows)
     data = {"dataset": ", ".join(sorted({row.by for row in rows})), "tasks": dict(sorted(counts.items()))}
-    return _parted(targets, path), {"fixed": fixed, "whole": whole, "data": _described(data, len(targets[0]), path)}
+    return _drop_trained(targets, path), {
+        "fixed": fixed,
+        "whole": whole,
+        "data": _describe(data, len(targets[0]), path),
+    }
 
 
-def fixed_lines(inputs: Sequence[str]) -> list[str]:
+def find_fixed_lines(inputs: Sequence[str]) -> list[str]:
     """Return the lines that every input has, in order; none where there is only one."""
     if len(set(inputs)) < 2:
         return []
@@ -96,7 +101,7 @@ def data_targets(what: str, name: str, files: Sequence[Path]) -> tuple[list[Targ
     return (
         train,
         [target for target in held if target.parts not in known],
-        _described({"dataset": name}, len(train), files[0]),
+        _describe({"dataset": name}, len(train), files[0]),
     )
 
 
@@ -107,15 +112,15 @@ def lacking(base: str, targets: Sequence[Target]) -> list[str]:
     transformers = import_optional("transformers", "training", "finetune")
     tokenizer = transformers.AutoTokenizer.from_pretrained(**pretrained(base))
     used = {mark for target in targets for text, _ in target.parts for mark in _MARKS if mark in text}
-    return [mark for mark in _MARKS if mark in used and _written(tokenizer, f"a{mark}a") != f"a{mark}a"]
+    return [mark for mark in _MARKS if mark in used and _round_trip(tokenizer, f"a{mark}a") != f"a{mark}a"]
 
 
-def _written(tokenizer: Any, text: str) -> str:  # noqa: ANN401 - transformers ships no types
+def _round_trip(tokenizer: Any, text: str) -> str:  # noqa: ANN401 - transformers ships no types
     decoded: str = tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     return decoded.replace(" ", "")
 
 
-def _parted(targets: Targets, path: Path) -> Targets:
+def _drop_trained(targets: Targets, path: Path) -> Targets:
     """Return the targets without held-out ones that are trained on word for word (short, common turns)."""
     known = {target.parts for target in targets[0]}
     held = [target for target in targets[1] if target.parts not in known]
@@ -124,5 +129,5 @@ def _parted(targets: Targets, path: Path) -> Targets:
     return targets[0], held
 
 
-def _described(data: dict[str, Any], count: int, path: Path) -> dict[str, Any]:
+def _describe(data: dict[str, Any], count: int, path: Path) -> dict[str, Any]:
     return {**data, "sha256": hashlib.sha256(path.read_bytes()).hexdigest(), "responses": count}

@@ -118,7 +118,7 @@ def run_trainer(kind: type, tuning: Tuning, step: Step, resumed: str | None, **p
 
 
 @contextlib.contextmanager
-def said(base: str) -> Iterator[None]:
+def explain_errors(base: str) -> Iterator[None]:
     """Turn what loading and training raise into one line."""
     try:
         yield
