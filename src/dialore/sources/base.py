@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError
@@ -96,13 +96,18 @@ def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowl
     return source.every(dialogue)
 
 
+@runtime_checkable
+class Rankable(KnowledgeSource, Protocol):
+    """A source whose ranking can be chosen, as that of an index of documents can."""
+
+    def by(self, retriever: str) -> KnowledgeSource:
+        """Return the source ranked in that way; raise UnknownNameError where there is no such way."""
+        ...
+
+
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
-    """Return the source ranked in that way, where it can be (it has `by`, as indices of documents have); else as it is.
+    """Return the source ranked in that way where it can be, else as it is; raise UnknownNameError as its `by` does.
 
     It shares files with the one given, and is not to be closed.
-
-    Raises:
-        UnknownNameError: it can be ranked in several ways, but not in that.
     """
-    by: Callable[[str], KnowledgeSource] | None = getattr(source, "by", None)
-    return source if by is None else by(retriever)
+    return source.by(retriever) if isinstance(source, Rankable) else source

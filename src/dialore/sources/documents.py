@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dialore import __version__
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.files import cache_folder
-from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.indexing import add_documents, build_documents
@@ -23,6 +23,7 @@ from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
+from dialore.retrieval.reranking import load_reranker
 from dialore.retrieval.spelling import correct
 from dialore.sources.base import SearchResult, listed, ranked_by
 
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.documents.opening import Store
-    from dialore.retrieval.documents.store import Document, Passage, Settings, Transaction
+    from dialore.retrieval.documents.store import Document, Settings, Transaction
+    from dialore.retrieval.documents.store import Passage as StoredPassage
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
 
@@ -266,7 +268,7 @@ class DocumentIndex:
                     return list(pieces.values())
         return list(pieces.values())
 
-    def _knowledge(self, passage: Passage, score: float) -> Knowledge:
+    def _knowledge(self, passage: StoredPassage, score: float) -> Knowledge:
         piece = passage.piece
         own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
         given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
@@ -362,6 +364,41 @@ def narrowed(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
     return source.where(conditions)
 
 
+class PoolSource:
+    """The sentences of the dialogue that is answered; none where it brings none.
+
+    Args:
+        reranker: what ranks them, as `load_reranker` takes it: `dense`, `dense:st:NAME`, `bm25`, ...
+    """
+
+    name = "documents"
+    kind: Source = "documents"
+
+    def __init__(self, reranker: str = "dense") -> None:
+        self._reranker = load_reranker(reranker)
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`; `scope` is ignored."""
+        passages = _pool(dialogue)
+        ranked = await asyncio.to_thread(self._reranker.rerank, query, [passage.searched for passage in passages], top)
+        return SearchResult(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return (Knowledge.of_passage(passage, "documents") for passage in _pool(dialogue))
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+
+def _pool(dialogue: Dialogue) -> list[Passage]:
+    given = dialogue.extra.get("pool") or []
+    pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
+    return [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]
+
+
 # --- opening
 
 
@@ -382,8 +419,6 @@ def open_documents(
     if not paths:
         raise InputError("no document index is named", hint="give --documents PATH")
     if str(paths[0]).startswith(_POOL):
-        from dialore.sources.pool import PoolSource
-
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
         distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.errors import InputError
-from dialore.knowledge import Fact, Knowledge
+from dialore.errors import DialoreError, InputError, SourceError
+from dialore.knowledge import Fact, Knowledge, Source
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.relations import verbalise
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
+from dialore.sources.base import SearchResult
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -69,7 +72,35 @@ class Retrieval:
     unforeseen_found: int = 0
 
 
-class Graph:
+class GraphSource(ABC):
+    """One graph or several as a `KnowledgeSource`."""
+
+    kind: Source = "graph"
+    name: str
+
+    @abstractmethod
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Return the concepts that texts mention."""
+
+    @abstractmethod
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Return the best facts of linked concepts, and how many there were before the cut."""
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`: the best facts of the concepts that the query mentions; `scope` is ignored."""
+
+        def facts() -> list[Knowledge]:
+            return self.retrieve_queries(self.mentions([query]), dialogue, top)[0]
+
+        try:
+            return SearchResult(await asyncio.to_thread(facts))
+        except DialoreError as error:
+            raise SourceError(f"graph {self.name}: {error.message}", hint=error.hint) from error
+
+
+class Graph(GraphSource):
     """A commonsense graph: links phrases, retrieves facts and ranks them.
 
     A question sees one state of the graph: the newest when it was asked, whichever process has changed the graph.
@@ -86,17 +117,13 @@ class Graph:
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
+        self.name = store.meta.name
         self._last = self._view(store)
 
     @property
     def store(self) -> FactStore:
         """The facts, as they were when a question was last asked."""
         return self._last.store
-
-    @property
-    def name(self) -> str:
-        """The graph's name."""
-        return self.store.meta.name
 
     @property
     def linker(self) -> Linker:
@@ -197,7 +224,7 @@ def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: Set
 # --- several graphs
 
 
-class MultiGraph:
+class MultiGraph(GraphSource):
     """Several graphs that methods ask as they ask one.
 
     Ranks are comparable because all graphs rank by the same embedder and settings; each counts how crowded a concept
@@ -223,11 +250,7 @@ class MultiGraph:
             if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
                 raise InputError(f"{first.name} and {other.name} rank differently", hint="give both one embedder")
         self.graphs = tuple(graphs)
-
-    @property
-    def name(self) -> str:
-        """The graphs' names, joined by "+"."""
-        return "+".join(graph.name for graph in self.graphs)
+        self.name = "+".join(names)
 
     def close(self) -> None:
         """Close all of them."""
