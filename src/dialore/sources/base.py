@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -10,6 +12,7 @@ from dialore.knowledge import Knowledge, Source
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.retrieval.reranking import Reranker
 
 
 class SearchResult(list[Knowledge]):
@@ -111,3 +114,37 @@ def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
     It shares files with the one given, and is not to be closed.
     """
     return source.by(retriever) if isinstance(source, Rankable) else source
+
+
+class HeldSource(ABC):
+    """The base of sources that rank all that they hold for a dialogue anew for each query, and hold no file open."""
+
+    name: str
+    kind: Source
+    retriever: Reranker
+
+    @abstractmethod
+    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return what is ranked for a dialogue, in order; `scope` as of `search`."""
+
+    def rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+        """Return places and scores of the best pieces."""
+        return self.retriever.rerank(query, [piece.searched for piece in pieces], top)
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`.
+
+        All are ranked, however little they have to do with the query: the best of a few is what is asked for.
+        """
+        pieces = self.held(dialogue, scope)
+        ranked = await asyncio.to_thread(self.rank, query, dialogue, pieces, top)
+        return SearchResult(pieces[at].model_copy(update={"score": score}) for at, score in ranked)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return iter(self.held(dialogue))
+
+    def close(self) -> None:  # noqa: B027 - there is nothing to be closed
+        """Nothing is held open."""

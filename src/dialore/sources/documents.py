@@ -25,7 +25,7 @@ from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.reranking import load_reranker
 from dialore.retrieval.spelling import correct
-from dialore.sources.base import SearchResult, listed, ranked_by
+from dialore.sources.base import HeldSource, SearchResult, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -364,39 +364,24 @@ def narrowed(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
     return source.where(conditions)
 
 
-class PoolSource:
-    """The sentences of the dialogue that is answered; none where it brings none.
+class PoolSource(HeldSource):
+    """A dialogue's own base: the sentences that its responder could draw on (`extra["pool"]`); without, nothing.
 
     Args:
         reranker: what ranks them, as `load_reranker` takes it: `dense`, `dense:st:NAME`, `bm25`, ...
     """
 
-    name = "documents"
-    kind: Source = "documents"
+    name = kind = "documents"
 
     def __init__(self, reranker: str = "dense") -> None:
-        self._reranker = load_reranker(reranker)
+        self.retriever = load_reranker(reranker)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
-    ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored."""
-        passages = _pool(dialogue)
-        ranked = await asyncio.to_thread(self._reranker.rerank, query, [passage.searched for passage in passages], top)
-        return SearchResult(Knowledge.of_passage(passages[at], "documents", score) for at, score in ranked)
-
-    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`."""
-        return (Knowledge.of_passage(passage, "documents") for passage in _pool(dialogue))
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
-def _pool(dialogue: Dialogue) -> list[Passage]:
-    given = dialogue.extra.get("pool") or []
-    pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
-    return [Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces]
+    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return the dialogue's sentences."""
+        given = dialogue.extra.get("pool") or []
+        pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
+        passages = (Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces)
+        return [Knowledge.of_passage(passage, self.kind) for passage in passages]
 
 
 # --- opening
