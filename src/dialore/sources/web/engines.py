@@ -55,8 +55,7 @@ class SearchEngine(Protocol):
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """Return the first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
 
-        Raises:
-            SourceError: the engine is down, slow or busy, or answers nonsense.
+        Raises SourceError where the engine is down, slow or busy, or answers nonsense.
         """
         ...
 
@@ -88,28 +87,18 @@ class _HttpEngine:
                 await asyncio.sleep(error.retry_after)
         raise AssertionError
 
-    def _results(self, found: object, *, snippet: str) -> list[WebResult]:
-        """Return the results in a list; what is no result among them is passed over.
-
-        Raises:
-            SourceError: it is no list.
-        """
-        if not isinstance(found, list):
+    def _results(self, entries: object, snippet: str) -> list[WebResult]:
+        if not isinstance(entries, list):
             message = f"{self._http.where} answered JSON without a list of results"
             raise SourceError(message, hint="is it the search engine that was named?")
-        made = [_result(entry, snippet) for entry in found if isinstance(entry, dict)]
-        return [result for result in made if result is not None]
+        return _results(entries, snippet)
 
     def close(self) -> None:
         """Nothing is held open."""
 
 
 class SearxngEngine(_HttpEngine):
-    """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`.
-
-    Raises:
-        InputError: the address is not a URL.
-    """
+    """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`."""
 
     name = "searxng"
 
@@ -123,27 +112,17 @@ class SearxngEngine(_HttpEngine):
         language = "zh-CN" if dialogue.language == "zh" else "en"
         data = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
         answer = data if isinstance(data, dict) else {}
-        results = self._results(answer.get("results"), snippet="content")
+        results = self._results(answer.get("results"), "content")
         silent = answer.get("unresponsive_engines")
         if not results and isinstance(silent, list) and silent:
             names = [str(entry[0] if isinstance(entry, list) and entry else entry)[:40] for entry in silent[:5]]
-            raise SourceError(
-                f"none of the engines behind {self._http.where} answered: {', '.join(names)}",
-                hint="try again later, or enable other engines there",
-            )
+            message = f"none of the engines behind {self._http.where} answered: {', '.join(names)}"
+            raise SourceError(message, hint="try again later, or enable other engines there")
         return results[:count]
 
 
 class BraveEngine(_HttpEngine):
-    """Brave's web search (api-dashboard.search.brave.com, Web Search API).
-
-    Args:
-        api_key: the subscription token; None: `BRAVE_API_KEY`.
-        url: the interface's address.
-
-    Raises:
-        InputError: no key.
-    """
+    """Brave's web search (api-dashboard.search.brave.com, Web Search API); its key is that of `BRAVE_API_KEY`."""
 
     name = "brave"
 
@@ -164,15 +143,11 @@ class BraveEngine(_HttpEngine):
         if isinstance(data, dict) and "web" not in data and "type" in data:
             return []
         web = data.get("web") if isinstance(data, dict) else None
-        return self._results(web.get("results") if isinstance(web, dict) else None, snippet="description")[:count]
+        return self._results(web.get("results") if isinstance(web, dict) else None, "description")[:count]
 
 
 class DdgsEngine:
-    """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused.
-
-    Raises:
-        MissingExtraError: the library is not installed (extra `ddgs`).
-    """
+    """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused."""
 
     name = "ddgs"
 
@@ -195,8 +170,7 @@ class DdgsEngine:
             raise SourceError(f"no engine behind ddgs answered: {reason}", hint="try later, or use searxng:") from error
         except TimeoutError as error:
             raise SourceError(f"no answer by ddgs in {_SECONDS:g} s", hint="try later, or use searxng:") from error
-        made = [_result({**entry, "url": entry.get("href")}, "body") for entry in entries]
-        return [result for result in made if result is not None][:count]
+        return _results(entries, "body", address="href")[:count]
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -217,10 +191,10 @@ class CorpusEngine:
         pages: dict[tuple[str, ...], list[Knowledge]] = {}
         for piece in await self._documents.search(query, dialogue, _PASSAGES):
             pages.setdefault(piece.page_key, []).append(piece)
-        whole = getattr(self._documents, "page", None)
+        page_of = getattr(self._documents, "page", None)
         results = []
         for pieces in list(pages.values())[:count]:
-            page = await asyncio.to_thread(whole, pieces[0]) if whole else pieces
+            page = await asyncio.to_thread(page_of, pieces[0]) if page_of else pieces
             at = pieces[0].passage
             results.append(WebResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
         return results
@@ -230,11 +204,14 @@ class CorpusEngine:
         self._documents.close()
 
 
-def _result(entry: Mapping[str, Any], snippet: str) -> WebResult | None:
-    url = entry.get("url")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")) or without_controls(url) != url:
-        return None
-    return WebResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
+def _results(entries: Iterable[Any], snippet: str, address: str = "url") -> list[WebResult]:
+    """Return the results among entries; what is none is passed over."""
+    results = []
+    for entry in entries:
+        url = entry.get(address) if isinstance(entry, dict) else None
+        if isinstance(url, str) and url.startswith(("http://", "https://")) and without_controls(url) == url:
+            results.append(WebResult(url, _plain(entry.get("title")), _plain(entry.get(snippet))))
+    return results
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -248,7 +225,5 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _plain(text: object) -> str:
-    if not isinstance(text, str):
-        return ""
-    clean = without_controls(html.unescape(_TAG.sub("", text[:_SNIPPET])))
-    return " ".join(clean.split())
+    given = text[:_SNIPPET] if isinstance(text, str) else ""
+    return " ".join(without_controls(html.unescape(_TAG.sub("", given))).split())
