@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "MultiGraph", "Retrieval", "open_graph", "open_graphs"]
 
 
-@dataclass(frozen=True, slots=True)
 class _View:
     """One state of a graph, with what links phrases to its concepts and ranks its facts."""
 
-    store: FactStore
-    linker: Linker
-    ranker: Ranker
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+        self.store = store
+        self.linker = Linker(store, embedder)
+        self.ranker = Ranker(store, embedder, ranking)
 
     def concept(self, link: Link) -> int | None:
         """Return the concept of a link, which may be of another state: by name where the graph was built anew."""
@@ -118,7 +118,7 @@ class Graph(GraphSource):
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
         self.name = store.meta.name
-        self._last = self._view(store)
+        self._last = _View(store, embedder, self.ranking)
 
     @property
     def store(self) -> FactStore:
@@ -134,14 +134,11 @@ class Graph(GraphSource):
         """Close the store."""
         self.store.close()
 
-    def _view(self, store: FactStore) -> _View:
-        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking))
-
     def _newest(self) -> _View:
         """Return the view of the graph's newest state: in microseconds the last one, where nothing has changed."""
         view = self._last
         if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
-            view = self._last = self._view(store)
+            view = self._last = _View(store, self.embedder, self.ranking)
         return view
 
     # --- retrieval

@@ -21,7 +21,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.files import parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.sources.base import SearchResult
-from dialore.sources.web.reading import without_controls
+from dialore.sources.web.safety import without_controls
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

@@ -7,7 +7,6 @@ A dialogue brings its own persona (`Dialogue.persona`) and the documents under i
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,8 +25,6 @@ from dialore.sources.base import HeldSource
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
     from dialore.retrieval.reranking import Reranker
@@ -49,17 +46,15 @@ class _PersonaRanked(HeldSource):
 
     retriever: Ranker  # type: ignore[assignment]
 
-    @abstractmethod
-    def scores(
-        self, ranker: DialogueRanker, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge]
-    ) -> NDArray[np.float64]:
-        """(len(pieces),): the score of each."""
-
     def rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """See `HeldSource`."""
         if not isinstance(self.retriever, DialogueRanker):
             return super().rank(query, dialogue, pieces, top)
-        scores = self.scores(self.retriever, query, dialogue, pieces)
+        if self.kind == "persona":
+            persona = {piece.text: _under(piece) for piece in pieces}
+            scores = self.retriever.sentences(query, dialogue, persona)
+        else:
+            scores = self.retriever.documents(query, dialogue, [piece.text for piece in pieces])
         order = np.argsort(-scores, kind="stable")[: max(0, top)]
         return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
 
@@ -111,12 +106,6 @@ class PersonaSource(_PersonaRanked):
             for sentence, under in self.of(dialogue).items()
         ]
 
-    def scores(
-        self, ranker: DialogueRanker, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge]
-    ) -> NDArray[np.float64]:
-        """(len(pieces),): the score of each."""
-        return ranker.sentences(query, dialogue, {piece.text: _under(piece) for piece in pieces})
-
 
 class PersonaDocuments(_PersonaRanked):
     """The documents under persona sentences: SAFARI's source that depends on the persona.
@@ -153,12 +142,6 @@ class PersonaDocuments(_PersonaRanked):
             for document in documents:
                 owner.setdefault(document, sentence)
         return [Knowledge.of_passage(Passage(text), self.kind, persona=owner[text]) for text in owner]
-
-    def scores(
-        self, ranker: DialogueRanker, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge]
-    ) -> NDArray[np.float64]:
-        """(len(pieces),): the score of each."""
-        return ranker.documents(query, dialogue, [piece.text for piece in pieces])
 
 
 def _loaded(retriever: str | Ranker) -> Ranker:

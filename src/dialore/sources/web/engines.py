@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from dialore.errors import InputError, ModelError, SourceError, import_optional
 from dialore.llm.http import HttpClient, clean_key, endpoint_url
 from dialore.sources.web.fetching import USER_AGENT
-from dialore.sources.web.reading import without_controls
+from dialore.sources.web.safety import without_controls
 from dialore.text import split_sentences
 
 if TYPE_CHECKING:

@@ -14,6 +14,7 @@ import unicodedata
 import zlib
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -21,8 +22,11 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from dialore._version import __version__
-from dialore.errors import DialoreError
+from dialore.encodings import decode
+from dialore.errors import DialoreError, import_optional
+from dialore.knowledge import Passage
 from dialore.llm.pacing import AdaptiveLimiter
+from dialore.sources.web.safety import without_controls
 
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
 _HEADERS = {
@@ -144,6 +148,31 @@ async def _read(response: aiohttp.ClientResponse) -> Fetched:
         if len(page) > _MAX_BYTES:
             raise PageError(f"more than {_MAX_BYTES:,} bytes once decompressed")
     return Fetched(str(response.url), page, kind, response.charset or "")
+
+
+# --- what is to be read of it
+
+
+def read_page(fetched: Fetched) -> Passage:
+    """Return the readable text of a whole page, without menus, advertisements and comments.
+
+    Raises:
+        PageError: there is none.
+        MissingExtraError: trafilatura is not installed (extra `documents`).
+    """
+    text = decode(fetched.data, fetched.charset).text
+    title = ""
+    if fetched.kind != "text/plain":
+        trafilatura = import_optional("trafilatura", "reading web pages", "documents")
+        # Its default drops lists that stand in no <main> and no <article>.
+        document: Any = trafilatura.bare_extraction(
+            text, url=fetched.url, include_comments=False, with_metadata=True, favor_recall=True
+        )
+        title, text = (str(document.title or ""), str(document.text or "")) if document is not None else ("", "")
+    text = without_controls(text).strip()
+    if not text:
+        raise PageError("no readable text")
+    return Passage(text, " ".join(without_controls(title).split()), fetched.url)
 
 
 # --- which addresses

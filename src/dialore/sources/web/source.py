@@ -17,10 +17,9 @@ from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import SearchResult
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine, WebResult
-from dialore.sources.web.fetching import PageError, PageFetcher
-from dialore.sources.web.reading import read_page, without_controls
+from dialore.sources.web.fetching import PageError, PageFetcher, read_page
 from dialore.sources.web.redaction import redact
-from dialore.sources.web.safety import is_safe, without_commands
+from dialore.sources.web.safety import is_safe, without_commands, without_controls
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
