@@ -153,12 +153,7 @@ Named = TypeVar("Named", "Declaration", "DeclaredSource")
 
 
 def in_order(entries: Iterable[Named]) -> list[Named]:
-    """Return sources, each after those that it depends on, else as they stand.
-
-    Raises:
-        InputError: a cycle, which is named, a name that stands twice, or names that differ in case alone.
-        UnknownNameError: a dependency on a name that is not there.
-    """
+    """Return sources, each after those that it depends on, else as they stand; raise InputError for circles."""
     by_name: dict[str, Named] = {}
     folded: dict[str, str] = {}
     for entry in entries:
@@ -249,7 +244,7 @@ class Reranked:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
+        """See `KnowledgeSource`; the reranker reads the query as it was sent."""
         result = SearchResult.of(await self.source.search(query, dialogue, top * _WIDER, scope))
         sent = query if result.query is None else result.query
         try:
@@ -261,7 +256,7 @@ class Reranked:
         return SearchResult(pieces, query=result.query, notes=result.notes)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`; raises InputError where the source cannot be listed."""
+        """See `Listed`."""
         return listed(self.source, dialogue)
 
     def close(self) -> None:
@@ -272,9 +267,7 @@ class Reranked:
 def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> DeclaredSources:
     """Return the sources that a file declares; what has no `from` is one of `opened`, by methods' names.
 
-    Raises:
-        InputError: the file cannot be read or is malformed, dependencies go in a circle, a source cannot be opened.
-        UnknownNameError: a source depends on one that is not declared; a retriever or engine that is not known.
+    Raises InputError where the file is malformed, dependencies go in a circle, or a source cannot be opened.
     """
     file = read_declaration(read_text(path), path.name)
     return _open_entries(file, opened or {}, folder=path.parent, place=path.name)

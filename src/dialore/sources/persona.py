@@ -83,18 +83,14 @@ class PersonaSource(_PersonaRanked):
         self.retriever = _loaded(retriever)
 
     def of(self, dialogue: Dialogue) -> Persona:
-        """Return the persona that speaks in a dialogue: its own, else this source's.
-
-        Raises:
-            SourceError: the dialogue's `extra["documents"]` is no mapping of sentences to documents.
-        """
+        """Return the persona that speaks in a dialogue: its own, else this source's."""
         if not dialogue.persona:
             return self.persona
         given = _documents_of(dialogue)
         return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
     def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
-        """Return the persona's sentences with the documents under them; raise SourceError as `of` does."""
+        """Return the persona's sentences with the documents under them."""
         return [
             Knowledge(
                 id=stable_id("persona", sentence),
@@ -129,10 +125,7 @@ class PersonaDocuments(_PersonaRanked):
         self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
     def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
-        """Return the documents under the persona pieces of the scope, else all; raise SourceError as the persona does.
-
-        A document that stands under several sentences belongs to the first.
-        """
+        """Return the documents under the persona pieces of the scope, else all; one of several sentences once."""
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
@@ -158,11 +151,7 @@ def open_persona(path: Path | None = None) -> PersonaSource:
 
 
 def read_persona(path: Path) -> Persona:
-    """Return the persona of a file: a sentence a line, or YAML or JSON of sentences, perhaps with documents.
-
-    Raises:
-        InputError: the file cannot be read, is malformed or empty.
-    """
+    """Return the persona of a file: a sentence a line, or YAML or JSON of sentences, perhaps with documents."""
     text = read_text(path)
     suffix = (path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix).lower()
     if suffix not in {".yaml", ".yml", ".json"}:

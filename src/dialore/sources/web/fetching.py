@@ -61,15 +61,10 @@ class Fetched:
 
 
 class PageFetcher:
-    """Fetches pages from the public internet.
+    """Fetches pages from the public internet, some at once, each within so many seconds, redirects included.
 
-    A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew.
-
-    Args:
-        rules: what may be fetched; by default what is at public addresses, ports 80 and 443.
-        timeout: seconds for a whole page, redirects included.
-        read_timeout: seconds without a byte after which a page is given up, and for making the connection.
-        concurrency: how many pages are fetched at once, over all searches.
+    A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew. A page
+    is given up after `read_timeout` seconds without a byte, too.
     """
 
     def __init__(
@@ -154,12 +149,7 @@ async def _read(response: aiohttp.ClientResponse) -> Fetched:
 
 
 def read_page(fetched: Fetched) -> Passage:
-    """Return the readable text of a whole page, without menus, advertisements and comments.
-
-    Raises:
-        PageError: there is none.
-        MissingExtraError: trafilatura is not installed (extra `documents`).
-    """
+    """Return the readable text of a page, without menus, advertisements and comments; raise PageError for none."""
     text = decode(fetched.data, fetched.charset).text
     title = ""
     if fetched.kind != "text/plain":
@@ -231,11 +221,7 @@ class AddressRules(AbstractResolver):
         self._allowed, self._resolver = allowed, resolver
 
     def check(self, url: str) -> None:
-        """Check whether a URL may be asked, as far as the URL tells.
-
-        Raises:
-            RefusedAddressError: another scheme or port, a user or password, or an address that is not public.
-        """
+        """Raise RefusedAddressError where a URL may not be asked, as far as the URL tells."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -264,9 +250,7 @@ class AddressRules(AbstractResolver):
     ) -> list[ResolveResult]:
         """Return the addresses of a host, to be connected to as they are: asking twice could give another answer.
 
-        Raises:
-            RefusedAddressError: one of them is not public.
-            OSError: no host has that name.
+        Raises RefusedAddressError where one of them is not public.
         """
         resolved = await (self._resolver or aiohttp.ThreadedResolver()).resolve(host, port, family)
         for address in () if self._is_exempt(host, port) else resolved:

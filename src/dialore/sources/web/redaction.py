@@ -66,13 +66,10 @@ _EDGES = " ,;:，；：、-"
 
 
 def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
-    """Take out of a query what identifies the user.
+    """Return a query without what identifies the user, possibly empty, and a note for each kind of thing taken out.
 
     That is e-mail addresses, phone and card numbers, and the name that the user gave as their own in the dialogue or
-    in the query. Names of others stay.
-
-    Returns:
-        The query, possibly empty, and a note for each kind of thing taken out, which does not repeat it.
+    in the query. Names of others stay. No note repeats what was taken out.
     """
     asked = query
     query, kinds = without_addresses(query)

@@ -60,7 +60,7 @@ class WebSource:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; the findings, and errors, have the query that was sent."""
+        """See `KnowledgeSource`; findings and errors have the query that was sent."""
         sent, notes = redact(query, dialogue)
         if not sent.strip():
             return SearchResult(query="", notes=[*notes, "nothing of the query was left to send"])
@@ -145,17 +145,11 @@ _ENGINES = {
 
 
 def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
-    """Return a web source from its spec.
+    """Return a web source from its spec; `reranker` as for `load_reranker`.
 
-    Args:
-        spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), `ddgs:` (public
-            engines without a key), or `corpus:PATH` (a document index in place of the web).
-        reranker: what ranks passages; see `load_reranker`.
-
-    Raises:
-        UnknownNameError: no engine, or no reranker, is called that.
-        InputError: the spec lacks its address, the key is missing, or the index is.
-        MissingExtraError: pages cannot be read without trafilatura (extra `documents`), or ddgs is not installed.
+    Specs are `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), `ddgs:` (public
+    engines without a key), and `corpus:PATH` (a document index in place of the web). Raises InputError for any other,
+    and where a key, an index or an optional library is missing.
     """
     kind, _, argument = spec.partition(":")
     if kind not in _ENGINES:
