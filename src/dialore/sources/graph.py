@@ -163,12 +163,10 @@ class Graph(GraphSource):
         topics = [link.concept for link in topic_links]
         scored = view.ranker.ask([*queries, *topics], dialogue, phrases)
         foreseen = scored.edges.between(queries, topics)
-        between = np.flatnonzero(foreseen)
-        first = _known(view.ranker.best(scored, between, top), language, "foreseen")
-        second = _known(view.ranker.best(scored, np.flatnonzero(~foreseen), top), language, "unforeseen")
+        between, beside = np.flatnonzero(foreseen), np.flatnonzero(~foreseen)
         return Retrieval(
-            foreseen=first,
-            unforeseen=second,
+            foreseen=_known(view.ranker.best(scored, between, top), language, "foreseen"),
+            unforeseen=_known(view.ranker.best(scored, beside, top), language, "unforeseen"),
             links=best_links([query_links, topic_links]),
             unlinked=[phrase for phrase, concepts in links.items() if not concepts],
             foreseen_found=len(between),

@@ -86,10 +86,10 @@ class McpSource:
             self._thread = threading.Thread(target=_run, args=[runner], daemon=True)
             self._thread.start()
         passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
-        ranked = enumerate(passages[:top], start=1)
-        pieces = (
-            Knowledge.of_passage(passage, self.kind, round(1 / rank, 4), index=self.name) for rank, passage in ranked
-        )
+        pieces = [
+            Knowledge.of_passage(passage, self.kind, round(1 / rank, 4), index=self.name)
+            for rank, passage in enumerate(passages[:top], start=1)
+        ]
         return SearchResult(pieces, notes=notes)
 
     def close(self) -> None:

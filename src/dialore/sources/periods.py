@@ -18,6 +18,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
+_SHORT_MONTHS = [name[:3] for name in _MONTHS]
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS)
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -29,29 +30,26 @@ _DAY = (
     rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?)?(?P<month>{_MONTH})\b"
     r"(?: (?P<late>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?"
 )
-_FORMS = {
-    "en": [
-        re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b"),
-        re.compile(rf"\b{_DAY},? (?:of )?(?P<year>(?:19|20)\d\d)\b"),
-        re.compile(r"\b(?P<near>last|this|the previous) (?P<unit>week|weekend|month|year)\b"),
-        re.compile(r"\b(?P<near>last|this) (?P<season>spring|summer|autumn|fall|winter)\b"),
-        re.compile(r"\b(?P<season>spring|summer|autumn|fall|winter) (?:of |in )?(?P<year>(?:19|20)\d\d)\b"),
-        re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}) (?P<unit>day|week|month|year)s? ago\b"),
-        re.compile(r"\b(?P<word>yesterday|today)\b"),
-        re.compile(rf"\b(?:in|on|during|since|last|early|late) {_DAY}"),
-        re.compile(r"\b(?:in|during|since|of|by|early|late) (?P<year>(?:19|20)\d\d)\b"),
-    ],
-    "zh": [
-        re.compile(r"(?P<year>(?:19|20)\d\d)[年-](?P<number>\d{1,2})(?:[月-](?:(?P<day>\d{1,2})[日号]?)?)?"),
-        re.compile(
-            r"(?:(?P<near>[去今前])年|(?P<year>(?:19|20)\d\d)年)的?(?:(?P<season>[春夏秋冬])|(?P<number>\d{1,2})月)?"
-        ),
-        re.compile(r"(?P<near>上|这)个?(?P<unit>周|星期|礼拜|月)"),
-        re.compile(r"(?P<count>\d{1,3}|[一二两三四五六七八九十几])个?(?P<unit>天|周|星期|礼拜|月|年)(?:以?前|之前)"),
-        re.compile(r"(?P<word>昨天|前天|今天)"),
-        re.compile(r"(?<![\d年])(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?"),
-    ],
-}
+_FORMS = [
+    re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b"),
+    re.compile(rf"\b{_DAY},? (?:of )?(?P<year>(?:19|20)\d\d)\b"),
+    re.compile(r"\b(?P<near>last|this|the previous) (?P<unit>week|weekend|month|year)\b"),
+    re.compile(r"\b(?P<near>last|this) (?P<season>spring|summer|autumn|fall|winter)\b"),
+    re.compile(r"\b(?P<season>spring|summer|autumn|fall|winter) (?:of |in )?(?P<year>(?:19|20)\d\d)\b"),
+    re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}) (?P<unit>day|week|month|year)s? ago\b"),
+    re.compile(r"\b(?P<word>yesterday|today)\b"),
+    re.compile(rf"\b(?:in|on|during|since|last|early|late) {_DAY}"),
+    re.compile(r"\b(?:in|during|since|of|by|early|late) (?P<year>(?:19|20)\d\d)\b"),
+    # 中文
+    re.compile(r"(?P<year>(?:19|20)\d\d)[年-](?P<number>\d{1,2})(?:[月-](?:(?P<day>\d{1,2})[日号]?)?)?"),
+    re.compile(
+        r"(?:(?P<near>[去今前])年|(?P<year>(?:19|20)\d\d)年)的?(?:(?P<season>[春夏秋冬])|(?P<number>\d{1,2})月)?"
+    ),
+    re.compile(r"(?P<near>上|这)个?(?P<unit>周|星期|礼拜|月)"),
+    re.compile(r"(?P<count>\d{1,3}|[一二两三四五六七八九十几])个?(?P<unit>天|周|星期|礼拜|月|年)(?:以?前|之前)"),
+    re.compile(r"(?P<word>昨天|前天|今天)"),
+    re.compile(r"(?<![\d年])(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?"),
+]
 _WORDS = {"yesterday": 1, "today": 0, "昨天": 1, "前天": 2, "今天": 0}
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|originally|at first|back then|in the past|history)\b"
@@ -70,15 +68,14 @@ def period_of(text: str, now: datetime) -> Period | None:
     A month or season without a year is the last one that has begun. Days begin at midnight, UTC.
     """
     folded = text.lower()
-    for patterns in _FORMS.values():
-        for pattern in patterns:
-            for match in pattern.finditer(folded):
-                try:
-                    period = _period({name: value for name, value in match.groupdict().items() if value}, now)
-                except (ValueError, OverflowError):  # the 31st of February
-                    continue
-                if period is not None:
-                    return period
+    for pattern in _FORMS:
+        for match in pattern.finditer(folded):
+            try:
+                period = _period({name: value for name, value in match.groupdict().items() if value}, now)
+            except (ValueError, OverflowError):  # the 31st of February
+                continue
+            if period is not None:
+                return period
     return None
 
 
@@ -97,14 +94,8 @@ def _period(named: dict[str, str], now: datetime) -> Period | None:
         year = today.year - {"去": 1, "今": 0, "前": 2}[named["near"]]
     if "season" in named:
         return _season(today, _SEASONS[named["season"]], year, named.get("near"))
-    return _calendar(today, year, _month(named), int(named.get("day") or named.get("late") or 0))
-
-
-def _month(named: dict[str, str]) -> int:
-    """Return the number of a month; 0 where none is named."""
-    if "month" in named:
-        return next(number for number, name in enumerate(_MONTHS, 1) if name[:3] == named["month"][:3])
-    return int(named.get("number", 0))
+    month = _SHORT_MONTHS.index(named["month"][:3]) + 1 if "month" in named else int(named.get("number", 0))
+    return _calendar(today, year, month, int(named.get("day") or named.get("late") or 0))
 
 
 def _calendar(today: date, year: int | None, month: int, day: int) -> Period | None:

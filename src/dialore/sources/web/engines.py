@@ -47,10 +47,8 @@ class WebResult:
 class SearchEngine(Protocol):
     """Anything that finds pages for a query."""
 
-    @property
-    def name(self) -> str:
-        """Its name, as it is shown with knowledge."""
-        ...
+    name: str
+    """Its name, as it is shown with knowledge."""
 
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """Return the first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
