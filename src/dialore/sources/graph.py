@@ -13,9 +13,11 @@ import numpy as np
 
 from dialore.errors import DialoreError, InputError, SourceError
 from dialore.knowledge import Fact, Knowledge, Source
+from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.relations import verbalise
+from dialore.retrieval.graph.starter import NAME, starter_graph
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
 from dialore.sources.base import SearchResult
@@ -334,9 +336,6 @@ def open_graph(
 
     Raises as `open_store` and Graph do.
     """
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.graph.starter import NAME, starter_graph
-
     store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
     return Graph(store, embedder or load_embedder(), ranking)
 
@@ -348,8 +347,6 @@ def open_graphs(
 
     Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
     """
-    from dialore.retrieval.embedding import load_embedder
-
     made = load_embedder(embedder) if embedder else None
     with ExitStack() as stack:
         opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
     from dialore.sources.persona import Ranker
 
 _FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": "...", "holds_until": ...}'
@@ -103,15 +102,11 @@ class MemorySource:
     Args:
         statements: stand in where a dialogue brings none.
         retriever: as of `PersonaSource`; `dialogue` finds the most on Multi-Session Chat (`scripts/measure_memory.py`).
-        name: its name.
     """
 
-    kind: Source = "memory"
+    name = kind = "memory"
 
-    def __init__(
-        self, statements: Iterable[Statement] = (), *, retriever: str | Ranker = "dialogue", name: str = "memory"
-    ) -> None:
-        self.name = name
+    def __init__(self, statements: Iterable[Statement] = (), *, retriever: str | Ranker = "dialogue") -> None:
         self.statements = list(statements)
         self._ranked = PersonaSource(retriever=retriever)
 
@@ -131,8 +126,6 @@ class MemorySource:
         """See `KnowledgeSource`; `scope` is ignored."""
         statements = self.of(dialogue)
         pieces = {statement.searched: statement for statement in _asked_for(statements, query, dialogue)}
-        if not pieces:
-            return SearchResult()
         asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
         ranked = await self._ranked.search(query, asked, top)
         return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in ranked)
