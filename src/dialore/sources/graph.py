@@ -311,15 +311,12 @@ class MultiGraph(GraphSource):
             for same in copies.values()
         ]
         best.sort(key=lambda item: -item.score)
-        return (_folded(best) if self.graphs[0].ranking.fold else best)[:top]
-
-
-def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
-    """Of the facts between two concepts the first."""
-    kept: dict[frozenset[str], Knowledge] = {}
-    for item in items:
-        kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
-    return list(kept.values())
+        if self.graphs[0].ranking.fold:  # of the facts between two concepts the first
+            kept: dict[frozenset[str], Knowledge] = {}
+            for item in best:
+                kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
+            best = list(kept.values())
+        return best[:top]
 
 
 def _name(link: Link) -> str:

@@ -86,8 +86,12 @@ class PersonaSource(_PersonaRanked):
         """Return the persona that speaks in a dialogue: its own, else this source's."""
         if not dialogue.persona:
             return self.persona
-        given = _documents_of(dialogue)
-        return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
+        given = dialogue.extra.get("documents")
+        under = {} if given is None else _mapping(given)
+        if under is None:
+            message = f"dialogue {dialogue.id}: its documents are no mapping of persona sentences to lists of texts"
+            raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
+        return {line: under.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
     def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the persona's sentences with the documents under them."""
@@ -176,15 +180,6 @@ def _mapping(data: object) -> Persona | None:
     except ValidationError:
         return None
     return {sentence: tuple(filter(None, documents or ())) for sentence, documents in persona.items() if sentence}
-
-
-def _documents_of(dialogue: Dialogue) -> Persona:
-    given = dialogue.extra.get("documents")
-    mapping = {} if given is None else _mapping(given)
-    if mapping is None:
-        message = f"dialogue {dialogue.id}: its documents are no mapping of persona sentences to lists of texts"
-        raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
-    return mapping
 
 
 def _under(piece: Knowledge) -> tuple[str, ...]:

@@ -152,15 +152,12 @@ def _introduced(text: str) -> Iterator[tuple[str, str]]:
             if name.split()[0].lower() not in _NO_NAME:
                 yield name, match[0]
     for match in _CHINESE.finditer(text):
-        if "名" in match["phrase"] or "姓" in match["phrase"] or _is_chinese_name(match["name"]):
-            yield match["name"], match[0]
-
-
-def _is_chinese_name(name: str) -> bool:
-    """Return whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
-    if name in _TITLES or not words(name, "zh"):
-        return False
-    return _FAMILY.match(name) is not None or not segmenter().get_FREQ(name)
+        name = match["name"]
+        is_said = "名" in match["phrase"] or "姓" in match["phrase"]
+        # What follows 我叫 may be no name: 我叫王芳, 我叫诗涵, but not 我叫外卖.
+        may_be = name not in _TITLES and words(name, "zh")
+        if is_said or (may_be and (_FAMILY.match(name) or not segmenter().get_FREQ(name))):
+            yield name, match[0]
 
 
 def _without(query: str, parts: list[str]) -> str:

@@ -16,6 +16,7 @@ from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import SearchResult
+from dialore.sources.documents import open_documents
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine, WebResult
 from dialore.sources.web.fetching import PageError, PageFetcher, read_page
 from dialore.sources.web.redaction import redact
@@ -159,8 +160,6 @@ def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
         raise InputError(f"the search engine {kind!r} takes {takes}", hint=f"write {example}")
     engine: SearchEngine
     if kind == "corpus":
-        from dialore.sources.documents import open_documents
-
         path = Path(argument)
         engine = CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
     elif importlib.util.find_spec("trafilatura") is None:
