@@ -124,10 +124,10 @@ class HeldSource(ABC):
     retriever: Reranker
 
     @abstractmethod
-    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return what is ranked for a dialogue, in order; `scope` as of `search`."""
 
-    def rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """Return places and scores of the best pieces."""
         return self.retriever.rerank(query, [piece.searched for piece in pieces], top)
 
@@ -138,13 +138,13 @@ class HeldSource(ABC):
 
         All are ranked, however little they have to do with the query: the best of a few is what is asked for.
         """
-        pieces = self.held(dialogue, scope)
-        ranked = await asyncio.to_thread(self.rank, query, dialogue, pieces, top)
+        pieces = self._held(dialogue, scope)
+        ranked = await asyncio.to_thread(self._rank, query, dialogue, pieces, top)
         return SearchResult(pieces[at].model_copy(update={"score": score}) for at, score in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
-        return iter(self.held(dialogue))
+        return iter(self._held(dialogue))
 
     def close(self) -> None:  # noqa: B027 - there is nothing to be closed
         """Nothing is held open."""

@@ -341,7 +341,7 @@ class PoolSource(HeldSource):
     def __init__(self, reranker: str = "dense") -> None:
         self.retriever = load_reranker(reranker)
 
-    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the dialogue's sentences."""
         given = dialogue.extra.get("pool") or []
         pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]

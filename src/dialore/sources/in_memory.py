@@ -67,7 +67,7 @@ class InMemoryPassages(HeldSource):
     def __len__(self) -> int:
         return len(self.passages)
 
-    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the passages, where that is wanted those of the dialogue's language."""
         return [
             Knowledge.of_passage(passage, self.kind)
@@ -75,9 +75,9 @@ class InMemoryPassages(HeldSource):
             if not self.own_language or language == dialogue.language
         ]
 
-    def rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """See `HeldSource`; where the retriever is `bm25`, those without any word of the query are not found."""
-        ranked = super().rank(query, dialogue, pieces, top)
+        ranked = super()._rank(query, dialogue, pieces, top)
         return [(at, round(score, 6)) for at, score in ranked if score > 0 or self.retriever.name != "bm25"]
 
     def by(self, retriever: str) -> InMemoryPassages:

@@ -46,10 +46,10 @@ class _PersonaRanked(HeldSource):
 
     retriever: Ranker  # type: ignore[assignment]
 
-    def rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """See `HeldSource`."""
         if not isinstance(self.retriever, DialogueRanker):
-            return super().rank(query, dialogue, pieces, top)
+            return super()._rank(query, dialogue, pieces, top)
         if self.kind == "persona":
             persona = {piece.text: _under(piece) for piece in pieces}
             scores = self.retriever.sentences(query, dialogue, persona)
@@ -93,7 +93,7 @@ class PersonaSource(_PersonaRanked):
             raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
         return {line: under.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
-    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the persona's sentences with the documents under them."""
         return [
             Knowledge(
@@ -128,7 +128,7 @@ class PersonaDocuments(_PersonaRanked):
         self._persona = persona or PersonaSource()
         self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
-    def held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the documents under the persona pieces of the scope, else all; one of several sentences once."""
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
