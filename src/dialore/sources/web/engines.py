@@ -6,9 +6,10 @@ import asyncio
 import html
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, ModelError, SourceError, import_optional
 from dialore.llm.http import HttpClient, clean_key, endpoint_url
@@ -43,26 +44,23 @@ class WebResult:
     text: str = ""
 
 
-@runtime_checkable
-class SearchEngine(Protocol):
-    """Anything that finds pages for a query."""
+class SearchEngine(ABC):
+    """Anything that finds pages for a query; its name is shown with knowledge."""
 
     name: str
-    """Its name, as it is shown with knowledge."""
 
+    @abstractmethod
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """Return the first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
 
         Raises SourceError where the engine is down, slow or busy, or answers nonsense.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to be closed
         """Release files and connections."""
-        ...
 
 
-class _HttpEngine:
+class _HttpEngine(SearchEngine):
     """The base of the engines on the net: one question, asked again once where a busy server says when.
 
     `mends` say what to do about a status, where it is not what the table of faults says.
@@ -71,12 +69,13 @@ class _HttpEngine:
     def __init__(self, http: HttpClient, path: str, mends: Mapping[int, str]) -> None:
         self._http, self._path, self._mends = http, path, mends
 
-    async def _ask(self, query: Mapping[str, str]) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    async def _ask(self, query: Mapping[str, str]) -> dict[str, Any]:
         for may_wait in (True, False):
             try:
                 # Searches are seconds apart: a session of its own each, in whatever event loop it is asked.
                 async with self._http.once() as http:
-                    return await http.json(self._path, query=query)
+                    answer = await http.json(self._path, query=query)
+                    return answer if isinstance(answer, dict) else {}
             except ModelError as error:
                 if not may_wait or error.retry_after is None or error.retry_after > _LONGEST_WAIT:
                     status = error.status or 0
@@ -90,9 +89,6 @@ class _HttpEngine:
             message = f"{self._http.where} answered JSON without a list of results"
             raise SourceError(message, hint="is it the search engine that was named?")
         return _results(entries, snippet)
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
 
 class SearxngEngine(_HttpEngine):
@@ -108,8 +104,7 @@ class SearxngEngine(_HttpEngine):
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`."""
         language = "zh-CN" if dialogue.language == "zh" else "en"
-        data = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
-        answer = data if isinstance(data, dict) else {}
+        answer = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
         results = self._results(answer.get("results"), "content")
         silent = answer.get("unresponsive_engines")
         if not results and isinstance(silent, list) and silent:
@@ -137,14 +132,14 @@ class BraveEngine(_HttpEngine):
         asked = " ".join(query.split()[:50])[:400]
         language = "zh-hans" if dialogue.language == "zh" else "en"
         settings = {"count": str(max(1, min(count, 20))), "search_lang": language, "safesearch": "strict"}
-        data = await self._ask({"q": asked, **settings, "text_decorations": "false"})
-        if isinstance(data, dict) and "web" not in data and "type" in data:
+        answer = await self._ask({"q": asked, **settings, "text_decorations": "false"})
+        if "web" not in answer and "type" in answer:
             return []
-        web = data.get("web") if isinstance(data, dict) else None
+        web = answer.get("web")
         return self._results(web.get("results") if isinstance(web, dict) else None, "description")[:count]
 
 
-class DdgsEngine:
+class DdgsEngine(SearchEngine):
     """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused."""
 
     name = "ddgs"
@@ -170,11 +165,8 @@ class DdgsEngine:
             raise SourceError(f"no answer by ddgs in {_SECONDS:g} s", hint="try later, or use searxng:") from error
         return _results(entries, "body", address="href")[:count]
 
-    def close(self) -> None:
-        """Nothing is held open."""
 
-
-class CorpusEngine:
+class CorpusEngine(SearchEngine):
     """An open document index in place of the web: no page is fetched, for the text is there.
 
     A page is what has one url (see `Knowledge.page_key`): those of the best passages are found, each whole.
