@@ -129,7 +129,7 @@ class PersonaDocuments(_PersonaRanked):
         self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
-        """Return the documents under the persona pieces of the scope, else all; one of several sentences once."""
+        """Return the documents under the persona pieces of the scope, else all; each under its first sentence."""
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:

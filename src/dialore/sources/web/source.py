@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -136,13 +136,18 @@ class WebSource:
         return [Knowledge.of_passage(passage, self.kind, score, **detail) for passage, detail, score in best], notes
 
 
-_ENGINES = {
-    "searxng": ("an address", "searxng:http://localhost:8888"),
-    "brave": ("no argument", "brave:"),
-    "ddgs": ("no argument", "ddgs:"),
-    "corpus": ("a document index", "corpus:PATH"),
+def _corpus(place: str) -> CorpusEngine:
+    path = Path(place)
+    return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
+
+
+_ENGINES: dict[str, tuple[str, str, Callable[[str], SearchEngine]]] = {
+    "searxng": ("an address", "searxng:http://localhost:8888", SearxngEngine),
+    "brave": ("no argument", "brave:", lambda _: BraveEngine()),
+    "ddgs": ("no argument", "ddgs:", lambda _: DdgsEngine()),
+    "corpus": ("a document index", "corpus:PATH", _corpus),
 }
-"""The rest of each engine's spec, and an example."""
+"""The rest of each engine's spec, an example, and what makes the engine of that rest."""
 
 
 def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
@@ -155,17 +160,9 @@ def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
     kind, _, argument = spec.partition(":")
     if kind not in _ENGINES:
         raise UnknownNameError("search engine", kind, list(_ENGINES))
-    takes, example = _ENGINES[kind]
+    takes, example, make = _ENGINES[kind]
     if bool(argument) != (takes != "no argument"):
         raise InputError(f"the search engine {kind!r} takes {takes}", hint=f"write {example}")
-    engine: SearchEngine
-    if kind == "corpus":
-        path = Path(argument)
-        engine = CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
-    elif importlib.util.find_spec("trafilatura") is None:
+    if kind != "corpus" and importlib.util.find_spec("trafilatura") is None:
         raise MissingExtraError("reading web pages", "documents")
-    elif kind == "searxng":
-        engine = SearxngEngine(argument)
-    else:
-        engine = BraveEngine() if kind == "brave" else DdgsEngine()
-    return WebSource(engine, reranker=reranker)
+    return WebSource(make(argument), reranker=reranker)
