@@ -101,47 +101,44 @@ def _period(named: dict[str, str], now: datetime) -> Period | None:
 def _calendar(today: date, year: int | None, month: int, day: int) -> Period | None:
     """Return a year, a month or a day; a month without a year is the last that has begun."""
     if not month:
-        return None if year is None else _between(date(year, 1, 1), date(year + 1, 1, 1))
+        return None if year is None else _months(date(year, 1, 1), 12)
     first = date(today.year - (month > today.month) if year is None else year, month, 1)
-    if day:
-        return _between(first.replace(day=day), first.replace(day=day) + timedelta(days=1))
-    return _between(first, _later(first, 1))
+    return _days(first.replace(day=day), 1) if day else _months(first, 1)
 
 
 def _around(today: date, count: int, unit: str) -> Period:
     """Return what "three weeks ago" means: that week; of days that day, of months and years about a month."""
-    if unit in {"day", "week"}:
-        day = today - timedelta(days=count * (7 if unit == "week" else 1))
-        around = timedelta(days=4 if unit == "week" else 1)
-        return _between(day - (around if unit == "week" else timedelta()), day + around)
-    first = _later(today.replace(day=1), -count * (12 if unit == "year" else 1))
-    return _between(_later(first, -1), _later(first, 2))
+    if unit == "day":
+        return _days(today - timedelta(days=count), 1)
+    if unit == "week":
+        return _days(today - timedelta(days=7 * count + 4), 8)
+    return _months(today.replace(day=1), 3, skip=-count * (12 if unit == "year" else 1) - 1)
 
 
 def _unit(today: date, unit: str, back: int) -> Period:
     if unit in {"week", "weekend"}:
         monday = today - timedelta(days=today.weekday() + 7 * back)
-        return _between(monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=7))
+        return _days(monday, 7) if unit == "week" else _days(monday + timedelta(days=5), 2)
     if unit == "month":
-        first = _later(today.replace(day=1), -back)
-        return _between(first, _later(first, 1))
-    return _between(date(today.year - back, 1, 1), date(today.year - back + 1, 1, 1))
+        return _months(today.replace(day=1), 1, skip=-back)
+    return _months(date(today.year, 1, 1), 12, skip=-12 * back)
 
 
 def _season(today: date, first: int, year: int | None, near: str | None) -> Period:
     """Return three months: those of a year, else the last that have begun; "last summer" in July is last year's."""
-    if year is None:
-        year = today.year - (first > today.month)
-        if near == "last" and _later(date(year, first, 1), 3) > today:
-            year -= 1
-    return _between(date(year, first, 1), _later(date(year, first, 1), 3))
+    begins = date(today.year - (first > today.month) if year is None else year, first, 1)
+    period = _months(begins, 3)
+    is_under_way = year is None and near == "last" and period.ends.date() > today
+    return _months(begins, 3, skip=-12) if is_under_way else period
 
 
-def _later(first: date, months: int) -> date:
-    """Return the first of a month so many months later."""
-    number = first.year * 12 + first.month - 1 + months
-    return date(number // 12, number % 12 + 1, 1)
+def _days(first: date, count: int) -> Period:
+    begins = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    return Period(begins, begins + timedelta(days=count))
 
 
-def _between(begins: date, ends: date) -> Period:
-    return Period(*(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (begins, ends)))
+def _months(first: date, count: int, skip: int = 0) -> Period:
+    """Return so many months from the first of a month on, or of one that is some months later."""
+    begins = first.year * 12 + first.month - 1 + skip
+    ends = begins + count
+    return Period(*(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC) for number in (begins, ends)))
