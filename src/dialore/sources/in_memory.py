@@ -62,6 +62,7 @@ class InMemoryPassages(HeldSource):
         self.passages = tuple({passage.id: passage for passage in whole}.values())
         self.retriever = load_reranker(retriever) if isinstance(retriever, str) else retriever
         self.own_language = own_language
+        self._pieces = [Knowledge.of_passage(passage, kind) for passage in self.passages]
         self._languages = [detect_language(passage.text) for passage in self.passages]
 
     def __len__(self) -> int:
@@ -69,11 +70,8 @@ class InMemoryPassages(HeldSource):
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
         """Return the passages, where that is wanted those of the dialogue's language."""
-        return [
-            Knowledge.of_passage(passage, self.kind)
-            for passage, language in zip(self.passages, self._languages, strict=True)
-            if not self.own_language or language == dialogue.language
-        ]
+        pieces = zip(self._pieces, self._languages, strict=True)
+        return [piece for piece, language in pieces if not self.own_language or language == dialogue.language]
 
     def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
         """See `HeldSource`; where the retriever is `bm25`, those without any word of the query are not found."""

@@ -12,8 +12,6 @@ _CONTROL = re.compile(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
     r"\ud800-\udfff\U000e0000-\U000e01ef]"
 )
-
-
 _SURNAME = re.compile(r"(?<=[a-z] )Lynch\b")
 """A word of the list that, written so after another word, is a name: Merrill Lynch, David Lynch."""
 
