@@ -191,6 +191,7 @@ source, a metric or a data set needs those of the packages below, too.
 _FURTHER = (
     "dialore.methods.base:Method",
     "dialore.methods.stages:StageContext",
+    "dialore.sources.base:KnowledgeSource",
     "dialore.sources.graph",
     "dialore.retrieval.graph",
     "dialore.datasets",

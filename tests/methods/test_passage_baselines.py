@@ -13,10 +13,9 @@ from dialore.prompts.library import PromptLibrary
 from dialore.session import create_agent
 from dialore.sources.base import Listed, listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, Reranked
-from dialore.sources.documents import MultiDocuments
+from dialore.sources.documents import MultiDocuments, PoolSource
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
-from dialore.sources.pool import PoolSource
 from tests.methods.conftest import ScriptedModel
 
 TURNS = ["Do you sell mugs?", "We do, the Lowen and the Tarn.", "And how much is the second one?"]

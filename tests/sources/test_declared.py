@@ -18,8 +18,8 @@ from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.reranking import DenseReranker, load_reranker
 from dialore.sources.base import KnowledgeSource
-from dialore.sources.declared import DeclaredSource, GraphKnowledge, Reranked, default_sources, in_order, open_declared
-from dialore.sources.graph import open_graph
+from dialore.sources.declared import DeclaredSource, Reranked, default_sources, in_order, open_declared
+from dialore.sources.graph import Graph, open_graph
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 from dialore.sources.web.engines import WebResult
 from dialore.sources.web.source import WebSource
@@ -164,7 +164,7 @@ def test_a_fault_is_one_clear_line(declare, text, wanted):
 
 def test_what_was_opened_is_closed_where_a_later_source_fails(declare, monkeypatch, graph_file):
     closed = []
-    monkeypatch.setattr(GraphKnowledge, "close", lambda source: closed.append(source.name))
+    monkeypatch.setattr(Graph, "close", lambda source: closed.append(source.name))
     with pytest.raises(InputError, match="no web is open"):
         declare(
             f"""

@@ -1,1 +1,1 @@
-"""Where knowledge comes from: the commonsense graph."""
+"""Where knowledge comes from: graphs, documents, a persona, memory, the web, and other servers."""

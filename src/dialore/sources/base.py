@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError
@@ -10,6 +12,7 @@ from dialore.knowledge import Knowledge, Source
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.retrieval.reranking import Reranker
 
 
 class SearchResult(list[Knowledge]):
@@ -96,13 +99,52 @@ def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowl
     return source.every(dialogue)
 
 
+@runtime_checkable
+class Rankable(KnowledgeSource, Protocol):
+    """A source whose ranking can be chosen, as that of an index of documents can."""
+
+    def by(self, retriever: str) -> KnowledgeSource:
+        """Return the source ranked in that way; raise UnknownNameError where there is no such way."""
+        ...
+
+
 def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
-    """Return the source ranked in that way, where it can be (it has `by`, as indices of documents have); else as it is.
+    """Return the source ranked in that way where it can be, else as it is; raise UnknownNameError as its `by` does.
 
     It shares files with the one given, and is not to be closed.
-
-    Raises:
-        UnknownNameError: it can be ranked in several ways, but not in that.
     """
-    by: Callable[[str], KnowledgeSource] | None = getattr(source, "by", None)
-    return source if by is None else by(retriever)
+    return source.by(retriever) if isinstance(source, Rankable) else source
+
+
+class HeldSource(ABC):
+    """The base of sources that rank all that they hold for a dialogue anew for each query, and hold no file open."""
+
+    name: str
+    kind: Source
+    retriever: Reranker
+
+    @abstractmethod
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return what is ranked for a dialogue, in order; `scope` as of `search`."""
+
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+        """Return places and scores of the best pieces."""
+        return self.retriever.rerank(query, [piece.searched for piece in pieces], top)
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`.
+
+        All are ranked, however little they have to do with the query: the best of a few is what is asked for.
+        """
+        pieces = self._held(dialogue, scope)
+        ranked = await asyncio.to_thread(self._rank, query, dialogue, pieces, top)
+        return SearchResult(pieces[at].model_copy(update={"score": score}) for at, score in ranked)
+
+    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
+        """See `Listed`."""
+        return iter(self._held(dialogue))
+
+    def close(self) -> None:  # noqa: B027 - there is nothing to be closed
+        """Nothing is held open."""

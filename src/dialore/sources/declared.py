@@ -22,6 +22,7 @@ and a demonstration `{turns: [...], plan: [...], knowledge: {source: [...]}, res
 from __future__ import annotations
 
 import asyncio
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError, describe
+from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import parse_yaml, read_text
 from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
@@ -43,8 +44,7 @@ from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
 
 if TYPE_CHECKING:
-    from dialore.knowledge import Knowledge, Source
-    from dialore.sources.graph import Graph, MultiGraph
+    from dialore.knowledge import Knowledge
 
 Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
@@ -153,16 +153,12 @@ Named = TypeVar("Named", "Declaration", "DeclaredSource")
 
 
 def in_order(entries: Iterable[Named]) -> list[Named]:
-    """Return sources, each after those that it depends on, else as they stand.
-
-    Raises:
-        InputError: a cycle, which is named, a name that stands twice, or names that differ in case alone.
-        UnknownNameError: a dependency on a name that is not there.
-    """
+    """Return sources, each after those that it depends on, else as they stand; raise InputError for circles."""
     by_name: dict[str, Named] = {}
+    folded: dict[str, str] = {}
     for entry in entries:
-        other = next((name for name in by_name if name.casefold() == entry.name.casefold()), None)
-        if other is not None:
+        other = folded.setdefault(entry.name.casefold(), entry.name)
+        if other != entry.name or other in by_name:
             problem = "differ in case alone" if other != entry.name else "have the same name"
             raise InputError(f"the sources {other!r} and {entry.name!r} {problem}", hint="give each its own name")
         by_name[entry.name] = entry
@@ -238,38 +234,6 @@ class DeclaredSources:
         self.opened.close()
 
 
-class GraphKnowledge:
-    """Facts of the concepts that a query mentions, ranked as the graph ranks."""
-
-    kind: Source = "graph"
-
-    def __init__(self, graph: Graph | MultiGraph, *, name: str = "graph") -> None:
-        self.graph, self.name = graph, name
-
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
-    ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored.
-
-        Raises:
-            SourceError: the graph cannot be asked: its server is down, its file is gone.
-        """
-        try:
-            return SearchResult(await asyncio.to_thread(self._search, query, dialogue, top))
-        except SourceError:
-            raise
-        except DialoreError as error:
-            raise SourceError(f"graph {self.name}: {error.message}", hint=error.hint) from error
-
-    def _search(self, query: str, dialogue: Dialogue, top: int) -> list[Knowledge]:
-        links = self.graph.mentions([query])
-        return self.graph.retrieve_queries(links, dialogue, top)[0]
-
-    def close(self) -> None:
-        """Close the graph."""
-        self.graph.close()
-
-
 class Reranked:
     """A source whose pieces are put in order by a reranker: some times as many are asked for as are wanted."""
 
@@ -280,7 +244,7 @@ class Reranked:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; the reranker reads the query as it was sent. Raises as source and reranker do."""
+        """See `KnowledgeSource`; the reranker reads the query as it was sent."""
         result = SearchResult.of(await self.source.search(query, dialogue, top * _WIDER, scope))
         sent = query if result.query is None else result.query
         try:
@@ -292,7 +256,7 @@ class Reranked:
         return SearchResult(pieces, query=result.query, notes=result.notes)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`; raises InputError where the source cannot be listed."""
+        """See `Listed`."""
         return listed(self.source, dialogue)
 
     def close(self) -> None:
@@ -303,9 +267,7 @@ class Reranked:
 def open_declared(path: Path, opened: Mapping[str, object] | None = None) -> DeclaredSources:
     """Return the sources that a file declares; what has no `from` is one of `opened`, by methods' names.
 
-    Raises:
-        InputError: the file cannot be read or is malformed, dependencies go in a circle, a source cannot be opened.
-        UnknownNameError: a source depends on one that is not declared; a retriever or engine that is not known.
+    Raises InputError where the file is malformed, dependencies go in a circle, or a source cannot be opened.
     """
     file = read_declaration(read_text(path), path.name)
     return _open_entries(file, opened or {}, folder=path.parent, place=path.name)
@@ -338,86 +300,82 @@ def _open_entries(
     file: DeclarationFile, opened: Mapping[str, object], *, folder: Path | None, place: str
 ) -> DeclaredSources:
     """Open what is declared, paths relative to the folder; where one cannot be opened, close those before it."""
-    done: dict[str, DeclaredSource] = {}
     with ExitStack() as own:
+        opening = _Opening(opened, folder, place, own)
         for entry in in_order(file.sources):
-            done[entry.name] = _open(entry, done, opened, own, folder, place)
-        return DeclaredSources(list(done.values()), file.demonstrations, own.pop_all())
+            opening.add(entry)
+        return DeclaredSources(list(opening.done.values()), file.demonstrations, own.pop_all())
 
 
-def _open(
-    entry: Declaration,
-    before: Mapping[str, DeclaredSource],
-    opened: Mapping[str, object],
-    own: ExitStack,
-    folder: Path | None,
-    place: str,
-) -> DeclaredSource:
-    personas = [before[name].source for name in entry.depends_on if isinstance(before[name].source, PersonaSource)]
-    under = personas[0] if personas and entry.kind == "documents" and entry.opened_from is None else None
-    filters = under is not None and entry.join != "query"
-    if entry.join == "filter" and not filters:
-        raise InputError(
-            f"{place}: source {entry.name!r} cannot be filtered by what it depends on",
-            hint="join: query; filter is for documents without `from` that depend on a persona",
-        )
-    join: Join = "filter" if filters else "query"
-    source: KnowledgeSource | None = None
-    if entry.kind == "model":
-        if entry.opened_from is not None or entry.retriever is not None:
-            message = (
-                f"{place}: source {entry.name!r}: what the model knows is opened from nothing and ranked by nothing"
+@dataclass(frozen=True, slots=True)
+class _Opening:
+    """The sources of a declaration on their way: what is open already, where paths are looked for, and what is done."""
+
+    opened: Mapping[str, Any]
+    folder: Path | None
+    place: str
+    own: ExitStack
+    done: dict[str, DeclaredSource] = field(default_factory=dict)
+
+    def add(self, entry: Declaration) -> None:
+        """Open an entry, whose dependencies are open, and what it depends on decides how it is joined to them."""
+        before = [self.done[name].source for name in entry.depends_on]
+        under = next((source for source in before if isinstance(source, PersonaSource)), None)
+        if entry.kind != "documents" or entry.opened_from is not None:
+            under = None
+        join: Join = "query" if under is None or entry.join == "query" else "filter"
+        if entry.join == "filter" != join:
+            raise self._fault(
+                entry,
+                " cannot be filtered by what it depends on",
+                "join: query; filter is for documents without `from` that depend on a persona",
             )
-            raise InputError(message, hint="leave `from` and `retriever` out")
-    elif entry.kind == "persona":
-        source = _persona(entry, opened, folder)
-    elif isinstance(under, PersonaSource) and (filters or opened.get("documents") is None):
-        source = PersonaDocuments(under, retriever=entry.retriever, name=entry.name)
-    else:
-        source = _other(entry, opened, own, folder, place)
-    return DeclaredSource(entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top)
+        source: KnowledgeSource | None = None
+        if entry.kind == "model":
+            if entry.opened_from is not None or entry.retriever is not None:
+                problem = ": what the model knows is opened from nothing and ranked by nothing"
+                raise self._fault(entry, problem, "leave `from` and `retriever` out")
+        elif entry.kind == "persona":
+            source = self._persona(entry)
+        elif under is not None and (join == "filter" or self.opened.get("documents") is None):
+            source = PersonaDocuments(under, retriever=entry.retriever, name=entry.name)
+        else:
+            source = self._other(entry)
+        self.done[entry.name] = DeclaredSource(
+            entry.name, entry.kind, entry.description, source, entry.depends_on, join, entry.top
+        )
 
-
-def _persona(entry: Declaration, opened: Mapping[str, object], folder: Path | None) -> PersonaSource:
-    if entry.opened_from is not None:
-        persona = read_persona(Path(_located(entry, folder)))
-    else:
-        given = opened.get("persona")
+    def _persona(self, entry: Declaration) -> PersonaSource:
+        given = self.opened.get("persona")
         persona = given.persona if isinstance(given, PersonaSource) else {}
-    return PersonaSource(persona, retriever=entry.retriever or "dialogue", name=entry.name)
+        if entry.opened_from is not None:
+            persona = read_persona(Path(self._located(entry)))
+        return PersonaSource(persona, retriever=entry.retriever or "dialogue", name=entry.name)
 
+    def _other(self, entry: Declaration) -> KnowledgeSource:
+        """Return a source that is open already, or one by itself; where its kind cannot rank it so, a reranker does."""
+        kind, retriever = KINDS[entry.kind], entry.retriever
+        if retriever is not None and (retriever == "dialogue" or retriever.startswith(PREFIX)):
+            problem = f": the retriever `{retriever}` ranks a persona and its documents"
+            raise self._fault(entry, problem, "take bm25, dense, fused or cross:NAME")
+        source: Any = self.opened.get(entry.kind) if entry.opened_from is None else None
+        if source is not None:
+            source = copy.copy(source) if entry.kind == "graph" else source
+        elif entry.opened_from is None and entry.kind != "graph":
+            problem = f" has no `from`, and no {entry.kind} is open"
+            raise self._fault(entry, problem, f"add from: ..., or give one with {kind.flag}")
+        else:
+            settings = {kind.ranker: retriever} if retriever is not None and kind.ranks_by(retriever) else {}
+            source = kind.open([self._located(entry)] if entry.opened_from is not None else [], settings)
+            self.own.callback(source.close)
+            retriever = None if settings else retriever
+        if entry.kind == "graph":  # traces call it as it is declared; one that is open ranks as it did
+            source.name, retriever = entry.name, None
+        return source if retriever is None else Reranked(source, load_reranker(retriever))
 
-def _other(
-    entry: Declaration, opened: Mapping[str, object], own: ExitStack, folder: Path | None, place: str
-) -> KnowledgeSource:
-    if entry.retriever is not None and (entry.retriever == "dialogue" or entry.retriever.startswith(PREFIX)):
-        message = f"{place}: source {entry.name!r}: the retriever `{entry.retriever}` ranks a persona and its documents"
-        raise InputError(message, hint="take bm25, dense, fused or cross:NAME")
-    given: Any = opened.get(entry.kind) if entry.opened_from is None else None
-    if given is None and entry.opened_from is None and entry.kind != "graph":
-        message = f"{place}: source {entry.name!r} has no `from`, and no {entry.kind} is open"
-        raise InputError(message, hint=f"add from: ..., or give one with {KINDS[entry.kind].flag}")
-    if given is None:
-        made = _open_kind(entry, folder)
-        own.callback(made.close)
-        return made
-    if entry.kind == "graph":
-        return GraphKnowledge(given, name=entry.name)
-    source: KnowledgeSource = given
-    return source if entry.retriever is None else Reranked(source, load_reranker(entry.retriever))
+    def _located(self, entry: Declaration) -> str:
+        location = str(entry.opened_from)
+        return location if self.folder is None else KINDS[entry.kind].located(location, self.folder)
 
-
-def _open_kind(entry: Declaration, folder: Path | None) -> KnowledgeSource:
-    """Return a source by itself, which ranks by what its own kind has, else by a reranker."""
-    kind, retriever = KINDS[entry.kind], entry.retriever
-    own = {} if retriever is None or not kind.ranks_by(retriever) else {kind.ranker: retriever}
-    reranker = load_reranker(retriever) if retriever is not None and not own else None
-    source: Any = kind.open([_located(entry, folder)] if entry.opened_from is not None else [], own)
-    if entry.kind == "graph":
-        source = GraphKnowledge(source, name=entry.name)
-    return source if reranker is None else Reranked(source, reranker)
-
-
-def _located(entry: Declaration, folder: Path | None) -> str:
-    location = str(entry.opened_from)
-    return location if folder is None else KINDS[entry.kind].located(location, folder)
+    def _fault(self, entry: Declaration, problem: str, hint: str) -> InputError:
+        return InputError(f"{self.place}: source {entry.name!r}{problem}", hint=hint)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 from dialore import __version__
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.files import cache_folder
-from dialore.knowledge import Knowledge, PassageDetail, Source
+from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
 from dialore.retrieval.documents.indexing import add_documents, build_documents
@@ -23,8 +23,9 @@ from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
+from dialore.retrieval.reranking import load_reranker
 from dialore.retrieval.spelling import correct
-from dialore.sources.base import SearchResult, listed, ranked_by
+from dialore.sources.base import HeldSource, SearchResult, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -47,14 +48,13 @@ _DEPTH = 100
 _MCP, _POOL = "mcp:", "pool:"
 
 
-class DocumentIndex:
+class DocumentIndex(AbstractContextManager["DocumentIndex"]):
     """An index that `dialore documents build` or `build_documents` made, open for questions.
 
     Many threads and processes may ask while one changes it; each question is answered from the newest state.
 
     Args:
         path: its file, or `postgresql://user@host/database#name`.
-        name: its name; None for the one that it was built with.
         retriever: `bm25`, `dense` (cosine of embeddings), or `fused`, both by their scores.
         embedder: the one that made its vectors; None loads it.
         addresses: endpoints that the user's settings name: an index alone does not decide where queries are sent.
@@ -72,7 +72,6 @@ class DocumentIndex:
         self,
         path: Path | str,
         *,
-        name: str | None = None,
         retriever: Retriever = "fused",
         embedder: Embedder | None = None,
         addresses: Sequence[str | None] = (),
@@ -84,7 +83,7 @@ class DocumentIndex:
         self._owner, self._filter = True, filter_of_reader()
         with self._store.read() as transaction:
             settings = transaction.settings()
-        self.name = name or settings.name
+        self.name = settings.name
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
@@ -110,12 +109,7 @@ class DocumentIndex:
             self._store.close()
         self._store = None
 
-    def __enter__(self) -> DocumentIndex:
-        """Return the index."""
-        return self
-
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     # --- what is in it
@@ -150,8 +144,8 @@ class DocumentIndex:
         They lie together in the index; it is looked for two hundred to each side.
         """
         with self._read() as transaction:
-            numbers = [passage.number for passage in transaction.passages([id_number(piece.id)], "id")][:1]
-            near = [near_number for number in numbers for near_number in range(number - _AROUND, number + _AROUND + 1)]
+            at = next((passage.number for passage in transaction.passages([id_number(piece.id)], "id")), None)
+            near = [] if at is None else [*range(at - _AROUND, at + _AROUND + 1)]
             around = [self._knowledge(passage, 0.0) for passage in transaction.passages(near)]
         return [passage for passage in around if passage.page_key == piece.page_key]
 
@@ -160,13 +154,8 @@ class DocumentIndex:
         """A stable hash of what is in it and of how it is searched, for a run that rests on it."""
         with self._read() as transaction:
             settings = transaction.settings()
-            parts = (
-                settings.embedder_fingerprint,
-                settings.tokeniser,
-                *transaction.content(),
-                self.retriever,
-                COSINE_WEIGHT,
-            )
+            made_by = settings.embedder_fingerprint, settings.tokeniser
+            parts = (*made_by, *transaction.content(), self.retriever, COSINE_WEIGHT)
         return hashlib.sha256("\t".join(map(str, parts)).encode()).hexdigest()[:16]
 
     def stats(self) -> dict[str, Any]:
@@ -188,11 +177,7 @@ class DocumentIndex:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`: passages, the best first, equal texts once.
-
-        `scope` is not looked at: what belongs to a persona sentence is the persona source's to search. Neither is the
-        dialogue's language: an index may hold several, and each text is split by its own script.
-        """
+        """See `KnowledgeSource`: passages, equal texts once; neither `scope` nor the dialogue's language counts."""
         return SearchResult(await asyncio.to_thread(self.find, query, top))
 
     def by(self, retriever: str) -> DocumentIndex:
@@ -204,8 +189,7 @@ class DocumentIndex:
     def where(self, conditions: str) -> DocumentIndex:
         """Return this index with the passages whose metadata is so: `year >= 2024 and tag in (a, b)`.
 
-        Raises:
-            InputError: the conditions are none.
+        Raises InputError where the conditions are none.
         """
         other = copy.copy(self)
         other._filter, other._owner = self._filter.narrowed(conditions), False  # noqa: SLF001 - of its own kind
@@ -221,18 +205,16 @@ class DocumentIndex:
             with self._read() as transaction:
                 if (settings := transaction.settings()) != self._settings:
                     self._use(settings)
-                return self._find(transaction, query, top) if top > 0 else []
+                depth = max(_DEPTH, 2 * top)
+                while top > 0:
+                    ranked = self._rank(transaction, query, depth)
+                    distinct = self._distinct(transaction, ranked, top)
+                    if len(distinct) == top or len(ranked) < depth:
+                        return distinct
+                    depth *= 4  # many of them were the same text
+                return []
         except InputError as error:
             raise SourceError(error.message, hint=error.hint) from error
-
-    def _find(self, transaction: Transaction, query: str, top: int) -> list[Knowledge]:
-        depth = max(_DEPTH, 2 * top)
-        while True:
-            ranked = self._rank(transaction, query, depth)
-            distinct = self._distinct(transaction, ranked, top)
-            if len(distinct) == top or len(ranked) < depth:
-                return distinct
-            depth *= 4  # many of them were the same text
 
     def _rank(self, transaction: Transaction, query: str, depth: int) -> Sequence[tuple[int, float]]:
         """Return numbers and scores of passages, the best first; misspelt words count as the index's nearest terms."""
@@ -269,15 +251,10 @@ class DocumentIndex:
     def _knowledge(self, passage: StoredPassage, score: float) -> Knowledge:
         piece = passage.piece
         own = {name: value for name, value in piece.extra.items() if name not in PassageDetail.model_fields}
-        given: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
-        return Knowledge(
-            id=f"passage:{passage.id:012x}",
-            kind="passage",
-            text=piece.text,
-            source="documents",
-            score=score,
-            detail=PassageDetail(**own, **given, index=self.name),
-        )
+        where: dict[str, Any] = {"title": piece.title, "url": piece.url, "file": piece.file, "page": piece.page or None}
+        detail = PassageDetail(**own, **where, index=self.name)
+        identifier = f"passage:{passage.id:012x}"
+        return Knowledge(id=identifier, kind="passage", text=piece.text, source="documents", score=score, detail=detail)
 
 
 class MultiDocuments:
@@ -287,29 +264,22 @@ class MultiDocuments:
 
     Args:
         sources: at least one.
-        name: the name of them all; None joins theirs.
     """
 
     kind: Source = "documents"
 
-    def __init__(self, sources: Sequence[KnowledgeSource], *, name: str | None = None) -> None:
+    def __init__(self, sources: Sequence[KnowledgeSource]) -> None:
         self.sources = tuple(sources)
-        self.name = name or "+".join(source.name for source in sources)
+        self.name = "+".join(source.name for source in sources)
 
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; a text that several indices have is given once, as of the first.
-
-        The notes name each index that could not be asked.
-
-        Raises:
-            SourceError: none of them can be asked.
-        """
-        asked = (source.search(query, dialogue, top, scope) for source in self.sources)
+        """See `KnowledgeSource`; a text that several have is given once, as of the first."""
         results: list[SearchResult] = []
         failed: list[SourceError] = []
         notes: list[str] = []
+        asked = (source.search(query, dialogue, top, scope) for source in self.sources)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for source, answer in zip(self.sources, answers, strict=True):
             if isinstance(answer, SourceError):
@@ -329,7 +299,7 @@ class MultiDocuments:
 
     def where(self, conditions: str) -> MultiDocuments:
         """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""
-        return MultiDocuments([narrowed(source, conditions) for source in self.sources], name=self.name)
+        return MultiDocuments([narrowed(source, conditions) for source in self.sources])
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where one of them cannot be listed."""
@@ -337,7 +307,7 @@ class MultiDocuments:
 
     def by(self, retriever: str) -> MultiDocuments:
         """Return these sources, ranked by another retriever where they can be; see `ranked_by`."""
-        return MultiDocuments([ranked_by(source, retriever) for source in self.sources], name=self.name)
+        return MultiDocuments([ranked_by(source, retriever) for source in self.sources])
 
     def close(self) -> None:
         """Close them all."""
@@ -352,14 +322,30 @@ def _checked(retriever: str) -> Retriever:
 
 
 def narrowed(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
-    """Return a source of documents with the passages whose metadata is so.
-
-    Raises:
-        InputError: the conditions are none, or the source has no metadata.
-    """
+    """Return a source with the passages whose metadata is so; raise InputError where it has none, or as `where`."""
     if not isinstance(source, DocumentIndex | MultiDocuments):
         raise InputError(f"{source.name} cannot be filtered by metadata", hint="filter an index of documents")
     return source.where(conditions)
+
+
+class PoolSource(HeldSource):
+    """A dialogue's own base: the sentences that its responder could draw on (`extra["pool"]`); without, nothing.
+
+    Args:
+        reranker: what ranks them, as `load_reranker` takes it: `dense`, `dense:st:NAME`, `bm25`, ...
+    """
+
+    name = kind = "documents"
+
+    def __init__(self, reranker: str = "dense") -> None:
+        self.retriever = load_reranker(reranker)
+
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return the dialogue's sentences."""
+        given = dialogue.extra.get("pool") or []
+        pieces = [piece if isinstance(piece, dict) else {"text": str(piece)} for piece in given]
+        passages = (Passage(piece["text"], piece.get("title", ""), piece.get("url", "")) for piece in pieces)
+        return [Knowledge.of_passage(passage, self.kind) for passage in passages]
 
 
 # --- opening
@@ -371,19 +357,13 @@ def open_documents(
     """Open documents as one source: indices (files or addresses), and plain files and folders, which are read first.
 
     What is named twice is opened once. `embedder` is the spec that the user's settings name: an index whose vectors an
-    endpoint made asks it at that address.
-
-    `mcp:FILE` is a tool or a resource of another server, see `dialore.sources.mcp`.
-    `pool:` is each dialogue's own sentences, ranked by the embedder, or as `pool:RERANKER` says.
-
-    Raises:
-        InputError: none is named, or as `DocumentIndex` and `build_documents` do.
+    endpoint made asks it at that address. `mcp:FILE` is a tool or a resource of another server, `pool:` each dialogue's
+    own sentences, ranked by the embedder or as `pool:RERANKER` says. Raises InputError where none is named, or as
+    `DocumentIndex` and `build_documents` do.
     """
     if not paths:
         raise InputError("no document index is named", hint="give --documents PATH")
     if str(paths[0]).startswith(_POOL):
-        from dialore.sources.pool import PoolSource
-
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
         distinct = dict.fromkeys(path.resolve() if isinstance(path, Path) else path for path in paths)

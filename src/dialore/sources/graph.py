@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
+from abc import ABC, abstractmethod
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.errors import InputError
-from dialore.knowledge import Fact, Knowledge
+from dialore.errors import DialoreError, InputError, SourceError
+from dialore.knowledge import Fact, Knowledge, Source
+from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.relations import verbalise
+from dialore.retrieval.graph.starter import NAME, starter_graph
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
+from dialore.sources.base import SearchResult
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -34,13 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["Graph", "MultiGraph", "Retrieval", "open_graph", "open_graphs"]
 
 
-@dataclass(frozen=True, slots=True)
 class _View:
     """One state of a graph, with what links phrases to its concepts and ranks its facts."""
 
-    store: FactStore
-    linker: Linker
-    ranker: Ranker
+    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+        self.store = store
+        self.linker = Linker(store, embedder)
+        self.ranker = Ranker(store, embedder, ranking)
 
     def concept(self, link: Link) -> int | None:
         """Return the concept of a link, which may be of another state: by name where the graph was built anew."""
@@ -69,7 +74,35 @@ class Retrieval:
     unforeseen_found: int = 0
 
 
-class Graph:
+class GraphSource(ABC):
+    """One graph or several as a `KnowledgeSource`."""
+
+    kind: Source = "graph"
+    name: str
+
+    @abstractmethod
+    def mentions(self, texts: Sequence[str]) -> list[Link]:
+        """Return the concepts that texts mention."""
+
+    @abstractmethod
+    def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
+        """Return the best facts of linked concepts, and how many there were before the cut."""
+
+    async def search(
+        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
+    ) -> SearchResult:
+        """See `KnowledgeSource`: the best facts of the concepts that the query mentions; `scope` is ignored."""
+
+        def facts() -> list[Knowledge]:
+            return self.retrieve_queries(self.mentions([query]), dialogue, top)[0]
+
+        try:
+            return SearchResult(await asyncio.to_thread(facts))
+        except DialoreError as error:
+            raise SourceError(f"graph {self.name}: {error.message}", hint=error.hint) from error
+
+
+class Graph(GraphSource):
     """A commonsense graph: links phrases, retrieves facts and ranks them.
 
     A question sees one state of the graph: the newest when it was asked, whichever process has changed the graph.
@@ -86,17 +119,13 @@ class Graph:
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
-        self._last = self._view(store)
+        self.name = store.meta.name
+        self._last = _View(store, embedder, self.ranking)
 
     @property
     def store(self) -> FactStore:
         """The facts, as they were when a question was last asked."""
         return self._last.store
-
-    @property
-    def name(self) -> str:
-        """The graph's name."""
-        return self.store.meta.name
 
     @property
     def linker(self) -> Linker:
@@ -107,14 +136,11 @@ class Graph:
         """Close the store."""
         self.store.close()
 
-    def _view(self, store: FactStore) -> _View:
-        return _View(store, Linker(store, self.embedder), Ranker(store, self.embedder, self.ranking))
-
     def _newest(self) -> _View:
         """Return the view of the graph's newest state: in microseconds the last one, where nothing has changed."""
         view = self._last
         if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
-            view = self._last = self._view(store)
+            view = self._last = _View(store, self.embedder, self.ranking)
         return view
 
     # --- retrieval
@@ -139,12 +165,10 @@ class Graph:
         topics = [link.concept for link in topic_links]
         scored = view.ranker.ask([*queries, *topics], dialogue, phrases)
         foreseen = scored.edges.between(queries, topics)
-        between = np.flatnonzero(foreseen)
-        first = _known(view.ranker.best(scored, between, top), language, "foreseen")
-        second = _known(view.ranker.best(scored, np.flatnonzero(~foreseen), top), language, "unforeseen")
+        between, beside = np.flatnonzero(foreseen), np.flatnonzero(~foreseen)
         return Retrieval(
-            foreseen=first,
-            unforeseen=second,
+            foreseen=_known(view.ranker.best(scored, between, top), language, "foreseen"),
+            unforeseen=_known(view.ranker.best(scored, beside, top), language, "unforeseen"),
             links=best_links([query_links, topic_links]),
             unlinked=[phrase for phrase, concepts in links.items() if not concepts],
             foreseen_found=len(between),
@@ -197,7 +221,7 @@ def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: Set
 # --- several graphs
 
 
-class MultiGraph:
+class MultiGraph(GraphSource):
     """Several graphs that methods ask as they ask one.
 
     Ranks are comparable because all graphs rank by the same embedder and settings; each counts how crowded a concept
@@ -223,11 +247,7 @@ class MultiGraph:
             if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
                 raise InputError(f"{first.name} and {other.name} rank differently", hint="give both one embedder")
         self.graphs = tuple(graphs)
-
-    @property
-    def name(self) -> str:
-        """The graphs' names, joined by "+"."""
-        return "+".join(graph.name for graph in self.graphs)
+        self.name = "+".join(names)
 
     def close(self) -> None:
         """Close all of them."""
@@ -291,15 +311,12 @@ class MultiGraph:
             for same in copies.values()
         ]
         best.sort(key=lambda item: -item.score)
-        return (_folded(best) if self.graphs[0].ranking.fold else best)[:top]
-
-
-def _folded(items: Iterable[Knowledge]) -> list[Knowledge]:
-    """Of the facts between two concepts the first."""
-    kept: dict[frozenset[str], Knowledge] = {}
-    for item in items:
-        kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
-    return list(kept.values())
+        if self.graphs[0].ranking.fold:  # of the facts between two concepts the first
+            kept: dict[frozenset[str], Knowledge] = {}
+            for item in best:
+                kept.setdefault(frozenset(normalise(end) for end in (item.fact.head, item.fact.tail)), item)
+            best = list(kept.values())
+        return best[:top]
 
 
 def _name(link: Link) -> str:
@@ -316,9 +333,6 @@ def open_graph(
 
     Raises as `open_store` and Graph do.
     """
-    from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.graph.starter import NAME, starter_graph
-
     store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
     return Graph(store, embedder or load_embedder(), ranking)
 
@@ -330,8 +344,6 @@ def open_graphs(
 
     Raises as `open_graph`, Graphs and, for the embedder's spec, `load_embedder` do.
     """
-    from dialore.retrieval.embedding import load_embedder
-
     made = load_embedder(embedder) if embedder else None
     with ExitStack() as stack:
         opened = [stack.enter_context(closing(open_graph(graph, ranking, made))) for graph in graphs or ["starter"]]

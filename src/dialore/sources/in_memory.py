@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal, get_args
 
 from dialore.errors import InputError, UnknownNameError, check_type
-from dialore.knowledge import Knowledge, Passage, Source
+from dialore.knowledge import Knowledge, Passage
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import SearchResult
+from dialore.sources.base import HeldSource
 from dialore.text import detect_language
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ InMemoryKind = Literal["documents", "web"]
 KINDS: tuple[InMemoryKind, ...] = get_args(InMemoryKind)
 
 
-class InMemoryPassages:
+class InMemoryPassages(HeldSource):
     """Passages that are held in memory; what is beyond some hundreds is for a document index.
 
     It needs no extra. As a shelf of the kind `web` it stands in for web search where there is none: in demonstrations
@@ -58,40 +57,26 @@ class InMemoryPassages:
             check_type("a passage's text", passage.text, str, 'give texts: InMemoryPassages(["We open at nine."])')
         if not all(passage.text.strip() for passage in whole):
             raise InputError("a shelf cannot hold a passage without text", hint="leave empty passages out")
-        self.kind: Source = kind
+        self.kind = kind
         self.name = kind if name is None else name
         self.passages = tuple({passage.id: passage for passage in whole}.values())
         self.retriever = load_reranker(retriever) if isinstance(retriever, str) else retriever
         self.own_language = own_language
+        self._pieces = [Knowledge.of_passage(passage, kind) for passage in self.passages]
         self._languages = [detect_language(passage.text) for passage in self.passages]
 
     def __len__(self) -> int:
         return len(self.passages)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
-    ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored. A passage is found by its title and its text.
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return the passages, where that is wanted those of the dialogue's language."""
+        pieces = zip(self._pieces, self._languages, strict=True)
+        return [piece for piece, language in pieces if not self.own_language or language == dialogue.language]
 
-        All are ranked, however little they have to do with the query: the best of a few is what is asked for. Only
-        where the retriever is `bm25`, those without any word of the query are not found.
-
-        Raises:
-            ModelError: the retriever's embedder is an endpoint that failed.
-        """
-        held = self._held(dialogue)
-        ranked = await asyncio.to_thread(self.retriever.rerank, query, [passage.searched for passage in held], top)
-        if self.retriever.name == "bm25":
-            ranked = [(at, score) for at, score in ranked if score > 0]
-        return SearchResult(Knowledge.of_passage(held[at], self.kind, round(score, 6)) for at, score in ranked)
-
-    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`."""
-        return (Knowledge.of_passage(passage, self.kind) for passage in self._held(dialogue))
-
-    def _held(self, dialogue: Dialogue) -> list[Passage]:
-        every = zip(self.passages, self._languages, strict=True)
-        return [passage for passage, language in every if not self.own_language or language == dialogue.language]
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+        """See `HeldSource`; where the retriever is `bm25`, those without any word of the query are not found."""
+        ranked = super()._rank(query, dialogue, pieces, top)
+        return [(at, round(score, 6)) for at, score in ranked if score > 0 or self.retriever.name != "bm25"]
 
     def by(self, retriever: str) -> InMemoryPassages:
         """Return the same passages, ranked in another way; raise UnknownNameError for an unknown retriever."""
@@ -99,6 +84,3 @@ class InMemoryPassages:
         if retriever != self.retriever.name:
             other.retriever = load_reranker(retriever)
         return other
-
-    def close(self) -> None:
-        """Nothing is held open."""

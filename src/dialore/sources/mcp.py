@@ -21,7 +21,7 @@ from dialore.errors import DialoreError, InputError, SourceError, UnknownNameErr
 from dialore.files import parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.sources.base import SearchResult
-from dialore.sources.web.reading import without_controls
+from dialore.sources.web.safety import without_controls
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -79,22 +79,17 @@ class McpSource:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`: passages in the server's order; `scope` is ignored.
-
-        Raises:
-            SourceError: no connection, a tool or an argument that the server lacks, an error of the tool, no answer in
-                time, or one that is too large or not of the form that was said.
-        """
+        """See `KnowledgeSource`: passages in the server's order; `scope` is ignored."""
         if self._loop is None:
             runner = asyncio.Runner(loop_factory=asyncio.new_event_loop)
             self._loop = runner.get_loop()
             self._thread = threading.Thread(target=_run, args=[runner], daemon=True)
             self._thread.start()
         passages, notes = await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._ask(query), self._loop))
-        ranked = enumerate(passages[:top], start=1)
-        pieces = (
-            Knowledge.of_passage(passage, self.kind, round(1 / rank, 4), index=self.name) for rank, passage in ranked
-        )
+        pieces = [
+            Knowledge.of_passage(passage, self.kind, round(1 / rank, 4), index=self.name)
+            for rank, passage in enumerate(passages[:top], start=1)
+        ]
         return SearchResult(pieces, notes=notes)
 
     def close(self) -> None:
@@ -121,7 +116,11 @@ class McpSource:
                 client = await asyncio.shield(connected)
                 seconds = self.call.call_seconds
                 async with asyncio.timeout(seconds):
-                    return self._read(await self._answer(client, query))
+                    if self.call.resource:
+                        uri = self.call.resource.replace("{query}", quote(query, safe=""))
+                        return self._read(await client.read_resource(uri))
+                    asked = {self.call.query: query} if self.call.query else {}
+                    return self._read(await client.call_tool(self.call.tool, self.call.arguments | asked))
             except DialoreError as error:
                 raise SourceError(f"{self.name}: {error.message}", hint=error.hint) from error
             except Exception as error:
@@ -197,12 +196,6 @@ class McpSource:
             if name and known and name not in known:
                 raise UnknownNameError(f"argument of {self.call.tool}", name, known)
 
-    async def _answer(self, client: Any, query: str) -> Any:  # noqa: ANN401
-        if self.call.resource:
-            return await client.read_resource(self.call.resource.replace("{query}", quote(query, safe="")))
-        asked = {self.call.query: query} if self.call.query else {}
-        return await client.call_tool(self.call.tool, self.call.arguments | asked)
-
     def _read(self, result: Any) -> tuple[list[Passage], list[str]]:  # noqa: ANN401
         """Return the passages of a result, and what was left out."""
         contents = result.contents if self.call.resource else result.content
@@ -263,12 +256,7 @@ def _at(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any typ
 
 
 def open_mcp(file: Path) -> McpSource:
-    """Return the source that a file declares (see `ServerCall`); nothing is started yet.
-
-    Raises:
-        InputError: the file is missing or malformed.
-        MissingExtraError: the SDK is not installed (extra `mcp`).
-    """
+    """Return the source that a file declares (see `ServerCall`); nothing is started yet."""
     try:
         call = ServerCall.model_validate(parse_yaml(read_text(file), str(file), _FORM))
     except ValidationError as error:

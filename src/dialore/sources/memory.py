@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
     from dialore.sources.persona import Ranker
 
 _FORM = '{"text": "I live in Leeds.", "said": "2026-11-03T18:20:00Z", "turn": "...", "holds_until": ...}'
@@ -103,15 +102,11 @@ class MemorySource:
     Args:
         statements: stand in where a dialogue brings none.
         retriever: as of `PersonaSource`; `dialogue` finds the most on Multi-Session Chat (`scripts/measure_memory.py`).
-        name: its name.
     """
 
-    kind: Source = "memory"
+    name = kind = "memory"
 
-    def __init__(
-        self, statements: Iterable[Statement] = (), *, retriever: str | Ranker = "dialogue", name: str = "memory"
-    ) -> None:
-        self.name = name
+    def __init__(self, statements: Iterable[Statement] = (), *, retriever: str | Ranker = "dialogue") -> None:
         self.statements = list(statements)
         self._ranked = PersonaSource(retriever=retriever)
 
@@ -128,17 +123,15 @@ class MemorySource:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored. Raises SourceError where the dialogue's memory is malformed."""
+        """See `KnowledgeSource`; `scope` is ignored."""
         statements = self.of(dialogue)
         pieces = {statement.searched: statement for statement in _asked_for(statements, query, dialogue)}
-        if not pieces:
-            return SearchResult()
         asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
         ranked = await self._ranked.search(query, asked, top)
         return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in ranked)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`: what holds now, oldest first; raises SourceError where the dialogue's memory is malformed."""
+        """See `Listed`: what holds now, oldest first."""
         statements = self.of(dialogue)
         return (_piece(statement, dialogue, statements) for statement in standing(statements, datetime.now(UTC))[::-1])
 
@@ -170,19 +163,13 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
     until = _day(statement.holds_until) if statement.holds_until else ""
     if until:
         heading += (", held until {}" if is_english else "，到{}为止").format(until)
-    doubted = "" if statement.holds_until or not statement.doubts else _open_text(others, statement.doubts)
-    if doubted:
+    if statement.doubts and not statement.holds_until:
         note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
-        heading += note.format(doubted)
+        doubted = [other.text for other in others if other.id == statement.doubts and other.holds_until is None]
+        heading += note.format(doubted[0]) if doubted else ""
     detail = {"said": heading, "turn": statement.turn, "until": until}
     piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail)
     return piece.model_copy(update={"id": statement.id})
-
-
-def _open_text(statements: Iterable[Statement], identifier: str) -> str:
-    return next(
-        (statement.text for statement in statements if statement.id == identifier and statement.holds_until is None), ""
-    )
 
 
 def _day(moment: datetime) -> str:

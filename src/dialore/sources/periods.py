@@ -18,6 +18,7 @@ _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
     *("july", "august", "september", "october", "november", "december"),
 )
+_SHORT_MONTHS = [name[:3] for name in _MONTHS]
 _MONTH = "|".join(f"{name[:3]}(?:{name[3:]})?" for name in _MONTHS)
 _SEASONS = {"spring": 3, "summer": 6, "autumn": 9, "fall": 9, "winter": 12, "春": 3, "夏": 6, "秋": 9, "冬": 12}
 _NUMBERS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -29,29 +30,26 @@ _DAY = (
     rf"(?:(?P<day>\d{{1,2}})(?:st|nd|rd|th)? (?:of )?)?(?P<month>{_MONTH})\b"
     r"(?: (?P<late>\d{1,2})(?:st|nd|rd|th)?\b(?!\d))?"
 )
-_FORMS = {
-    "en": [
-        re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b"),
-        re.compile(rf"\b{_DAY},? (?:of )?(?P<year>(?:19|20)\d\d)\b"),
-        re.compile(r"\b(?P<near>last|this|the previous) (?P<unit>week|weekend|month|year)\b"),
-        re.compile(r"\b(?P<near>last|this) (?P<season>spring|summer|autumn|fall|winter)\b"),
-        re.compile(r"\b(?P<season>spring|summer|autumn|fall|winter) (?:of |in )?(?P<year>(?:19|20)\d\d)\b"),
-        re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}) (?P<unit>day|week|month|year)s? ago\b"),
-        re.compile(r"\b(?P<word>yesterday|today)\b"),
-        re.compile(rf"\b(?:in|on|during|since|last|early|late) {_DAY}"),
-        re.compile(r"\b(?:in|during|since|of|by|early|late) (?P<year>(?:19|20)\d\d)\b"),
-    ],
-    "zh": [
-        re.compile(r"(?P<year>(?:19|20)\d\d)[年-](?P<number>\d{1,2})(?:[月-](?:(?P<day>\d{1,2})[日号]?)?)?"),
-        re.compile(
-            r"(?:(?P<near>[去今前])年|(?P<year>(?:19|20)\d\d)年)的?(?:(?P<season>[春夏秋冬])|(?P<number>\d{1,2})月)?"
-        ),
-        re.compile(r"(?P<near>上|这)个?(?P<unit>周|星期|礼拜|月)"),
-        re.compile(r"(?P<count>\d{1,3}|[一二两三四五六七八九十几])个?(?P<unit>天|周|星期|礼拜|月|年)(?:以?前|之前)"),
-        re.compile(r"(?P<word>昨天|前天|今天)"),
-        re.compile(r"(?<![\d年])(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?"),
-    ],
-}
+_FORMS = [
+    re.compile(r"\b(?P<year>(?:19|20)\d\d)-(?P<number>\d\d)(?:-(?P<day>\d\d))?\b"),
+    re.compile(rf"\b{_DAY},? (?:of )?(?P<year>(?:19|20)\d\d)\b"),
+    re.compile(r"\b(?P<near>last|this|the previous) (?P<unit>week|weekend|month|year)\b"),
+    re.compile(r"\b(?P<near>last|this) (?P<season>spring|summer|autumn|fall|winter)\b"),
+    re.compile(r"\b(?P<season>spring|summer|autumn|fall|winter) (?:of |in )?(?P<year>(?:19|20)\d\d)\b"),
+    re.compile(rf"\b(?P<count>\d{{1,3}}|{'|'.join(_COUNTS)}) (?P<unit>day|week|month|year)s? ago\b"),
+    re.compile(r"\b(?P<word>yesterday|today)\b"),
+    re.compile(rf"\b(?:in|on|during|since|last|early|late) {_DAY}"),
+    re.compile(r"\b(?:in|during|since|of|by|early|late) (?P<year>(?:19|20)\d\d)\b"),
+    # 中文
+    re.compile(r"(?P<year>(?:19|20)\d\d)[年-](?P<number>\d{1,2})(?:[月-](?:(?P<day>\d{1,2})[日号]?)?)?"),
+    re.compile(
+        r"(?:(?P<near>[去今前])年|(?P<year>(?:19|20)\d\d)年)的?(?:(?P<season>[春夏秋冬])|(?P<number>\d{1,2})月)?"
+    ),
+    re.compile(r"(?P<near>上|这)个?(?P<unit>周|星期|礼拜|月)"),
+    re.compile(r"(?P<count>\d{1,3}|[一二两三四五六七八九十几])个?(?P<unit>天|周|星期|礼拜|月|年)(?:以?前|之前)"),
+    re.compile(r"(?P<word>昨天|前天|今天)"),
+    re.compile(r"(?<![\d年])(?P<number>\d{1,2})月(?:(?P<day>\d{1,2})[日号])?"),
+]
 _WORDS = {"yesterday": 1, "today": 0, "昨天": 1, "前天": 2, "今天": 0}
 _PAST = re.compile(
     r"\b(?:used to|before|previous(?:ly)?|former(?:ly)?|earlier|originally|at first|back then|in the past|history)\b"
@@ -70,15 +68,14 @@ def period_of(text: str, now: datetime) -> Period | None:
     A month or season without a year is the last one that has begun. Days begin at midnight, UTC.
     """
     folded = text.lower()
-    for patterns in _FORMS.values():
-        for pattern in patterns:
-            for match in pattern.finditer(folded):
-                try:
-                    period = _period({name: value for name, value in match.groupdict().items() if value}, now)
-                except (ValueError, OverflowError):  # the 31st of February
-                    continue
-                if period is not None:
-                    return period
+    for pattern in _FORMS:
+        for match in pattern.finditer(folded):
+            try:
+                period = _period({name: value for name, value in match.groupdict().items() if value}, now)
+            except (ValueError, OverflowError):  # the 31st of February
+                continue
+            if period is not None:
+                return period
     return None
 
 
@@ -97,60 +94,51 @@ def _period(named: dict[str, str], now: datetime) -> Period | None:
         year = today.year - {"去": 1, "今": 0, "前": 2}[named["near"]]
     if "season" in named:
         return _season(today, _SEASONS[named["season"]], year, named.get("near"))
-    return _calendar(today, year, _month(named), int(named.get("day") or named.get("late") or 0))
-
-
-def _month(named: dict[str, str]) -> int:
-    """Return the number of a month; 0 where none is named."""
-    if "month" in named:
-        return next(number for number, name in enumerate(_MONTHS, 1) if name[:3] == named["month"][:3])
-    return int(named.get("number", 0))
+    month = _SHORT_MONTHS.index(named["month"][:3]) + 1 if "month" in named else int(named.get("number", 0))
+    return _calendar(today, year, month, int(named.get("day") or named.get("late") or 0))
 
 
 def _calendar(today: date, year: int | None, month: int, day: int) -> Period | None:
     """Return a year, a month or a day; a month without a year is the last that has begun."""
     if not month:
-        return None if year is None else _between(date(year, 1, 1), date(year + 1, 1, 1))
+        return None if year is None else _months(date(year, 1, 1), 12)
     first = date(today.year - (month > today.month) if year is None else year, month, 1)
-    if day:
-        return _between(first.replace(day=day), first.replace(day=day) + timedelta(days=1))
-    return _between(first, _later(first, 1))
+    return _days(first.replace(day=day), 1) if day else _months(first, 1)
 
 
 def _around(today: date, count: int, unit: str) -> Period:
     """Return what "three weeks ago" means: that week; of days that day, of months and years about a month."""
-    if unit in {"day", "week"}:
-        day = today - timedelta(days=count * (7 if unit == "week" else 1))
-        around = timedelta(days=4 if unit == "week" else 1)
-        return _between(day - (around if unit == "week" else timedelta()), day + around)
-    first = _later(today.replace(day=1), -count * (12 if unit == "year" else 1))
-    return _between(_later(first, -1), _later(first, 2))
+    if unit == "day":
+        return _days(today - timedelta(days=count), 1)
+    if unit == "week":
+        return _days(today - timedelta(days=7 * count + 4), 8)
+    return _months(today.replace(day=1), 3, skip=-count * (12 if unit == "year" else 1) - 1)
 
 
 def _unit(today: date, unit: str, back: int) -> Period:
     if unit in {"week", "weekend"}:
         monday = today - timedelta(days=today.weekday() + 7 * back)
-        return _between(monday + timedelta(days=5 if unit == "weekend" else 0), monday + timedelta(days=7))
+        return _days(monday, 7) if unit == "week" else _days(monday + timedelta(days=5), 2)
     if unit == "month":
-        first = _later(today.replace(day=1), -back)
-        return _between(first, _later(first, 1))
-    return _between(date(today.year - back, 1, 1), date(today.year - back + 1, 1, 1))
+        return _months(today.replace(day=1), 1, skip=-back)
+    return _months(date(today.year, 1, 1), 12, skip=-12 * back)
 
 
 def _season(today: date, first: int, year: int | None, near: str | None) -> Period:
     """Return three months: those of a year, else the last that have begun; "last summer" in July is last year's."""
-    if year is None:
-        year = today.year - (first > today.month)
-        if near == "last" and _later(date(year, first, 1), 3) > today:
-            year -= 1
-    return _between(date(year, first, 1), _later(date(year, first, 1), 3))
+    begins = date(today.year - (first > today.month) if year is None else year, first, 1)
+    period = _months(begins, 3)
+    is_under_way = year is None and near == "last" and period.ends.date() > today
+    return _months(begins, 3, skip=-12) if is_under_way else period
 
 
-def _later(first: date, months: int) -> date:
-    """Return the first of a month so many months later."""
-    number = first.year * 12 + first.month - 1 + months
-    return date(number // 12, number % 12 + 1, 1)
+def _days(first: date, count: int) -> Period:
+    begins = datetime(first.year, first.month, first.day, tzinfo=UTC)
+    return Period(begins, begins + timedelta(days=count))
 
 
-def _between(begins: date, ends: date) -> Period:
-    return Period(*(datetime(day.year, day.month, day.day, tzinfo=UTC) for day in (begins, ends)))
+def _months(first: date, count: int, skip: int = 0) -> Period:
+    """Return so many months from the first of a month on, or of one that is some months later."""
+    begins = first.year * 12 + first.month - 1 + skip
+    ends = begins + count
+    return Period(*(datetime(number // 12, number % 12 + 1, 1, tzinfo=UTC) for number in (begins, ends)))

@@ -6,13 +6,12 @@ A dialogue brings its own persona (`Dialogue.persona`) and the documents under i
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
-from pydantic import StringConstraints, TypeAdapter, ValidationError
+from pydantic import BeforeValidator, StringConstraints, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError
 from dialore.files import parse_yaml, read_text
@@ -22,15 +21,12 @@ from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.learned.model import PREFIX
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import SearchResult
+from dialore.sources.base import HeldSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Source
     from dialore.retrieval.reranking import Reranker
 
     Ranker = Reranker | DialogueRanker
@@ -39,23 +35,41 @@ Persona = dict[str, tuple[str, ...]]
 """Persona sentences in order, each with the documents under it."""
 
 _Line = Annotated[str, StringConstraints(strict=True, strip_whitespace=True)]
-_PERSONA = TypeAdapter(dict[_Line, tuple[_Line, ...] | None])
+_Lines = Annotated[tuple[_Line, ...] | None, BeforeValidator(lambda text: [text] if isinstance(text, str) else text)]
+_PERSONA = TypeAdapter(dict[_Line, _Lines])
 _FORMS = "a list of sentences, or {sentence: [document, ...]}"
 _MEND = f"a persona file has a sentence a line, or is YAML or JSON: {_FORMS}"
 
 
-class PersonaSource:
+class _PersonaRanked(HeldSource):
+    """The base of what a `DialogueRanker` can rank, too."""
+
+    retriever: Ranker  # type: ignore[assignment]
+
+    def _rank(self, query: str, dialogue: Dialogue, pieces: Sequence[Knowledge], top: int) -> list[tuple[int, float]]:
+        """See `HeldSource`."""
+        if not isinstance(self.retriever, DialogueRanker):
+            return super()._rank(query, dialogue, pieces, top)
+        if self.kind == "persona":
+            persona = {piece.text: _under(piece) for piece in pieces}
+            scores = self.retriever.sentences(query, dialogue, persona)
+        else:
+            scores = self.retriever.documents(query, dialogue, [piece.text for piece in pieces])
+        order = np.argsort(-scores, kind="stable")[: max(0, top)]
+        return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
+
+
+class PersonaSource(_PersonaRanked):
     """The persona sentences that fit a query; each piece's `detail.documents` has the documents under it.
 
-    Every sentence is ranked, and none is left out for having no word in common with the query: the best of a few is
-    what is asked for. `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences
-    that have none of their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or
-    `dialogue`, a `DialogueRanker`; `trained:FOLDER` is one that `dialore train retriever` made. Of the
-    specs that see the query alone `fused` finds the most persona sentences in KBP's dev split (Recall@1 of .67, dense
-    .65, BM25 .62, by the last two turns).
+    `persona` stands in where a dialogue has none; its documents also serve a dialogue's sentences that have none of
+    their own. The retriever is a `Reranker` or its spec (`bm25`, `dense`, `fused`, ...), or `dialogue`, a
+    `DialogueRanker`; `trained:FOLDER` is one that `dialore train retriever` made. Of the specs that see the query alone
+    `fused` finds the most persona sentences in KBP's dev split (Recall@1 of .67, dense .65, BM25 .62, by the last two
+    turns).
     """
 
-    kind: Source = "persona"
+    kind = "persona"
 
     def __init__(
         self,
@@ -69,48 +83,39 @@ class PersonaSource:
         self.retriever = _loaded(retriever)
 
     def of(self, dialogue: Dialogue) -> Persona:
-        """Return the persona that speaks in a dialogue: its own, else this source's.
-
-        Raises:
-            SourceError: the dialogue's `extra["documents"]` is no mapping of sentences to documents.
-        """
+        """Return the persona that speaks in a dialogue: its own, else this source's."""
         if not dialogue.persona:
             return self.persona
-        given = _documents_of(dialogue)
-        return {line: given.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
+        given = dialogue.extra.get("documents")
+        under = {} if given is None else _mapping(given)
+        if under is None:
+            message = f"dialogue {dialogue.id}: its documents are no mapping of persona sentences to lists of texts"
+            raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
+        return {line: under.get(line.strip(), self.persona.get(line.strip(), ())) for line in dialogue.persona}
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
-    ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored.
-
-        Raises:
-            SourceError: the dialogue's documents are malformed.
-        """
-        persona = self.of(dialogue)
-        sentences = list(persona)
-
-        ranked = await _ranked(
-            self.retriever, lambda ranker: ranker.sentences(query, dialogue, persona), query, sentences, top
-        )
-        return SearchResult(_sentence(sentences[at], persona[sentences[at]], score) for at, score in ranked)
-
-    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
-        return (_sentence(sentence, under) for sentence, under in self.of(dialogue).items())
-
-    def close(self) -> None:
-        """Nothing is held open."""
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return the persona's sentences with the documents under them."""
+        return [
+            Knowledge(
+                id=stable_id("persona", sentence),
+                kind="persona",
+                text=sentence,
+                source="persona",
+                detail=PersonaDetail(documents=list(under)),
+            )
+            for sentence, under in self.of(dialogue).items()
+        ]
 
 
-class PersonaDocuments:
+class PersonaDocuments(_PersonaRanked):
     """The documents under persona sentences: SAFARI's source that depends on the persona.
 
     With persona sentences chosen before, only the documents under them are looked at; without, all of the dialogue's
-    (SAFARI, Section 5.3, with and without dependency). Without a retriever the persona's own ranks them.
+    (SAFARI, Section 5.3, with and without dependency). A piece's `detail.persona` names the owning sentence. Without a
+    retriever the persona's own ranks them.
     """
 
-    kind: Source = "documents"
+    kind = "documents"
 
     def __init__(
         self,
@@ -123,53 +128,17 @@ class PersonaDocuments:
         self._persona = persona or PersonaSource()
         self.retriever = self._persona.retriever if retriever is None else _loaded(retriever)
 
-    async def search(
-        self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
-    ) -> SearchResult:
-        """See `KnowledgeSource`; of `scope`, persona pieces count. `detail.persona` names the owning sentence.
-
-        Raises:
-            SourceError: the dialogue's documents are malformed.
-        """
+    def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
+        """Return the documents under the persona pieces of the scope, else all; each under its first sentence."""
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
             persona = {piece.text: persona.get(piece.text, _under(piece)) for piece in chosen}
-        owner = _owners(persona)
-        texts = list(owner)
-
-        ranked = await _ranked(
-            self.retriever, lambda ranker: ranker.documents(query, dialogue, texts), query, texts, top
-        )
-        return SearchResult(
-            Knowledge.of_passage(Passage(texts[at]), "documents", score, persona=owner[texts[at]])
-            for at, score in ranked
-        )
-
-    def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
-        """See `Listed`; raises SourceError where the dialogue's documents are malformed."""
-        owner = _owners(self._persona.of(dialogue))
-        return (Knowledge.of_passage(Passage(text), "documents", persona=owner[text]) for text in owner)
-
-    def close(self) -> None:
-        """Nothing is held open."""
-
-
-def _sentence(text: str, under: Sequence[str], score: float = 0.0) -> Knowledge:
-    """Return a persona sentence, with the documents under it, as knowledge."""
-    detail = PersonaDetail(documents=list(under))
-    return Knowledge(
-        id=stable_id("persona", text), kind="persona", text=text, source="persona", score=score, detail=detail
-    )
-
-
-def _owners(persona: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """Return each document with the first sentence that it stands under."""
-    owner: dict[str, str] = {}
-    for sentence, documents in persona.items():
-        for document in documents:
-            owner.setdefault(document, sentence)
-    return owner
+        owner: dict[str, str] = {}
+        for sentence, documents in persona.items():
+            for document in documents:
+                owner.setdefault(document, sentence)
+        return [Knowledge.of_passage(Passage(text), self.kind, persona=owner[text]) for text in owner]
 
 
 def _loaded(retriever: str | Ranker) -> Ranker:
@@ -180,27 +149,13 @@ def _loaded(retriever: str | Ranker) -> Ranker:
     return load_reranker(retriever) if isinstance(retriever, str) else retriever
 
 
-async def _ranked(
-    ranker: Ranker, scores_by: Callable[[DialogueRanker], NDArray[np.float64]], query: str, texts: list[str], top: int
-) -> list[tuple[int, float]]:
-    if not isinstance(ranker, DialogueRanker):
-        return await asyncio.to_thread(ranker.rerank, query, texts, top)
-    scores = await asyncio.to_thread(scores_by, ranker)
-    order = np.argsort(-scores, kind="stable")[: max(0, top)]
-    return [(int(at), round(float(scores[at]), DECIMALS)) for at in order]
-
-
 def open_persona(path: Path | None = None) -> PersonaSource:
     """Return the persona of a file (see `read_persona`), or each dialogue's own."""
     return PersonaSource(read_persona(path) if path is not None else None)
 
 
 def read_persona(path: Path) -> Persona:
-    """Return the persona of a file: a sentence a line, or YAML or JSON of sentences, perhaps with documents.
-
-    Raises:
-        InputError: the file cannot be read, is malformed or empty.
-    """
+    """Return the persona of a file: a sentence a line, or YAML or JSON of sentences, perhaps with documents."""
     text = read_text(path)
     suffix = (path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix).lower()
     if suffix not in {".yaml", ".yml", ".json"}:
@@ -220,27 +175,13 @@ def read_persona(path: Path) -> Persona:
 
 def _mapping(data: object) -> Persona | None:
     """Return decoded data as a persona; None where it is none. A lone document needs no list."""
-    if not isinstance(data, dict):
-        return None
-    listed = {key: [under] if isinstance(under, str) else under for key, under in data.items()}
     try:
-        persona = _PERSONA.validate_python(listed)
+        persona = _PERSONA.validate_python(data)
     except ValidationError:
         return None
     return {sentence: tuple(filter(None, documents or ())) for sentence, documents in persona.items() if sentence}
 
 
-def _documents_of(dialogue: Dialogue) -> Persona:
-    given = dialogue.extra.get("documents")
-    if given is None:
-        return {}
-    mapping = _mapping(given)
-    if mapping is None:
-        message = f"dialogue {dialogue.id}: its documents are no mapping of persona sentences to lists of texts"
-        raise SourceError(message, hint='write "documents": {"persona sentence": ["document", ...]}')
-    return mapping
-
-
 def _under(piece: Knowledge) -> tuple[str, ...]:
-    """Return the documents that a piece brings along, where its sentence is not the dialogue's own."""
+    """Return the documents that a persona piece brings along."""
     return tuple(piece.detail.documents) if isinstance(piece.detail, PersonaDetail) else ()

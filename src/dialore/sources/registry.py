@@ -16,47 +16,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SourceKind:
-    """A kind of source.
+    """A kind of source."""
 
-    Attributes:
-        name: the field in which methods have it.
-        opener: the function that opens it, as `module:function`; it gets what the user named (a list where `several`),
-            or None where nothing is named, and the `options` by keyword.
-        help: what it is, for the command line.
-        key: its name in settings.
-        option: its long option, without the dashes, where that is not the key.
-        short: its short option.
-        metavar: what a place of it looks like.
-        several: whether several may be named, which are asked as one.
-        form: what the opener takes of each place.
-        prefixes: what may stand before a path, in a place that may be something else ("corpus:", "mcp:").
-        unnamed: whether it is opened where none is named: never, where a method cannot do without, or always.
-        options: further settings that the opener takes: `ranking`, or `opened`, the other sources by name.
-        ranker: the opener's argument that says how pieces are ranked, where it has one.
-        rankings: what that argument may be; empty for whatever the opener knows.
-        is_declared: whether a file of sources may declare it.
-        holds: what a planner of sources is told that it holds, by language; without it, it is planned over only where
-            a file declares it.
-        planned_as: its name in plans, where that is another.
-    """
-
-    name: str
-    opener: str
+    name: str  # the field in which methods have it
+    opener: str  # `module:function`; it gets what was named, a list where `several`, or None, and the `options`
     help: str
-    key: str
+    key: str  # its name in settings
     metavar: str
-    option: str = ""
+    option: str = ""  # its long option, without the dashes, where that is not the key
     short: str = ""
-    several: bool = False
-    form: type[Path] | type[str] = Path
-    prefixes: tuple[str, ...] = ("",)
+    several: bool = False  # several may be named, which are asked as one
+    form: type[Path] | type[str] = Path  # what the opener takes of each place
+    prefixes: tuple[str, ...] = ("",)  # what may stand before a path ("corpus:", "mcp:")
+    # It is opened where none is named: never, where a method cannot do without, or always.
     unnamed: Literal["never", "needed", "always"] = "never"
-    options: tuple[str, ...] = ()
-    ranker: str = ""
-    rankings: tuple[str, ...] = ()
-    is_declared: bool = True
+    options: tuple[str, ...] = ()  # further settings that the opener takes: `opened` is the other sources by name
+    ranker: str = ""  # the opener's argument that says how pieces are ranked, where it has one
+    rankings: tuple[str, ...] = ()  # what that argument may be; empty for whatever the opener knows
+    is_declared: bool = True  # a file of sources may declare it
+    # What a planner is told that it holds; without it, it is planned over only where a file declares it.
     holds: Mapping[Language, str] = field(default_factory=dict)
-    planned_as: str = ""
+    planned_as: str = ""  # its name in plans, where that is another
 
     def ranks_by(self, retriever: str) -> bool:
         """Return whether its opener can rank so; else a reranker puts its pieces in order."""

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import socket
 import threading
 import zlib
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from aiohttp.abc import AbstractResolver, ResolveResult
 
 Reply = Callable[["Handler"], None]
 
@@ -167,3 +170,19 @@ class Site:
         self._server.stopping.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class Names(AbstractResolver):
+    """A name server that gives one answer after the other, and the last for ever."""
+
+    def __init__(self, *answers: list[str]) -> None:
+        self.answers, self.asked = list(answers), []
+
+    async def resolve(self, host: str, port: int = 0, family: int = socket.AF_UNSPEC) -> list[ResolveResult]:
+        self.asked.append((host, port))
+        addresses = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        known = {"hostname": host, "port": port, "family": socket.AF_INET, "proto": 0, "flags": 0}
+        return [ResolveResult(host=address, **known) for address in addresses]
+
+    async def close(self) -> None:
+        pass

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.sources.web.fetching import AddressRules, RefusedAddressError, is_public, literal
+from tests.sources.web.page_server import Names
 
 PRIVATE = [
     "127.0.0.1",
@@ -119,13 +120,11 @@ def test_only_the_named_host_and_port_are_exempt():
 
 
 async def test_a_name_with_one_private_address_is_refused_whole():
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["93.184.215.14", "10.0.0.7"]
-
+    names = Names(["93.184.215.14", "10.0.0.7"])
     with pytest.raises(RefusedAddressError, match=r"10\.0\.0\.7"):
-        await AddressRules(resolve=resolve).addresses("example.org", 80)
+        await AddressRules(resolver=names).resolve("example.org", 80)
 
 
 async def test_a_name_of_this_machine_is_refused():
     with pytest.raises(RefusedAddressError, match="not a public address"):
-        await AddressRules().addresses("localhost", 80)
+        await AddressRules().resolve("localhost", 80)

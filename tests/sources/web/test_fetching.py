@@ -12,6 +12,7 @@ import pytest
 
 from dialore.sources.web.fetching import AddressRules, PageError, PageFetcher
 from tests.sources.web.page_server import (
+    Names,
     article,
     endless,
     gzip_bomb,
@@ -99,36 +100,23 @@ async def test_without_leave_this_machine_is_refused(site):
 
 async def test_a_host_is_resolved_once_and_that_address_is_asked(site):
     """A name server that gives a good address first and an inner one to whoever asks again gains nothing."""
-    answers = [["127.0.0.1"], ["127.0.0.99"]]
-    asked = []
-
-    async def resolve(host: str, port: int) -> list[str]:
-        asked.append((host, port))
-        return answers.pop(0)
-
-    rules = AddressRules(frozenset({f"pages.test:{site.port}"}), resolve)
+    names = Names(["127.0.0.1"], ["127.0.0.99"])
+    rules = AddressRules(frozenset({f"pages.test:{site.port}"}), names)
     site.serve("/p", page(BODY))
     fetched = await PageFetcher(rules=rules).fetch(f"http://pages.test:{site.port}/p")
     assert fetched.data == BODY
-    assert asked == [("pages.test", site.port)]
+    assert names.asked == [("pages.test", site.port)]
 
 
 async def test_a_name_that_resolves_to_an_inner_address_is_refused(site):
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
     with pytest.raises(PageError, match=r"refused: pages\.test is at 127\.0\.0\.1"):
-        await PageFetcher(rules=AddressRules(resolve=resolve)).fetch("http://pages.test/")
+        await PageFetcher(rules=AddressRules(resolver=Names(["127.0.0.1"]))).fetch("http://pages.test/")
     assert site.paths == []
 
 
 async def test_each_redirect_is_resolved_anew_and_checked(site):
     """The second name is an inner address under a public name."""
-
-    async def resolve(host: str, port: int) -> list[str]:
-        return ["127.0.0.1"]
-
-    rules = AddressRules(frozenset({f"good.test:{site.port}"}), resolve)
+    rules = AddressRules(frozenset({f"good.test:{site.port}"}), Names(["127.0.0.1"]))
     site.serve("/p", redirect("http://bad.test/"))
     with pytest.raises(PageError, match=r"refused: bad\.test"):
         await PageFetcher(rules=rules).fetch(f"http://good.test:{site.port}/p")

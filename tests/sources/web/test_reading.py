@@ -6,8 +6,7 @@ import contextlib
 
 import pytest
 
-from dialore.sources.web.fetching import Fetched, PageError
-from dialore.sources.web.reading import read_page
+from dialore.sources.web.fetching import Fetched, PageError, read_page
 from tests.sources.web.page_server import article
 
 SENTENCE = "Penguins are flightless birds that live almost only in the southern hemisphere, where they hunt fish."

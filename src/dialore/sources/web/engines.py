@@ -6,14 +6,15 @@ import asyncio
 import html
 import os
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError, ModelError, SourceError, import_optional
 from dialore.llm.http import HttpClient, clean_key, endpoint_url
 from dialore.sources.web.fetching import USER_AGENT
-from dialore.sources.web.reading import without_controls
+from dialore.sources.web.safety import without_controls
 from dialore.text import split_sentences
 
 if TYPE_CHECKING:
@@ -43,29 +44,23 @@ class WebResult:
     text: str = ""
 
 
-@runtime_checkable
-class SearchEngine(Protocol):
-    """Anything that finds pages for a query."""
+class SearchEngine(ABC):
+    """Anything that finds pages for a query; its name is shown with knowledge."""
 
-    @property
-    def name(self) -> str:
-        """Its name, as it is shown with knowledge."""
-        ...
+    name: str
 
+    @abstractmethod
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """Return the first `count` results, the best first; the dialogue tells the language, and nothing of it is sent.
 
-        Raises:
-            SourceError: the engine is down, slow or busy, or answers nonsense.
+        Raises SourceError where the engine is down, slow or busy, or answers nonsense.
         """
-        ...
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - most have nothing to be closed
         """Release files and connections."""
-        ...
 
 
-class _HttpEngine:
+class _HttpEngine(SearchEngine):
     """The base of the engines on the net: one question, asked again once where a busy server says when.
 
     `mends` say what to do about a status, where it is not what the table of faults says.
@@ -74,12 +69,13 @@ class _HttpEngine:
     def __init__(self, http: HttpClient, path: str, mends: Mapping[int, str]) -> None:
         self._http, self._path, self._mends = http, path, mends
 
-    async def _ask(self, query: Mapping[str, str]) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    async def _ask(self, query: Mapping[str, str]) -> dict[str, Any]:
         for may_wait in (True, False):
             try:
                 # Searches are seconds apart: a session of its own each, in whatever event loop it is asked.
                 async with self._http.once() as http:
-                    return await http.json(self._path, query=query)
+                    answer = await http.json(self._path, query=query)
+                    return answer if isinstance(answer, dict) else {}
             except ModelError as error:
                 if not may_wait or error.retry_after is None or error.retry_after > _LONGEST_WAIT:
                     status = error.status or 0
@@ -88,28 +84,15 @@ class _HttpEngine:
                 await asyncio.sleep(error.retry_after)
         raise AssertionError
 
-    def _results(self, found: object, *, snippet: str) -> list[WebResult]:
-        """Return the results in a list; what is no result among them is passed over.
-
-        Raises:
-            SourceError: it is no list.
-        """
-        if not isinstance(found, list):
+    def _results(self, entries: object, snippet: str) -> list[WebResult]:
+        if not isinstance(entries, list):
             message = f"{self._http.where} answered JSON without a list of results"
             raise SourceError(message, hint="is it the search engine that was named?")
-        made = [_result(entry, snippet) for entry in found if isinstance(entry, dict)]
-        return [result for result in made if result is not None]
-
-    def close(self) -> None:
-        """Nothing is held open."""
+        return _results(entries, snippet)
 
 
 class SearxngEngine(_HttpEngine):
-    """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`.
-
-    Raises:
-        InputError: the address is not a URL.
-    """
+    """A SearXNG instance (docs.searxng.org, Search API); its settings must allow the format `json`."""
 
     name = "searxng"
 
@@ -121,29 +104,18 @@ class SearxngEngine(_HttpEngine):
     async def search(self, query: str, dialogue: Dialogue, count: int) -> list[WebResult]:
         """See `SearchEngine`."""
         language = "zh-CN" if dialogue.language == "zh" else "en"
-        data = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
-        answer = data if isinstance(data, dict) else {}
-        results = self._results(answer.get("results"), snippet="content")
+        answer = await self._ask({"q": query, "format": "json", "language": language, "safesearch": "1"})
+        results = self._results(answer.get("results"), "content")
         silent = answer.get("unresponsive_engines")
         if not results and isinstance(silent, list) and silent:
             names = [str(entry[0] if isinstance(entry, list) and entry else entry)[:40] for entry in silent[:5]]
-            raise SourceError(
-                f"none of the engines behind {self._http.where} answered: {', '.join(names)}",
-                hint="try again later, or enable other engines there",
-            )
+            message = f"none of the engines behind {self._http.where} answered: {', '.join(names)}"
+            raise SourceError(message, hint="try again later, or enable other engines there")
         return results[:count]
 
 
 class BraveEngine(_HttpEngine):
-    """Brave's web search (api-dashboard.search.brave.com, Web Search API).
-
-    Args:
-        api_key: the subscription token; None: `BRAVE_API_KEY`.
-        url: the interface's address.
-
-    Raises:
-        InputError: no key.
-    """
+    """Brave's web search (api-dashboard.search.brave.com, Web Search API); its key is that of `BRAVE_API_KEY`."""
 
     name = "brave"
 
@@ -160,19 +132,15 @@ class BraveEngine(_HttpEngine):
         asked = " ".join(query.split()[:50])[:400]
         language = "zh-hans" if dialogue.language == "zh" else "en"
         settings = {"count": str(max(1, min(count, 20))), "search_lang": language, "safesearch": "strict"}
-        data = await self._ask({"q": asked, **settings, "text_decorations": "false"})
-        if isinstance(data, dict) and "web" not in data and "type" in data:
+        answer = await self._ask({"q": asked, **settings, "text_decorations": "false"})
+        if "web" not in answer and "type" in answer:
             return []
-        web = data.get("web") if isinstance(data, dict) else None
-        return self._results(web.get("results") if isinstance(web, dict) else None, snippet="description")[:count]
+        web = answer.get("web")
+        return self._results(web.get("results") if isinstance(web, dict) else None, "description")[:count]
 
 
-class DdgsEngine:
-    """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused.
-
-    Raises:
-        MissingExtraError: the library is not installed (extra `ddgs`).
-    """
+class DdgsEngine(SearchEngine):
+    """Public search engines as the library ddgs asks them: no key is wanted, and frequent requests are refused."""
 
     name = "ddgs"
 
@@ -195,14 +163,10 @@ class DdgsEngine:
             raise SourceError(f"no engine behind ddgs answered: {reason}", hint="try later, or use searxng:") from error
         except TimeoutError as error:
             raise SourceError(f"no answer by ddgs in {_SECONDS:g} s", hint="try later, or use searxng:") from error
-        made = [_result({**entry, "url": entry.get("href")}, "body") for entry in entries]
-        return [result for result in made if result is not None][:count]
-
-    def close(self) -> None:
-        """Nothing is held open."""
+        return _results(entries, "body", address="href")[:count]
 
 
-class CorpusEngine:
+class CorpusEngine(SearchEngine):
     """An open document index in place of the web: no page is fetched, for the text is there.
 
     A page is what has one url (see `Knowledge.page_key`): those of the best passages are found, each whole.
@@ -217,10 +181,10 @@ class CorpusEngine:
         pages: dict[tuple[str, ...], list[Knowledge]] = {}
         for piece in await self._documents.search(query, dialogue, _PASSAGES):
             pages.setdefault(piece.page_key, []).append(piece)
-        whole = getattr(self._documents, "page", None)
+        page_of = getattr(self._documents, "page", None)
         results = []
         for pieces in list(pages.values())[:count]:
-            page = await asyncio.to_thread(whole, pieces[0]) if whole else pieces
+            page = await asyncio.to_thread(page_of, pieces[0]) if page_of else pieces
             at = pieces[0].passage
             results.append(WebResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
         return results
@@ -230,11 +194,14 @@ class CorpusEngine:
         self._documents.close()
 
 
-def _result(entry: Mapping[str, Any], snippet: str) -> WebResult | None:
-    url = entry.get("url")
-    if not isinstance(url, str) or not url.startswith(("http://", "https://")) or without_controls(url) != url:
-        return None
-    return WebResult(url, _plain(entry.get("title")), _plain(entry.get(snippet)))
+def _results(entries: Iterable[Any], snippet: str, address: str = "url") -> list[WebResult]:
+    """Return the results among entries; what is none is passed over."""
+    results = []
+    for entry in entries:
+        url = entry.get(address) if isinstance(entry, dict) else None
+        if isinstance(url, str) and url.startswith(("http://", "https://")) and without_controls(url) == url:
+            results.append(WebResult(url, _plain(entry.get("title")), _plain(entry.get(snippet))))
+    return results
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -248,7 +215,5 @@ def _joined(texts: Iterable[str]) -> str:
 
 
 def _plain(text: object) -> str:
-    if not isinstance(text, str):
-        return ""
-    clean = without_controls(html.unescape(_TAG.sub("", text[:_SNIPPET])))
-    return " ".join(clean.split())
+    given = text[:_SNIPPET] if isinstance(text, str) else ""
+    return " ".join(without_controls(html.unescape(_TAG.sub("", given))).split())

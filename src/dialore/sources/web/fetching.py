@@ -12,9 +12,9 @@ import io
 import socket
 import unicodedata
 import zlib
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import IPv4Address, IPv6Network, ip_address
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 import aiohttp
@@ -22,18 +22,23 @@ from aiohttp.abc import AbstractResolver, ResolveResult
 from yarl import URL
 
 from dialore._version import __version__
-from dialore.errors import DialoreError
+from dialore.encodings import decode
+from dialore.errors import DialoreError, import_optional
+from dialore.knowledge import Passage
 from dialore.llm.pacing import AdaptiveLimiter
+from dialore.sources.web.safety import without_controls
 
 USER_AGENT = f"dialore/{__version__} (knowledge-grounded dialogue; fetches pages that a search has found)"
+_HEADERS = {
+    "User-Agent": USER_AGENT,
+    "Accept": "text/html,application/xhtml+xml,text/plain;q=0.8",
+    "Accept-Encoding": "gzip",
+}
 _KINDS = frozenset({"text/html", "application/xhtml+xml", "text/plain"})
 _MOST_REDIRECTS = 5
 _MAX_BYTES = 2_000_000
 """The most bytes of a page, on the wire and decompressed."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-Resolve = Callable[[str, int], Awaitable[list[str]]]
-"""From host and port to the addresses of the host."""
-
 _PORTS = {"http": 80, "https": 443}
 _UNICAST = IPv6Network("2000::/3")
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -56,15 +61,10 @@ class Fetched:
 
 
 class PageFetcher:
-    """Fetches pages from the public internet.
+    """Fetches pages from the public internet, some at once, each within so many seconds, redirects included.
 
-    A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew.
-
-    Args:
-        rules: what may be fetched; by default what is at public addresses, ports 80 and 443.
-        timeout: seconds for a whole page, redirects included.
-        read_timeout: seconds without a byte after which a page is given up, and for making the connection.
-        concurrency: how many pages are fetched at once, over all searches.
+    A host is resolved once, and that very address is connected to. No proxy is asked, for it would resolve anew. A page
+    is given up after `read_timeout` seconds without a byte, too.
     """
 
     def __init__(
@@ -80,11 +80,7 @@ class PageFetcher:
         self._limiter = AdaptiveLimiter(concurrency)
 
     async def fetch(self, url: str) -> Fetched:
-        """Fetch a page.
-
-        Raises:
-            PageError: it cannot be had, with the reason.
-        """
+        """Fetch a page; raise PageError with the reason where it cannot be had."""
         async with self._limiter.slot():
             try:
                 async with asyncio.timeout(self._timeout), self._session() as session:
@@ -94,9 +90,18 @@ class PageFetcher:
             except TimeoutError as error:
                 raise PageError(f"not whole within {self._timeout:g} s") from error
             except (aiohttp.ClientError, OSError, ValueError) as error:
-                refused = _refusal(error)
-                reason = f"refused: {refused}" if refused else f"cannot be reached ({type(error).__name__})"
-                raise PageError(reason) from error
+                raise PageError(f"cannot be reached ({type(error).__name__})") from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        """Return a session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(resolver=self._rules, use_dns_cache=False, force_close=True),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            trust_env=False,
+            headers=_HEADERS,
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
+        )
 
     async def _follow(self, session: aiohttp.ClientSession, url: str) -> Fetched:
         for _ in range(_MOST_REDIRECTS + 1):
@@ -107,88 +112,57 @@ class PageFetcher:
             async with session.get(asked, allow_redirects=False) as response:
                 target = response.headers.get("Location")
                 if response.status not in _REDIRECTS or not target:
-                    return await self._read(response)
+                    return await _read(response)
                 url = urljoin(url, target)
         raise PageError(f"more than {_MOST_REDIRECTS} redirects")
 
-    async def _read(self, response: aiohttp.ClientResponse) -> Fetched:
-        if response.status != 200:
-            raise PageError(f"answered {response.status}")
-        kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
-        if kind not in _KINDS:
-            raise PageError(f"not a page of text but {kind[:80]}")
-        too_big = PageError(f"more than {_MAX_BYTES:,} bytes")
-        if (response.content_length or 0) > _MAX_BYTES:
+
+async def _read(response: aiohttp.ClientResponse) -> Fetched:
+    if response.status != 200:
+        raise PageError(f"answered {response.status}")
+    kind = response.headers.get("Content-Type", "text/html").partition(";")[0].strip().lower()
+    if kind not in _KINDS:
+        raise PageError(f"not a page of text but {kind[:80]}")
+    too_big = PageError(f"more than {_MAX_BYTES:,} bytes")
+    if (response.content_length or 0) > _MAX_BYTES:
+        raise too_big
+    encoding = response.headers.get("Content-Encoding", "").strip().lower()
+    if encoding not in {"", "identity", "gzip", "x-gzip"}:
+        raise PageError(f"compressed as {encoding[:40]}, which was not asked for")
+    data = bytearray()
+    async for chunk in response.content.iter_any():
+        data += chunk
+        if len(data) > _MAX_BYTES:
             raise too_big
-        encoding = response.headers.get("Content-Encoding", "").strip().lower()
-        if encoding not in {"", "identity", "gzip", "x-gzip"}:
-            raise PageError(f"compressed as {encoding[:40]}, which was not asked for")
-        data = bytearray()
-        async for chunk in response.content.iter_any():
-            data += chunk
-            if len(data) > _MAX_BYTES:
-                raise too_big
-        page = _unpacked(bytes(data)) if "gzip" in encoding else bytes(data)
-        return Fetched(str(response.url), page, kind, response.charset or "")
+    page = bytes(data)
+    if "gzip" in encoding:
+        try:
+            page = gzip.GzipFile(fileobj=io.BytesIO(page)).read(_MAX_BYTES + 1)
+        except (OSError, EOFError, zlib.error) as error:
+            raise PageError("its compressed data is damaged") from error
+        if len(page) > _MAX_BYTES:
+            raise PageError(f"more than {_MAX_BYTES:,} bytes once decompressed")
+    return Fetched(str(response.url), page, kind, response.charset or "")
 
-    def _session(self) -> aiohttp.ClientSession:
-        """Return a session without cookies, credentials, proxy or memory: nothing of one page reaches another."""
-        connector = aiohttp.TCPConnector(resolver=_Checked(self._rules), use_dns_cache=False, force_close=True)
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            trust_env=False,
-            headers={
-                "User-Agent": USER_AGENT,
-                "Accept": "text/html,application/xhtml+xml,text/plain;q=0.8",
-                "Accept-Encoding": "gzip",
-            },
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._read_timeout, sock_read=self._read_timeout),
+
+# --- what is to be read of it
+
+
+def read_page(fetched: Fetched) -> Passage:
+    """Return the readable text of a page, without menus, advertisements and comments; raise PageError for none."""
+    text = decode(fetched.data, fetched.charset).text
+    title = ""
+    if fetched.kind != "text/plain":
+        trafilatura = import_optional("trafilatura", "reading web pages", "documents")
+        # Its default drops lists that stand in no <main> and no <article>.
+        document: Any = trafilatura.bare_extraction(
+            text, url=fetched.url, include_comments=False, with_metadata=True, favor_recall=True
         )
-
-
-def _unpacked(data: bytes) -> bytes:
-    """Gzip undone; raises PageError where it is damaged, or more than `_MAX_BYTES` come out."""
-    try:
-        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
-            page = file.read(_MAX_BYTES + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise PageError("its compressed data is damaged") from error
-    if len(page) > _MAX_BYTES:
-        raise PageError(f"more than {_MAX_BYTES:,} bytes once decompressed")
-    return page
-
-
-def _refusal(error: BaseException | None) -> RefusedAddressError | None:
-    """Return the refusal that a failed connection comes from."""
-    while error is not None and not isinstance(error, RefusedAddressError):
-        error = error.__cause__ or error.__context__
-    return error
-
-
-class _Checked(AbstractResolver):
-    """Gives the connector addresses that were checked; it connects to nothing else."""
-
-    def __init__(self, rules: AddressRules) -> None:
-        self._rules = rules
-
-    async def resolve(
-        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
-    ) -> list[ResolveResult]:
-        flags = socket.AI_NUMERICHOST | socket.AI_NUMERICSERV
-        addresses = [
-            (address, socket.AF_INET6 if ":" in address else socket.AF_INET)
-            for address in await self._rules.addresses(host, port)
-        ]
-        return [
-            ResolveResult(hostname=host, host=address, port=port, family=own, proto=0, flags=flags)
-            for address, own in addresses
-            if family in {socket.AF_UNSPEC, own}
-        ]
-
-    async def close(self) -> None:
-        """Nothing is held open."""
+        title, text = (str(document.title or ""), str(document.text or "")) if document is not None else ("", "")
+    text = without_controls(text).strip()
+    if not text:
+        raise PageError("no readable text")
+    return Passage(text, " ".join(without_controls(title).split()), fetched.url)
 
 
 # --- which addresses
@@ -209,25 +183,12 @@ def is_public(address: str) -> bool:
     except ValueError:
         return False
     if isinstance(parsed, IPv4Address):
-        return _is_public_v4(parsed)
-    inner = _inside(parsed)
-    if inner and not all(map(_is_public_v4, inner)):
+        return parsed.is_global and not (parsed.is_multicast or parsed.is_reserved) and parsed not in _METADATA
+    mapped = parsed.ipv4_mapped or (IPv4Address(int(parsed) & 0xFFFFFFFF) if parsed in _NAT64 else None)
+    carried = (mapped, parsed.sixtofour, *(parsed.teredo or ()))
+    if not all(is_public(str(inner)) for inner in carried if inner is not None):
         return False
-    if parsed.ipv4_mapped is not None or parsed in _NAT64:
-        return True
-    return parsed in _UNICAST and parsed.is_global and not parsed.is_multicast
-
-
-def _is_public_v4(address: IPv4Address) -> bool:
-    return address.is_global and not (address.is_multicast or address.is_reserved) and address not in _METADATA
-
-
-def _inside(address: IPv6Address) -> list[IPv4Address]:
-    """Return the IPv4 addresses that an IPv6 address carries."""
-    embedded = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
-        embedded.append(IPv4Address(int(address) & 0xFFFFFFFF))
-    return [inner for inner in embedded if inner is not None]
+    return mapped is not None or (parsed in _UNICAST and parsed.is_global)
 
 
 def literal(host: str) -> str | None:
@@ -247,25 +208,20 @@ def literal(host: str) -> str | None:
         return None
 
 
-@dataclass(frozen=True)
-class AddressRules:
-    """The limits of what may be fetched.
+class AddressRules(AbstractResolver):
+    """The limits of what may be fetched, and the resolver that keeps a connection to them.
 
-    Attributes:
+    Args:
         allowed: `host:port` pairs that are exempt from the rules on ports and addresses, for a page server of one's
             own; everything else that they redirect to is checked as ever.
-        resolve: from host and port to addresses; None: the system's.
+        resolver: what knows the addresses of hosts; None: the system.
     """
 
-    allowed: frozenset[str] = frozenset()
-    resolve: Resolve | None = None
+    def __init__(self, allowed: frozenset[str] = frozenset(), resolver: AbstractResolver | None = None) -> None:
+        self._allowed, self._resolver = allowed, resolver
 
     def check(self, url: str) -> None:
-        """Check whether a URL may be asked, as far as the URL tells.
-
-        Raises:
-            RefusedAddressError: another scheme or port, a user or password, or an address that is not public.
-        """
+        """Raise RefusedAddressError where a URL may not be asked, as far as the URL tells."""
         try:
             parts = urlsplit(url)
             port = parts.port
@@ -277,7 +233,7 @@ class AddressRules:
         if "@" in parts.netloc:
             raise RefusedAddressError("it carries a user's name or password")
         port = _PORTS[parts.scheme] if port is None else port
-        if self.is_exempt(host, port):
+        if self._is_exempt(host, port):
             return
         if port not in _PORTS.values():
             raise RefusedAddressError(f"port {port} is neither 80 nor 443")
@@ -285,26 +241,22 @@ class AddressRules:
         if address is not None and not is_public(address):
             raise RefusedAddressError(f"{address} is not a public address")
 
-    def is_exempt(self, host: str, port: int) -> bool:
-        """Return whether a host and port are exempt by name."""
+    def _is_exempt(self, host: str, port: int) -> bool:
         shown = f"[{host}]" if ":" in host else host
-        return f"{shown}:{port}" in self.allowed
+        return f"{shown}:{port}" in self._allowed
 
-    async def addresses(self, host: str, port: int) -> list[str]:
+    async def resolve(
+        self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
+    ) -> list[ResolveResult]:
         """Return the addresses of a host, to be connected to as they are: asking twice could give another answer.
 
-        Raises:
-            RefusedAddressError: one of them is not public.
-            OSError: no host has that name.
+        Raises RefusedAddressError where one of them is not public.
         """
-        resolved = await (self.resolve or _resolve)(host, port)
-        if not self.is_exempt(host, port):
-            for address in resolved:
-                if not is_public(address):
-                    raise RefusedAddressError(f"{host} is at {address}, which is not a public address")
+        resolved = await (self._resolver or aiohttp.ThreadedResolver()).resolve(host, port, family)
+        for address in () if self._is_exempt(host, port) else resolved:
+            if not is_public(address["host"]):
+                raise RefusedAddressError(f"{host} is at {address['host']}, which is not a public address")
         return resolved
 
-
-async def _resolve(host: str, port: int) -> list[str]:
-    entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+    async def close(self) -> None:
+        """Nothing is held open."""

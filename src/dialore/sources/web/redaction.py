@@ -66,13 +66,10 @@ _EDGES = " ,;:，；：、-"
 
 
 def redact(query: str, dialogue: Dialogue) -> tuple[str, list[str]]:
-    """Take out of a query what identifies the user.
+    """Return a query without what identifies the user, possibly empty, and a note for each kind of thing taken out.
 
     That is e-mail addresses, phone and card numbers, and the name that the user gave as their own in the dialogue or
-    in the query. Names of others stay.
-
-    Returns:
-        The query, possibly empty, and a note for each kind of thing taken out, which does not repeat it.
+    in the query. Names of others stay. No note repeats what was taken out.
     """
     asked = query
     query, kinds = without_addresses(query)
@@ -155,15 +152,12 @@ def _introduced(text: str) -> Iterator[tuple[str, str]]:
             if name.split()[0].lower() not in _NO_NAME:
                 yield name, match[0]
     for match in _CHINESE.finditer(text):
-        if "名" in match["phrase"] or "姓" in match["phrase"] or _is_chinese_name(match["name"]):
-            yield match["name"], match[0]
-
-
-def _is_chinese_name(name: str) -> bool:
-    """Return whether what follows 我叫 is a name: 我叫王芳, 我叫诗涵, but not 我叫外卖."""
-    if name in _TITLES or not words(name, "zh"):
-        return False
-    return _FAMILY.match(name) is not None or not segmenter().get_FREQ(name)
+        name = match["name"]
+        is_said = "名" in match["phrase"] or "姓" in match["phrase"]
+        # What follows 我叫 may be no name: 我叫王芳, 我叫诗涵, but not 我叫外卖.
+        may_be = name not in _TITLES and words(name, "zh")
+        if is_said or (may_be and (_FAMILY.match(name) or not segmenter().get_FREQ(name))):
+            yield name, match[0]
 
 
 def _without(query: str, parts: list[str]) -> str:

@@ -6,18 +6,28 @@ import re
 import unicodedata
 
 from dialore.retrieval.graph import relations as filters
-from dialore.sources.web.reading import without_controls
 from dialore.text import split_sentences
+
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\xad\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufe00-\ufe0f\ufeff"
+    r"\ud800-\udfff\U000e0000-\U000e01ef]"
+)
+_SURNAME = re.compile(r"(?<=[a-z] )Lynch\b")
+"""A word of the list that, written so after another word, is a name: Merrill Lynch, David Lynch."""
+
+
+def without_controls(text: str) -> str:
+    """Return a text without control, zero-width and other unseen characters, in which words can be hidden.
+
+    Halves of characters (lone surrogates), which JSON can spell and no file can hold, go too.
+    """
+    return _CONTROL.sub("", text)
 
 
 def is_safe(passage: str) -> bool:
     """Return whether a passage holds none of the words that no fact offered to a dialogue may hold either."""
     # Past the cache, which is made for concepts: passages are long and seldom come twice.
     return filters.is_safe.__wrapped__(_SURNAME.sub("", passage))
-
-
-_SURNAME = re.compile(r"(?<=[a-z] )Lynch\b")
-"""A word of the list that, written so after another word, is a name: Merrill Lynch, David Lynch."""
 
 
 _TOLD = r"(?:instruction|prompt|rule|guideline|direction|directive|command|message|context|constraint|training|polic)"

@@ -7,7 +7,7 @@ import importlib.util
 import logging
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,11 +16,11 @@ from dialore.knowledge import Knowledge, Passage, Source
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.reranking import Reranker, load_reranker
 from dialore.sources.base import SearchResult
+from dialore.sources.documents import open_documents
 from dialore.sources.web.engines import BraveEngine, CorpusEngine, DdgsEngine, SearchEngine, SearxngEngine, WebResult
-from dialore.sources.web.fetching import PageError, PageFetcher
-from dialore.sources.web.reading import read_page, without_controls
+from dialore.sources.web.fetching import PageError, PageFetcher, read_page
 from dialore.sources.web.redaction import redact
-from dialore.sources.web.safety import is_safe, without_commands
+from dialore.sources.web.safety import is_safe, without_commands, without_controls
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -44,26 +44,14 @@ class WebSource:
     The query is redacted, the engine asked, the first pages fetched and read at once, their text split into passages,
     unsafe ones and sentences that command the model dropped, and the rest reranked by the redacted query. Where a page
     cannot be had, its snippet stands in for it. A piece's `detail` has `title`, `url`, `engine`, `snippet` (whether it
-    is one) with `page_error`, and `suspicious` (whether commands were dropped from it).
-
-    Args:
-        engine: what searches.
-        fetcher: what fetches pages; None: a `PageFetcher` with its defaults.
-        reranker: what ranks passages, a `Reranker` or its spec.
-
-    Raises:
-        UnknownNameError: no reranker is called that.
+    is one) with `page_error`, and `suspicious` (whether commands were dropped from it). The reranker may be a spec.
     """
 
     kind: Source = "web"
     name = "web"
 
     def __init__(
-        self,
-        engine: SearchEngine,
-        *,
-        fetcher: PageFetcher | None = None,
-        reranker: str | Reranker = "fused",
+        self, engine: SearchEngine, *, fetcher: PageFetcher | None = None, reranker: str | Reranker = "fused"
     ) -> None:
         self.engine = engine
         self._fetcher = fetcher or PageFetcher()
@@ -73,12 +61,7 @@ class WebSource:
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
     ) -> SearchResult:
-        """See `KnowledgeSource`; `scope` is ignored. The findings have the query that was sent.
-
-        Raises:
-            SourceError: the engine is down, slow or busy, or answers nonsense.
-            ModelError: the reranker's embedder is an endpoint that failed.
-        """
+        """See `KnowledgeSource`; findings and errors have the query that was sent."""
         sent, notes = redact(query, dialogue)
         if not sent.strip():
             return SearchResult(query="", notes=[*notes, "nothing of the query was left to send"])
@@ -103,9 +86,8 @@ class WebSource:
         if time.monotonic() - then < _REMEMBERED_SECONDS:
             self._memory[key] = then, known
             return known
-        results = await self.engine.search(query, dialogue, _PAGES)
         distinct: dict[tuple[str, str], WebResult] = {}
-        for result in results[:_PAGES]:
+        for result in (await self.engine.search(query, dialogue, _PAGES))[:_PAGES]:
             distinct.setdefault((result.url, result.text), result)
         first: dict[str, _Piece] = {}
         for read in await asyncio.gather(*map(self._read, distinct.values())):
@@ -119,86 +101,68 @@ class WebSource:
 
     async def _read(self, result: WebResult) -> list[_Piece]:
         """Return the passages of a result's page, or its snippet."""
+        page = Passage(result.text, result.title, result.url)
         try:
-            page = Passage(result.text, result.title, result.url) if result.text else await self._page(result.url)
-        except PageError as error:
-            log.info("no page from %s: %s", result.url, error.message)
+            if not result.text:
+                fetched = await self._fetcher.fetch(result.url)
+                async with asyncio.timeout(_READING_SECONDS):
+                    page = await asyncio.to_thread(read_page, fetched)
+        except (PageError, TimeoutError) as error:
+            reason = error.message if isinstance(error, PageError) else f"not read within {_READING_SECONDS:g} s"
+            log.info("no page from %s: %s", result.url, reason)
             snippet = result.snippet.strip()
-            return [(Passage(snippet, result.title, result.url), error.message)] if snippet else []
-        title = result.title or page.title
+            return [(Passage(snippet, result.title, result.url), reason)] if snippet else []
         section = Section([Paragraph(without_controls(line)) for line in page.text.splitlines()])
-        return [(Passage(piece.text, title, page.url), "") for piece in _CHUNKING.split(section)]
-
-    async def _page(self, url: str) -> Passage:
-        fetched = await self._fetcher.fetch(url)
-        try:
-            async with asyncio.timeout(_READING_SECONDS):
-                return await asyncio.to_thread(read_page, fetched)
-        except TimeoutError as error:
-            raise PageError(f"not read within {_READING_SECONDS:g} s") from error
+        return [(Passage(piece.text, result.title or page.title, page.url), "") for piece in _CHUNKING.split(section)]
 
     def _ranked(self, query: str, pieces: Sequence[_Piece], top: int) -> tuple[list[Knowledge], list[str]]:
         kept: list[tuple[Passage, dict[str, object]]] = []
         unsafe = commands = 0
         for passage, instead in pieces:
-            text, dropped = without_commands(passage.text)
+            text, in_text = without_commands(passage.text)
             title, in_title = without_commands(passage.title)
-            dropped += in_title
+            dropped = in_text + in_title
             commands += dropped
             if text and not is_safe(f"{title}\n{text}"):
                 unsafe += 1
             elif text:
                 detail = {"snippet": bool(instead), "suspicious": dropped > 0, "page_error": instead}
+                detail["engine"] = self.engine.name
                 kept.append((Passage(text, title, passage.url), detail))
         notes = [f"unsafe passages left out: {unsafe}"] if unsafe else []
         notes += [f"sentences that command the model left out: {commands}"] if commands else []
         ranked = self._reranker.rerank(query, [passage.text for passage, _ in kept], top)
-        shared = {"engine": self.engine.name}
-        scored = ((*kept[at], score) for at, score in ranked)
-        return [
-            Knowledge.of_passage(paragraph, "web", score, **detail | shared) for paragraph, detail, score in scored
-        ], notes
+        best = ((*kept[at], score) for at, score in ranked)
+        return [Knowledge.of_passage(passage, self.kind, score, **detail) for passage, detail, score in best], notes
 
 
-_ENGINES = {
-    "searxng": ("an address", "searxng:http://localhost:8888"),
-    "brave": ("no argument", "brave:"),
-    "ddgs": ("no argument", "ddgs:"),
-    "corpus": ("a document index", "corpus:PATH"),
+def _corpus(place: str) -> CorpusEngine:
+    path = Path(place)
+    return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
+
+
+_ENGINES: dict[str, tuple[str, str, Callable[[str], SearchEngine]]] = {
+    "searxng": ("an address", "searxng:http://localhost:8888", SearxngEngine),
+    "brave": ("no argument", "brave:", lambda _: BraveEngine()),
+    "ddgs": ("no argument", "ddgs:", lambda _: DdgsEngine()),
+    "corpus": ("a document index", "corpus:PATH", _corpus),
 }
-"""The rest of each engine's spec, and an example."""
+"""The rest of each engine's spec, an example, and what makes the engine of that rest."""
 
 
 def open_web(spec: str, *, reranker: str | Reranker = "fused") -> WebSource:
-    """Return a web source from its spec.
+    """Return a web source from its spec; `reranker` as for `load_reranker`.
 
-    Args:
-        spec: `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), `ddgs:` (public
-            engines without a key), or `corpus:PATH` (a document index in place of the web).
-        reranker: what ranks passages; see `load_reranker`.
-
-    Raises:
-        UnknownNameError: no engine, or no reranker, is called that.
-        InputError: the spec lacks its address, the key is missing, or the index is.
-        MissingExtraError: pages cannot be read without trafilatura (extra `documents`), or ddgs is not installed.
+    Specs are `searxng:URL` (a SearXNG instance), `brave:` (Brave's search, key in `BRAVE_API_KEY`), `ddgs:` (public
+    engines without a key), and `corpus:PATH` (a document index in place of the web). Raises InputError for any other,
+    and where a key, an index or an optional library is missing.
     """
-    return WebSource(_engine(spec), reranker=reranker)
-
-
-def _engine(spec: str) -> SearchEngine:
     kind, _, argument = spec.partition(":")
     if kind not in _ENGINES:
         raise UnknownNameError("search engine", kind, list(_ENGINES))
-    if bool(argument) != (kind not in {"brave", "ddgs"}):
-        takes, example = _ENGINES[kind]
+    takes, example, make = _ENGINES[kind]
+    if bool(argument) != (takes != "no argument"):
         raise InputError(f"the search engine {kind!r} takes {takes}", hint=f"write {example}")
-    if kind == "corpus":
-        from dialore.sources.documents import open_documents
-
-        path = Path(argument)
-        return CorpusEngine(open_documents([path]), name=f"corpus:{path.name}")
-    if importlib.util.find_spec("trafilatura") is None:
+    if kind != "corpus" and importlib.util.find_spec("trafilatura") is None:
         raise MissingExtraError("reading web pages", "documents")
-    if kind == "ddgs":
-        return DdgsEngine()
-    return BraveEngine() if kind == "brave" else SearxngEngine(argument)
+    return WebSource(make(argument), reranker=reranker)
