@@ -8,6 +8,7 @@ import re
 from typing import TYPE_CHECKING, Any, Literal
 
 from dialore.errors import ModelError, WindowError
+from dialore.llm.model import ChatForm, Message
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ _AT_MOST = re.compile(
     r"\D{0,4}(\d{2,7})",
     re.IGNORECASE | re.DOTALL,
 )
+_ALTERNATING = ChatForm(merges=True, opens="…")
+_WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
@@ -43,7 +46,7 @@ class ServerCapabilities:
     Attributes:
         format: how JSON is asked for.
         is_format_taken: whether it has answered a call with such a format.
-        roles: `any`; `alternating`, where two messages of one role are refused; `user`, where a system message is.
+        form: how messages are arranged.
         length: the name of the limit of tokens.
         most: the highest limit that it takes.
         left_out: the parameters that it refuses.
@@ -57,7 +60,7 @@ class ServerCapabilities:
         self._api, self._thinking, self.thoughts = api, thinking, thinking or 0
         self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
         self.is_format_taken = False
-        self.roles: Literal["any", "alternating", "user"] = "any"
+        self.form = ChatForm()
         self.length = "max_tokens"
         self.most: int | None = None
         self.left_out: set[str] = set()
@@ -80,9 +83,7 @@ class ServerCapabilities:
         if self._api == "completions":
             body["prompt"], stop = request.plain_text, request.plain_stop
         else:
-            sent = [{"role": message.role, "content": message.content} for message in request.messages]
-            is_any = self.roles == "any"
-            body["messages"] = sent if is_any else _alternating(sent, system=self.roles == "alternating")
+            body["messages"] = [message.model_dump() for message in self.form.arrange(request.messages)]
             if schema is not None and self.format == "json_object":
                 body["response_format"] = {"type": "json_object"}
             elif schema is not None and self.format == "json_schema":
@@ -130,22 +131,17 @@ class ServerCapabilities:
             self.format = following
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
-        messages = sent.get("messages", ())
-        if not messages or (not (alternate := _ALTERNATE.search(error.said)) and not _NO_SYSTEM.search(error.said)):
+        messages = [Message(**message) for message in sent.get("messages", ())]
+        alternate = _ALTERNATE.search(error.said)
+        if not (alternate or _NO_SYSTEM.search(error.said)) or messages == _WITHOUT_SYSTEM.arrange(messages):
             return False
-        tidy, without = _alternating(messages, system=True), _alternating(messages, system=False)
-        if messages == without:
-            return False
-        if alternate and messages != tidy:
-            self._speak("alternating", "wants roles to alternate: neighbours of one role are sent as one message")
-        else:
-            self._speak("user", "takes no system message: it is sent as the head of the user's first")
-        return True
-
-    def _speak(self, roles: Literal["alternating", "user"], told: str) -> None:
-        if self.roles not in {roles, "user"}:
+        form, told = _WITHOUT_SYSTEM, "takes no system message: it is sent as the head of the user's first"
+        if alternate and messages != _ALTERNATING.arrange(messages):
+            form, told = _ALTERNATING, "wants roles to alternate: neighbours of one role are sent as one message"
+        if self.form not in {form, _WITHOUT_SYSTEM}:
             tell(f"the server {told} from now on")
-            self.roles = roles
+            self.form = form
+        return True
 
     def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
         for name in (*_OPTIONAL, "stream"):
@@ -182,38 +178,10 @@ class ServerCapabilities:
         return self.thoughts > before
 
 
-_KNOWN: dict[tuple[str, str, Api, int | None], ServerCapabilities] = {}
-
-
-def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> ServerCapabilities:
+@functools.cache
+def dialect_of(_where: str, _model: str, api: Api, thinking: int | None) -> ServerCapabilities:
     """Return what is known in this process of a model at an address."""
-    return _KNOWN.setdefault((where, model, api, thinking), ServerCapabilities(api, thinking))
-
-
-def forget() -> None:
-    """Forget what was found out of all servers."""
-    _KNOWN.clear()
-
-
-def _alternating(messages: list[dict[str, str]], *, system: bool) -> list[dict[str, str]]:
-    """Messages with neighbours of one role made one, a user's first; without `system`, its text heads that."""
-    heads = [message["content"] for message in messages if message["role"] == "system"]
-    made: list[dict[str, str]] = []
-    others = [message for message in messages if message["role"] != "system"]
-    if not others or others[0]["role"] != "user":
-        others = [{"role": "user", "content": "" if heads and not system else "…"}, *others]
-    for message in others:
-        if made and made[-1]["role"] == message["role"]:
-            made[-1]["content"] += f"\n\n{message['content']}"
-        else:
-            made.append(dict(message))
-    head = "\n\n".join(heads)
-    if not head:
-        return made
-    if system:
-        return [{"role": "system", "content": head}, *made]
-    made[0]["content"] = f"{head}\n\n{made[0]['content']}".strip()
-    return made
+    return ServerCapabilities(api, thinking)
 
 
 def strict_schema(schema: OutputSchema) -> dict[str, Any]:

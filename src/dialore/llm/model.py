@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -26,6 +26,36 @@ class Message(BaseModel):
 
     role: Role
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """How messages are arranged for a template or a server that does not take them as they are.
+
+    It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
+    by a user message of that text where the assistant would speak first.
+    """
+
+    folds: bool = False
+    merges: bool = False
+    opens: str | None = None
+
+    def arrange(self, messages: Iterable[Message]) -> list[Message]:
+        """Return the messages in this form; their texts are kept, joined by an empty line."""
+        arranged: list[Message] = []
+        follows_system = False
+        for message in messages:
+            is_folded = self.folds and message.role == "system"
+            role: Role = "user" if is_folded else message.role
+            if arranged and role == arranged[-1].role and (self.merges or follows_system):
+                arranged[-1] = Message(role=role, content=f"{arranged[-1].content}\n\n{message.content}")
+            else:
+                arranged.append(Message(role=role, content=message.content))
+            follows_system = is_folded
+        first = next((place for place, message in enumerate(arranged) if message.role != "system"), 0)
+        if self.opens is not None and arranged and arranged[first].role == "assistant":
+            arranged.insert(first, Message(role="user", content=self.opens))
+        return arranged
 
 
 class Sampling(BaseModel):
