@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import ModelError, WindowError
 from dialore.llm.model import ChatForm, Message
@@ -14,6 +14,9 @@ from dialore.llm.pacing import tell
 if TYPE_CHECKING:
     from dialore.llm.model import Api, OutputSchema, Request
 
+Format = Literal["json_schema", "json_object", "off"]
+FORMATS = get_args(Format)
+"""How JSON may be asked for, in the order in which it is tried."""
 THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
 _MOST_THOUGHTS = 4 * THOUGHTS
@@ -35,7 +38,6 @@ _AT_MOST = re.compile(
 _ALTERNATING = ChatForm(merges=True, opens="…")
 _WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
-_NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
@@ -43,30 +45,21 @@ _QUICK = 8.0  # an answer that takes less than this part of the time-out need no
 class ServerCapabilities:
     """The capabilities of one server and its model's behaviour, learnt from refusals and answers.
 
-    Attributes:
-        format: how JSON is asked for.
-        is_format_taken: whether it has answered a call with such a format.
-        form: how messages are arranged.
-        length: the name of the limit of tokens.
-        most: the highest limit that it takes.
-        left_out: the parameters that it refuses.
-        thoughts: tokens that are added to a limit for the thoughts of a model that thinks; 0 for one that does not.
-        unopened: whether answers begin with thoughts that no tag opens; None where that is not known yet.
-        streams: whether answers can be streamed.
-        slowest: seconds of the slowest answer; None before the first.
+    `thoughts` are the tokens that are added to a limit for the thoughts of a model that thinks; answers may begin with
+    such that no tag opens (`unopened`). What is None is not known yet.
     """
 
     def __init__(self, api: Api = "chat", thinking: int | None = None) -> None:
         self._api, self._thinking, self.thoughts = api, thinking, thinking or 0
-        self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
-        self.is_format_taken = False
+        self.format: Format = "json_schema"
+        self.is_format_taken = False  # whether it has answered a call with such a format
         self.form = ChatForm()
-        self.length = "max_tokens"
+        self.length = "max_tokens"  # the name of the limit of tokens, and the highest that it takes
         self.most: int | None = None
-        self.left_out: set[str] = set()
+        self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
         self.streams = True
-        self.slowest: float | None = None
+        self.slowest: float | None = None  # seconds of the slowest answer
 
     def should_stream(self, timeout: float) -> bool:
         """Return whether an answer is to be streamed although no caller reads it, so that a time-out is of a silence.
@@ -104,7 +97,7 @@ class ServerCapabilities:
         if self._learn_length(error, sent):
             return True
         if "response_format" in sent and _FORMATS.search(error.said):
-            self.step_down(sent["response_format"]["type"])
+            self.step_down(FORMATS[FORMATS.index(sent["response_format"]["type"]) + 1])
             return True
         return self._learn_roles(error, sent) or self._learn_parameter(error, sent)
 
@@ -122,13 +115,12 @@ class ServerCapabilities:
             return True
         return False
 
-    def step_down(self, refused: str) -> None:
-        """Ask for JSON in the form after one that was refused."""
-        following = _NEXT[refused]
-        if self.format == refused:
-            by = "a prompt alone" if following == "off" else following
-            tell(f"the server refuses {refused} as response_format: JSON is asked for by {by} from now on")
-            self.format = following
+    def step_down(self, form: Format) -> None:
+        """Ask for JSON in a form that comes after one that was refused."""
+        if FORMATS.index(form) > FORMATS.index(self.format):
+            by = "a prompt alone" if form == "off" else form
+            tell(f"the server refuses {self.format} as response_format: JSON is asked for by {by} from now on")
+            self.format = form
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
         messages = [Message(**message) for message in sent.get("messages", ())]

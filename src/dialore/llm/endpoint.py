@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.capabilities import THOUGHTS, ServerCapabilities, dialect_of
+from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
-from dialore.llm.model import Api, Completion, OnToken, Request, Usage, estimate_tokens, mend_surrogates
+from dialore.llm.model import Api, Completion, OnToken, Request, Usage, estimate_tokens
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
+from dialore.text import storable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -53,11 +54,10 @@ class Endpoint:
         base_url: the endpoint, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         timeout: seconds of silence, before an answer begins or within it, that end a try.
-        thinking: tokens that thoughts may take beside an answer's own limit; None finds out whether the model thinks.
         retries: how often a failed call is tried again, where that may help.
-        api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
-            continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
+        api: `chat` sends messages, `completions` plain text to be continued (JSON is then left to the prompt).
         extra_body: further fields of every request's body; they win.
+        thinking: tokens that thoughts may take beside an answer's own limit; None finds out whether the model thinks.
 
     Raises InputError for what is no URL, a key that cannot be one, and a concurrency below 1.
     """
@@ -100,11 +100,11 @@ class Endpoint:
             why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
             hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
-        pieces = 0
+        has_begun = False
 
         def pass_on(piece: str) -> None:
-            nonlocal pieces
-            pieces += 1
+            nonlocal has_begun
+            has_begun = True
             if on_token is not None:
                 on_token(piece)
 
@@ -124,7 +124,7 @@ class Endpoint:
                 return completion
 
         # Pieces that were passed on are never taken back.
-        return await self.retry.run(attempt, is_over=lambda: pieces > 0)
+        return await self.retry.run(attempt, is_over=lambda: has_begun)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -149,32 +149,29 @@ class Endpoint:
             try:
                 completion = await self.call(body, request, on_token)
             except ModelError as error:
-                if server.learn(error, body):
+                if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
                     continue
-                if isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True):
-                    continue
-                if server.may_refuse_format(error, body, failures):
-                    return await self._ask_otherwise(error, body, request, on_token)
+                is_format = server.may_refuse_format(error, body, failures)
+                if is_format and (answer := await self._ask_otherwise(body, request, on_token)):
+                    return answer
                 raise (await self._not_found(error) if error.status == 404 else error) from None
             server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
     async def _ask_otherwise(
-        self, refusal: ModelError, body: dict[str, Any], request: Request, on_token: OnToken | None
-    ) -> Completion:
-        """Ask for JSON in another form, as a server that does not say what it refuses may want it."""
-        forms = ["json_schema", "json_object"]
-        for form in forms[forms.index(body["response_format"]["type"]) :]:
-            other = body | {"response_format": {"type": "json_object"}}
-            if form == "json_object":
+        self, body: dict[str, Any], request: Request, on_token: OnToken | None
+    ) -> Completion | None:
+        """Ask for JSON in other forms, as a server that does not say what it refuses may want it; None: in vain."""
+        for form in FORMATS[FORMATS.index(body["response_format"]["type"]) + 1 :]:
+            other = body | {"response_format": {"type": form}}
+            if form == "off":
                 del other["response_format"]
             with suppress(ModelError):
                 completion = await self.call(other, request, on_token)
-                for refused in forms[: forms.index(form) + 1]:
-                    self.capabilities.step_down(refused)
+                self.capabilities.step_down(form)
                 return completion
-        raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
+        return None
 
     async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
         async with self.http.open(self.path, body, flows=True) as response:
@@ -297,7 +294,7 @@ class Reader:
 
     def completion(self) -> Completion:
         """Return the completion, once all is taken; raise ModelError where there is no text."""
-        self._pass_on(self._filter.feed(mend_surrogates(self._half)) + self._filter.finish())
+        self._pass_on(self._filter.feed(storable(self._half)) + self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
         if self._filter.unopened:
             self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
@@ -305,7 +302,13 @@ class Reader:
             # Its thoughts have no opening tag: that is known from now on.
             self._capabilities.unopened, text = True, answer
         if not text.strip():
-            raise self._empty(reason)
+            if reason == "length":
+                spent = f"{self._where} spent all its tokens before the answer began"
+                raise ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
+            if self._filter.seen or self._reasoned:
+                alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
+                raise ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
+            raise ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
         if self._filter.thought or self._reasoned:
             self._capabilities.saw_thoughts()
         sent, made = (_count(self._usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
@@ -314,15 +317,6 @@ class Reader:
             made = estimate_tokens(text)
         usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=made)
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
-
-    def _empty(self, reason: str) -> ModelError:
-        if reason == "length":
-            spent = f"{self._where} spent all its tokens before the answer began"
-            return ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
-        if self._filter.seen or self._reasoned:
-            alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
-            return ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
-        return ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:
         inner = choice if isinstance(choice, dict) else {}
@@ -346,7 +340,7 @@ class Reader:
         text = self._half + _string(content)
         # A character may be split over two pieces, too.
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        self._pass_on(self._filter.feed(mend_surrogates(text.removesuffix(self._half) if self._half else text)))
+        self._pass_on(self._filter.feed(storable(text.removesuffix(self._half) if self._half else text)))
 
     def _pass_on(self, piece: str) -> None:
         if piece:
@@ -360,7 +354,7 @@ def _string(value: object) -> str:
 
 
 def _word(value: object) -> str:
-    return mend_surrogates(_string(value))
+    return storable(_string(value))
 
 
 def _count(value: object) -> int | None:

@@ -1,7 +1,4 @@
-"""The one HTTP client: addresses, keys, the table of faults.
-
-Chat, completions, embeddings and search all stand on it. Every failure is a ModelError with one clear line, a mend, and
-whether another try may help.
+"""The one HTTP client, under chat, completions, embeddings and search: addresses, keys, the table of faults.
 
 The openai SDK costs about 3 ms of CPU a call, aiohttp 0.5 to 1 ms; a whole call of ours is to stay under 2.
 """
@@ -27,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dialore.errors import InputError, ModelError, WindowError
-from dialore.llm.model import mend_surrogates
+from dialore.text import storable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -121,8 +118,7 @@ def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
     """Return a server's text as it can be quoted in an error: one line, short, without keys."""
     if len(key) >= 4:
         text = text.replace(key, "[key]")
-    text = mend_surrogates(text[:20_000])
-    text = " ".join(_KEY_LIKE.sub("[key]", text).split())
+    text = " ".join(_KEY_LIKE.sub("[key]", storable(text[:20_000])).split())
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
@@ -184,33 +180,30 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
     import aiohttp  # loaded already where such an error was caught
 
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return ModelTimeoutError(f"no connection to {where} in time", hint="is the address right?", retryable=True)
-    if isinstance(error, TimeoutError):
-        late = f"{where} {'was silent for' if flows else 'did not finish its answer in'} {timeout:g} s"
-        hint = "a slow model needs more: --timeout SECONDS" if flows else "raise the time-out"
-        return ModelTimeoutError(late, hint=hint, retryable=True)
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
-        hint = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
-        return ModelError(f"no secure connection to {where}", hint=hint, configuration=True)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return _unreachable(error.os_error, where)
-    if isinstance(error, aiohttp.ClientResponseError):
-        return ModelError(f"{where} does not speak HTTP as it should", hint="is the address right?", retryable=True)
-    return ModelError(f"{where} broke the connection before its answer was whole", hint="try again", retryable=True)
-
-
-def _unreachable(error: OSError, where: str) -> ModelError:
-    cause = error.__cause__ if isinstance(error.__cause__, socket.gaierror) else error
-    if isinstance(cause, socket.gaierror) or "resolve" in str(error).lower() or "name" in str(error).lower():
-        again = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
-        unknown = f"no host is called {urlsplit(where).hostname}"
-        hint = "check the base URL and the network"
-        return ModelError(unknown, hint=hint, retryable=again, configuration=not again)
-    if isinstance(error, ConnectionRefusedError):
-        return ModelError(f"nothing listens at {where}", hint="start the server or check its port", retryable=True)
-    why = error.strerror or "unknown cause"
-    return ModelError(f"cannot reach {where}: {why}", hint="check the network", retryable=True)
+    wrong, network = "is the address right?", "check the network"
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            why, fault = f"no connection to {where} in time", Fault(wrong, retryable=True)
+        case TimeoutError() if flows:
+            fault = Fault("a slow model needs more: --timeout SECONDS", retryable=True)
+            why = f"{where} was silent for {timeout:g} s"
+        case TimeoutError():
+            why, fault = f"{where} did not finish its answer in {timeout:g} s", Fault("raise the time-out", True)
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            hint = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
+            why, fault = f"no secure connection to {where}", Fault(hint, configuration=True)
+        case aiohttp.ClientConnectorDNSError():
+            passing = error.os_error.errno == socket.EAI_AGAIN
+            why, fault = f"no host is called {urlsplit(where).hostname}", Fault(network, passing, not passing)
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            why, fault = f"nothing listens at {where}", Fault("start the server or check its port", retryable=True)
+        case aiohttp.ClientConnectorError():
+            why, fault = f"cannot reach {where}: {error.os_error.strerror}", Fault(network, retryable=True)
+        case aiohttp.ClientResponseError():
+            why, fault = f"{where} does not speak HTTP as it should", Fault(wrong, retryable=True)
+        case _:
+            why, fault = f"{where} broke the connection before its answer was whole", Fault("try again", retryable=True)
+    return (ModelTimeoutError if isinstance(error, TimeoutError) else ModelError)(why, **fault._asdict())
 
 
 def load_json(data: bytes | str, where: str) -> object:
@@ -232,15 +225,10 @@ def load_json(data: bytes | str, where: str) -> object:
 class HttpClient:
     """A server asked over HTTP: a deadline, a limit on size, no redirects (a key must not travel to another host).
 
-    One client may serve several event loops one after another, each with a session of its own.
-
-    Args:
-        base_url: the server's address, e.g. `http://localhost:11434/v1`.
-        api_key: the key, or None where none is wanted; it appears in no error, log or repr.
-        headers: further headers; by default the key is sent as a bearer token.
-        timeout: seconds for an answer, of `max_bytes` at most: for the whole of it, or, where it flows, of silence.
-
-    Raises InputError where the address is no URL, or the key cannot be one.
+    One client may serve several event loops one after another, each with a session of its own. The key appears in no
+    error, log or repr, and is sent as a bearer token unless there are `headers`. The time-out, in seconds, is for the
+    whole of an answer or, where it flows, of silence. Raises InputError where the address is no URL, or the key cannot
+    be one.
     """
 
     def __init__(
@@ -294,13 +282,12 @@ class HttpClient:
         seconds = min(self.timeout, timeout or self.timeout)
         connect, read = min(_CONNECT_SECONDS, seconds), seconds if flows else None
         silence = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
-        session = self._open_session()
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
 
         def ask() -> Awaitable[ClientResponse]:
             form = body() if callable(body) else None  # anew for each try: sending reads it to its end
             headers = form and {"Content-Type": form.content_type}
-            return session.request(method, url, data=form or data, headers=headers, **options)
+            return self._open_session().request(method, url, data=form or data, headers=headers, **options)
 
         try:
             async with asyncio.timeout(None if flows else seconds):
@@ -362,8 +349,7 @@ class HttpClient:
 
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
-            much = f"{self.where} sent more than {self.max_bytes:,} bytes"
-            raise ModelError(much, hint="ask for less, or raise max_bytes")
+            raise ModelError(f"{self.where} sent more than {self.max_bytes:,} bytes", hint="ask for less")
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
         """Return the error for a response of another status than 200."""
@@ -390,15 +376,14 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        session, self._session = self._session, None
-        if session is not None and self._loop is asyncio.get_running_loop():
-            await session.close()
-        else:
-            self._leave(session)
+        if self._session is not None and self._loop is asyncio.get_running_loop():
+            await self._session.close()
+        self._leave()
 
-    def _leave(self, session: ClientSession | None) -> None:
-        """Close the session of another loop, where that is running."""
-        if session is not None and self._loop is not None and self._loop.is_running():
+    def _leave(self) -> None:
+        """Close a session of another loop, where that is running."""
+        session, self._session = self._session, None
+        if session is not None and not session.closed and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
     def _open_session(self) -> ClientSession:
@@ -409,7 +394,7 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         if self._session is not None and not self._session.closed and self._loop is loop:
             return self._session
-        self._leave(self._session)
+        self._leave()
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
         is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}

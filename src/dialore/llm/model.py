@@ -329,13 +329,3 @@ def estimate_tokens(text: str) -> int:
     """Return a rough token count for servers that report none: one a CJK character, else one per four others."""
     wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
-
-
-def mend_surrogates(text: str) -> str:
-    """Return the text with replacement characters for halves of characters (lone surrogates).
-
-    JSON may carry them by escapes, but no file could take them afterwards. Two that belong together become one.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

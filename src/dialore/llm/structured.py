@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, mend_surrogates
-from dialore.text import SENTENCE_ENDS
+from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request
+from dialore.text import SENTENCE_ENDS, storable
 
 T = TypeVar("T", bound=BaseModel)
 Outcome = Literal["parsed", "repaired_locally", "repaired_by_model", "unparsed"]
@@ -91,7 +91,7 @@ def _parse(text: str, model_type: type[T], parser: Callable[[str], T | None] | N
     """Return the value, and whether the text was valid as it stood."""
     if parser is not None and (read := parser(text)) is not None:
         return read, True
-    text = mend_surrogates(text)
+    text = storable(text)
     try:
         value = from_json(text)
     except ValueError:
@@ -169,7 +169,7 @@ def candidates(text: str) -> Iterator[object]:
     fills the text or a fence, for brackets in prose are mostly citations. Half a character, which an escape that is
     split spells, is a replacement character in what is found.
     """
-    text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
+    text = storable(text).strip().lstrip("\ufeff")[:_LONGEST]
     left = _REPAIRED
     for piece in dict.fromkeys(_pieces(text)):
         value, decoded = piece, _decode(piece)
@@ -204,7 +204,7 @@ def _repair(piece: str) -> object:
 
     try:
         value = json_repair.loads(piece)
-        return json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False))) or None
+        return json.loads(storable(json.dumps(value, ensure_ascii=False))) or None
     except (ValueError, RecursionError, IndexError):
         return None
 
