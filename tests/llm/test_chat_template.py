@@ -38,7 +38,7 @@ ALTERNATES = (
 def loaded(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
     make_tiny_causal(path, positions=800)
-    model = LocalModel(str(path), device="cpu")
+    model = LocalModel(str(path))
     return path, model._load()[0], model
 
 
@@ -111,7 +111,7 @@ def test_no_form_loses_a_text():
 @pytest.mark.parametrize("template", [REFUSES, DROPS, ALTERNATES, PLAIN])
 async def test_a_model_reads_the_system_text_whatever_its_template(loaded, template):
     path, *_ = loaded
-    model = LocalModel(str(path), device="cpu", dtype="float32")
+    model = LocalModel(str(path))
     tokenizer, _ = model._load()
     tokenizer.chat_template = template
     sampling = Sampling(max_tokens=8, temperature=0)

@@ -29,33 +29,26 @@ Loaded = tuple[Any, Any]
 """Tokenizer and model; transformers ships no types."""
 
 
-def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: bool = False) -> Loaded:
-    """Return the tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
+def load(name: str, *, is_causal: bool = False) -> Loaded:
+    """Return tokenizer and model of a name at the hub, a folder or a GGUF file, on the GPU if there is one.
 
-    Args:
-        name: the model; or a GGUF file, whose weights are dequantised.
-        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
-        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
-        is_causal: take it for a causal model whatever its configuration says.
-
-    Raises InputError where there is no such model, device or type, or the extra is not installed.
+    The model is of the kind that its configuration says, or causal whatever that says. Raises InputError where there is
+    no such model, or the extra is not installed.
     """
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     transformers.utils.logging.disable_progress_bar()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     location = pretrained(name)
     try:
         kind: Any = transformers.AutoModelForCausalLM
         if not is_causal and transformers.AutoConfig.from_pretrained(**location).is_encoder_decoder:
             kind = transformers.AutoModelForSeq2SeqLM
-        model = kind.from_pretrained(**location, dtype="auto" if dtype == "auto" else getattr(torch, dtype))
-        model = model.to(device).eval()
+        model = kind.from_pretrained(**location, dtype="auto").to(device).eval()
         side = "right" if model.config.is_encoder_decoder else "left"
         tokenizer = transformers.AutoTokenizer.from_pretrained(**location, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
         why = f"cannot load the model {name}: {first_line(error)}"
-        raise InputError(why, hint="check its name, device and dtype") from error
+        raise InputError(why, hint="check its name") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return tokenizer, model
@@ -97,22 +90,11 @@ class LocalModel:
     Messages go through the tokenizer's chat template, rearranged where it does not take them (see `ChatForm`); where it
     has none, or with `api="completions"`, the request's plain text is continued. A sequence-to-sequence model's encoder
     always reads plain text; its decoder samples as the request says, never by beams.
-
-    Name, device and dtype are as `load` takes them.
     """
 
-    def __init__(
-        self,
-        name_or_path: str,
-        *,
-        device: str = "auto",
-        dtype: str = "auto",
-        batch: int = 8,
-        api: Api = "chat",
-        constrained: bool = False,
-    ) -> None:
+    def __init__(self, name_or_path: str, *, batch: int = 8, api: Api = "chat", constrained: bool = False) -> None:
         self.name, self._constrained = name_or_path, constrained
-        self._device, self._dtype, self._batch, self._api = device, dtype, max(1, batch), api
+        self._batch, self._api = max(1, batch), api
         self._forms: dict[tuple[str, tuple[Role, ...]], ChatForm] = {}
         self._waiting: list[_Job] = []
         self._worker: asyncio.Task[None] | None = None
@@ -157,7 +139,7 @@ class LocalModel:
     def _load(self) -> Loaded:
         if self._loaded is None:
             with _LOADING:
-                self._loaded = load(self.name, self._device, self._dtype)
+                self._loaded = load(self.name)
             if self._api == "completions":
                 self._loaded[0].chat_template = None
         return self._loaded
