@@ -1,8 +1,4 @@
-"""A small model that was trained for stages of methods, and the rows that such a model learns from.
-
-A row is a line of JSON: a stage's prompt as sent, and what came of it. Rows of several files may be joined: their
-fingerprints tell which are the same. The model reads what changes in prompts, and no instruction.
-"""
+"""A small model that was trained for stages of methods, and the rows of JSONL that such a model learns from."""
 
 from __future__ import annotations
 
@@ -15,7 +11,7 @@ from typing import Literal
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import InputError, ModelError, first_line
-from dialore.files import write_whole
+from dialore.files import read_text, write_whole
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Completion, OnToken, Request, Wrapper
 
@@ -79,10 +75,7 @@ def read_rows(path: Path) -> list[Row]:
 
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a file that say something; raise InputError where it cannot be read."""
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="name a run's folder, or a JSONL file") from error
+    return [line for line in read_text(path).split("\n") if line.strip()]
 
 
 def shortened(task: str, text: str, fixed: Iterable[str]) -> str:

@@ -69,7 +69,6 @@ class Endpoint:
         api_key: str | None = None,
         *,
         timeout: float = 120.0,
-        max_bytes: int = 8_000_000,
         retries: int = 4,
         concurrency: int = 64,
         api: Api = "chat",
@@ -77,8 +76,9 @@ class Endpoint:
         thinking: int | None = None,
     ) -> None:
         self.name = model
-        self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
-        self.capabilities = dialect_of(self.http.where, model, api, thinking)
+        self.http = HttpClient(base_url, api_key, timeout=timeout)
+        self.address = self.http.where  # without what may be secret
+        self.capabilities = dialect_of(self.address, model, api, thinking)
         self._extra_body = dict(extra_body or {})
         self.limiter, self.retry = AdaptiveLimiter(concurrency), Retry(retries)
         self._refused_in_a_row = 0
@@ -88,11 +88,6 @@ class Endpoint:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
-
-    @property
-    def address(self) -> str:
-        """Where it is asked, without what may be secret."""
-        return self.http.where
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""

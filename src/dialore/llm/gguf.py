@@ -66,20 +66,11 @@ class Gguf(Wrapper):
         self._server = _served(llama, path, tokens * slots, slots, threads, key)
         address = f"{self._server.listening_address}/v1"
         super().__init__(Endpoint(path.name, address, key, concurrency=slots, api=api, **endpoint))
+        self.address, self.runs_here = "", True
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         return await self._model.complete(request, on_token)
-
-    @property
-    def address(self) -> str:
-        """Nothing: it is run here."""
-        return ""
-
-    @property
-    def runs_here(self) -> bool:
-        """It does."""
-        return True
 
     async def close(self) -> None:
         """End the server."""

@@ -203,30 +203,17 @@ class LanguageModel(Protocol):
 
 
 class Wrapper:
-    """A model around another: it has its name, and closes it."""
+    """A model around another, the `wrapped` one, whose name it has and which it closes.
+
+    `address` is where that is asked, empty for one that is run here; where this process itself runs it (`runs_here`),
+    two calls at once wait for each other.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
-        self._model = model
-
-    @property
-    def wrapped(self) -> LanguageModel:
-        """The model underneath."""
-        return self._model
-
-    @property
-    def name(self) -> str:
-        """The name of the model underneath."""
-        return self._model.name
-
-    @property
-    def address(self) -> str:
-        """Where the model underneath is asked; empty for one that is run here."""
-        return getattr(self._model, "address", "")
-
-    @property
-    def runs_here(self) -> bool:
-        """True where this process runs the model underneath: two calls at once wait for each other then."""
-        return bool(getattr(self._model, "runs_here", False))
+        self._model = self.wrapped = model
+        self.name = model.name
+        self.address: str = getattr(model, "address", "")
+        self.runs_here: bool = getattr(model, "runs_here", False)
 
     async def close(self) -> None:
         """Close the model underneath."""

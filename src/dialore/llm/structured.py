@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request
+from dialore.llm.model import Completion, LanguageModel, Message, OutputSchema, Request
 from dialore.text import SENTENCE_ENDS, storable
 
 T = TypeVar("T", bound=BaseModel)
@@ -59,27 +59,23 @@ async def complete_structured(
     request: Request,
     model_type: type[T],
     *,
-    repair: bool = True,
     parser: Callable[[str], T | None] | None = None,
-    on_token: OnToken | None = None,
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
     The schema of `model_type` is sent along unless the request names another. The repair turn is labelled
-    `<label>/repair`, and is not streamed. A `parser` reads an answer that need not be JSON; an answer
-    that it returns None for is read as JSON. `unparsed` is an outcome, not an error; a failed call raises ModelError.
+    `<label>/repair`. A `parser` reads an answer that need not be JSON; an answer that it returns None for is read as
+    JSON. `unparsed` is an outcome, not an error; a failed call raises ModelError.
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
-    first = await model.complete(request, on_token)
+    first = await model.complete(request)
     try:
         value, clean = _parse(first.text, model_type, parser)
     except UnparsedError as failure:
         error = failure.message
     else:
         return Structured(value, "parsed" if clean else "repaired_locally", [first])
-    if not repair:
-        return Structured(None, "unparsed", [first], error)
     second = await model.complete(_repair_request(request, first, error))
     try:
         return Structured(_parse(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
@@ -257,7 +253,9 @@ def fit(value: object, kind: object) -> object:
         kind = get_args(kind)[0]
     origin, arguments = get_origin(kind), get_args(kind)
     if words := _words(kind):
-        return _fit_word(value, words)
+        is_other = isinstance(value, str) and value not in words
+        alike = [word for word in words if is_other and isinstance(word, str) and _plain(word) == _plain(str(value))]
+        return alike[0] if len(alike) == 1 else value
     if origin in {Union, types.UnionType}:
         others = [arm for arm in arguments if arm is not type(None)]
         return fit(value, others[0]) if value is not None and len(others) == 1 else value
@@ -314,13 +312,6 @@ def _names(kind: type[BaseModel]) -> dict[str, str]:
 @functools.lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
-
-
-def _fit_word(value: object, words: tuple[object, ...]) -> object:
-    if not isinstance(value, str) or value in words:
-        return value
-    alike = [word for word in words if isinstance(word, str) and _plain(word) == _plain(value)]
-    return alike[0] if len(alike) == 1 else value
 
 
 def _fit_list(value: object, kind: object) -> object:
