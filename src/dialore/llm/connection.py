@@ -62,8 +62,8 @@ def connect(
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
     `gguf:FILE` is run here by llama.cpp (see `Gguf`, which has `context`, `slots`, `threads` and `folder`),
-    `hf:NAME_OR_PATH` is one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a
-    cache file; the other arguments are `Endpoint`'s.
+    `hf:NAME_OR_PATH` by transformers; `trained:FOLDER` is one of `dialore train stages`; `cache` is a cache file; the
+    other arguments are `Endpoint`'s.
 
     A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
     `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
@@ -75,9 +75,10 @@ def connect(
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
-    endpoint_found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
+    named = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
+    name, address, key = named.model or "", named.base_url, named.api_key
     asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking, "extra_body": extra_body}
-    name, target = endpoint_found.model or "", (endpoint_found.model or "").partition(":")[2]
+    target = name.partition(":")[2]
     if name.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
@@ -93,7 +94,7 @@ def connect(
         from dialore.llm.distilled import TrainedStages
 
         return TrainedStages(Path(target))
-    if endpoint_found.base_url is None:
+    if address is None:
         names = ollama_models()
         if not (name or names):
             return None
@@ -101,17 +102,15 @@ def connect(
             raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
-            raise UnknownNameError("model of the Ollama on this machine", endpoint_found.model or "", names)
-        endpoint_found = Found(name, OLLAMA, None)
+            raise UnknownNameError("model of the Ollama on this machine", named.model or "", names)
+        address, key = OLLAMA, None
         log.info("using Ollama's %s at %s", name, OLLAMA)
-    address = endpoint_found.base_url or ""
 
     from dialore.llm.endpoint import Endpoint
 
-    name = name or _only_model(address, endpoint_found.api_key)
-    endpoint = Endpoint(name, address, endpoint_found.api_key, concurrency=concurrency, api=api, **asked)
+    endpoint = Endpoint(name or _only_model(address, key), address, key, concurrency=concurrency, api=api, **asked)
     also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
-    return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")
+    return _with_cache(endpoint, cache, f"{endpoint.address} {api}{also}")
 
 
 def find(
@@ -188,8 +187,7 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     names = _list_models(base_url, api_key)
     if len(names) == 1:
         return names[0]
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    hint = f"set DIALORE_MODEL or --model to one of: {shown}" if names else "set DIALORE_MODEL or --model"
+    hint = "set DIALORE_MODEL or --model" + (f" to one of: {', '.join(names[:12])}" if names else "")
     raise InputError(f"{shown_url(base_url)} does not say which model to use", hint=hint)
 
 
