@@ -86,9 +86,6 @@ class Endpoint:
         self.call: Call = self._call
         """Has a body answered; another may take its place, as `BatchQueue` does."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
-
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:

@@ -114,12 +114,12 @@ def clean_key(api_key: str | None) -> str:
     return key
 
 
-def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
+def one_line(text: str, key: str = "") -> str:
     """Return a server's text as it can be quoted in an error: one line, short, without keys."""
     if len(key) >= 4:
         text = text.replace(key, "[key]")
     text = " ".join(_KEY_LIKE.sub("[key]", storable(text[:20_000])).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
 
 
 # --- faults
@@ -145,8 +145,7 @@ def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wa
     """Return the error that a server's own words and status make: `line: <its words>`, with what they mean."""
     message, code, parameter = error_detail(payload)
     report = f"{message} {code} {parameter}"
-    own = next((int(word) for word in code.split() if word.isdigit()), 0)
-    status = status or own
+    status = status or next((int(word) for word in code.split() if word.isdigit()), 0)
     fault = FAULTS.get(status, Fault() if status else _REPORTED)
     kind: type[ModelError] = ModelError
     if status != 429 and _KEY_REFUSED.search(report):
@@ -165,13 +164,12 @@ def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wa
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait, from `retry-after-ms` or `Retry-After` (seconds or HTTP date, RFC 9110)."""
-    milliseconds = headers.get("retry-after-ms")
-    value = headers.get("Retry-After")
+    milliseconds, value = headers.get("retry-after-ms"), headers.get("Retry-After", "")
     try:
-        seconds = float(milliseconds) / 1000 if milliseconds else float(value or "")
+        seconds = float(milliseconds) / 1000 if milliseconds else float(value)
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(value or "").timestamp() - time.time()
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
@@ -180,7 +178,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
     import aiohttp  # loaded already where such an error was caught
 
-    wrong, network = "is the address right?", "check the network"
+    wrong = "is the address right?"
     match error:
         case aiohttp.ConnectionTimeoutError():
             why, fault = f"no connection to {where} in time", Fault(wrong, retryable=True)
@@ -194,11 +192,13 @@ def _connection_error(error: Exception, where: str, timeout: float, *, flows: bo
             why, fault = f"no secure connection to {where}", Fault(hint, configuration=True)
         case aiohttp.ClientConnectorDNSError():
             passing = error.os_error.errno == socket.EAI_AGAIN
-            why, fault = f"no host is called {urlsplit(where).hostname}", Fault(network, passing, not passing)
+            fault = Fault("check the base URL and the network", passing, not passing)
+            why = f"no host is called {urlsplit(where).hostname}"
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             why, fault = f"nothing listens at {where}", Fault("start the server or check its port", retryable=True)
         case aiohttp.ClientConnectorError():
-            why, fault = f"cannot reach {where}: {error.os_error.strerror}", Fault(network, retryable=True)
+            why = f"cannot reach {where}: {error.os_error.strerror or 'unknown cause'}"
+            fault = Fault("check the network", retryable=True)
         case aiohttp.ClientResponseError():
             why, fault = f"{where} does not speak HTTP as it should", Fault(wrong, retryable=True)
         case _:
