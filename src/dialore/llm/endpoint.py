@@ -267,9 +267,9 @@ class Reader:
         choices = payload.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         self._check(payload, choice)
-        self._model = _word(payload.get("model")) or self._model
+        self._model = _word(payload, "model") or self._model
         self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
-        if self._capabilities.unopened is None and _PARSES.match(_word(payload.get("system_fingerprint"))):
+        if self._capabilities.unopened is None and _PARSES.match(_word(payload, "system_fingerprint")):
             self._capabilities.unopened = self._filter.unopened = False
         if isinstance(choice, dict) and not choice.get("index"):
             # A completions endpoint has the bare text in place of a message or delta.
@@ -280,7 +280,7 @@ class Reader:
             elif part == "message":
                 lacking = f"{where} answered with a choice without a message"
                 raise ModelError(lacking, hint="is it a chat endpoint?", retryable=True)
-            self.reason = _word(choice.get("finish_reason")) or self.reason
+            self.reason = _word(choice, "finish_reason") or self.reason
         elif part == "message":
             raise ModelError(f"{where} answered without choices", hint="try again", retryable=True)
 
@@ -321,15 +321,16 @@ class Reader:
 
     def _said(self, said: dict[str, Any], reason: object) -> None:
         declined = f"{self._where} held its answer back (content filter)" if reason == "content_filter" else ""
-        if refusal := _word(said.get("refusal")):
+        if refusal := _word(said, "refusal"):
             declined = f"{self._where} refuses to answer: {one_line(refusal, self._key)}"
         if declined:
             raise ModelError(declined, hint="change the prompt", refused=True)
-        self._reasoned |= any(_word(said.get(name)).strip() for name in _REASONING)
+        self._reasoned |= any(_word(said, name).strip() for name in _REASONING)
         content = said.get("content")
         if isinstance(content, list):
-            content = "".join(_string(part.get("text")) for part in content if isinstance(part, dict))
-        text = self._half + _string(content)
+            parts = [part.get("text") for part in content if isinstance(part, dict)]
+            content = "".join(part for part in parts if isinstance(part, str))
+        text = self._half + (content if isinstance(content, str) else "")
         # A character may be split over two pieces, too.
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
         self._pass_on(self._filter.feed(storable(text.removesuffix(self._half) if self._half else text)))
@@ -341,12 +342,8 @@ class Reader:
                 self._on_token(piece)
 
 
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _word(value: object) -> str:
-    return storable(_string(value))
+def _word(fields: dict[str, Any], name: str) -> str:
+    return storable(value) if isinstance(value := fields.get(name), str) else ""
 
 
 def _count(value: object) -> int | None:

@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,6 @@ class _Job:
     request: Request
     on_token: OnToken | None
     done: asyncio.Future[Completion]
-    given_up: threading.Event = field(default_factory=threading.Event)
 
     def goes_with(self, other: _Job) -> bool:
         """Return whether two requests may share a batch: a seed or a stream wants the model for itself."""
@@ -107,11 +107,7 @@ class LocalModel:
         self._waiting.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
-        try:
-            return await job.done
-        except asyncio.CancelledError:
-            job.given_up.set()
-            raise
+        return await job.done
 
     async def close(self) -> None:
         """Let the model's memory go."""
@@ -270,7 +266,7 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
     import torch
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:
-        flags = [job.given_up.is_set() for job in jobs]
+        flags = [job.done.cancelled() for job in jobs]
         if stop:
             tails = tokenizer.batch_decode(tokens[:, max(given, tokens.shape[1] - _STOP_WINDOW) :])
             flags = [flag or find_stop(tail, stop) is not None for flag, tail in zip(flags, tails, strict=True)]
@@ -332,15 +328,12 @@ def chat_form(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
     """
     trial = [Message(role=role, content=f"kept{number}kept") for number, role in enumerate(roles)]
     for form in _FORMS:
-        try:
+        with suppress(Exception):  # a template may raise anything
             text = _apply(tokenizer, form.arrange(trial))
-        except Exception as error:  # noqa: BLE001 - a template may raise anything
-            log.debug("the chat template refuses %s as %s: %s", " ".join(roles), form, error)
-            continue
-        if all(message.content in text for message in trial):
-            if form != _FORMS[0]:
-                log.info("the chat template does not take %s as they are: rearranged by %s", " ".join(roles), form)
-            return form
+            if all(message.content in text for message in trial):
+                if form != _FORMS[0]:
+                    log.info("the chat template does not take %s as they are: rearranged by %s", " ".join(roles), form)
+                return form
     return _FORMS[0]
 
 
