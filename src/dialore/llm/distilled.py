@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dialore.errors import InputError, ModelError, first_line
+from dialore.errors import InputError, ModelError
 from dialore.files import read_text, write_whole
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Completion, OnToken, Request, Wrapper
+from dialore.llm.recording import read_lines
 
 _HELD = 10
 
@@ -62,15 +63,8 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a file that `dialore distill` wrote, each once; raise InputError where a line is none."""
-    rows: dict[str, Row] = {}
-    for number, line in enumerate(lines_of(path), 1):
-        try:
-            row = Row.model_validate_json(line)
-        except ValidationError as error:
-            why = f"{path}, line {number}: {first_line(error)}"
-            raise InputError(why, hint="make it by `dialore distill`") from error
-        rows[row.fingerprint] = row
-    return list(rows.values())
+    rows = read_lines(path, Row, "a row of `dialore distill`")
+    return list({row.fingerprint: row for row in rows}.values())
 
 
 def lines_of(path: Path) -> list[str]:

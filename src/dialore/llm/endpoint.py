@@ -181,7 +181,9 @@ class Endpoint:
 
     async def _not_found(self, error: ModelError) -> ModelError:
         """Return whether the model or the path is unknown, as the server's own list of models tells."""
-        names = await _models_or_none(self.http)
+        names: list[str] | None = None
+        with suppress(ModelError):
+            names = await list_models(self.http)
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
             where = self.http.where
@@ -189,30 +191,28 @@ class Endpoint:
         base_url = self.http.base_url
         if names is None and not urlsplit(base_url).path.endswith("/v1"):
             async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
-                if await _models_or_none(below) is not None:
+                with suppress(ModelError):
+                    await list_models(below)
                     error.hint = f"the base URL should be {shown_url(below.base_url)}"
         return error
 
     async def _read_stream(self, response: ClientResponse, reader: Reader, begun: bytes) -> None:
         import aiohttp
 
-        whole = False
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as rest, aclosing(self.http.events(response, begun)) as events:
                 async for data in events:
                     if data == _DONE:
-                        whole = True
-                        break
+                        return
                     reader.take(load_json(data, self.http.where), "delta")
                     self.http.has_answered = True
                     if reader.reason and rest.when() is None:
-                        rest.reschedule(loop.time() + _USAGE_SECONDS)
+                        rest.reschedule(asyncio.get_running_loop().time() + _USAGE_SECONDS)
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
             # The answer itself is whole once the server has said why it ends.
             if not reader.reason:
                 raise
-        if not whole and not reader.reason:
+        if not reader.reason:
             self.capabilities.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
             raise ModelError(broken, hint="try again", retryable=True)
@@ -225,13 +225,6 @@ async def list_models(http: HttpClient) -> list[str]:
     if not isinstance(rows, list):
         return []
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-
-
-async def _models_or_none(http: HttpClient) -> list[str] | None:
-    try:
-        return await list_models(http)
-    except ModelError:
-        return None
 
 
 # --- what is read back

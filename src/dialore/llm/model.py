@@ -102,14 +102,10 @@ class Request(BaseModel):
     """One call of a language model.
 
     Attributes:
-        messages: the prompt.
-        sampling: sampling settings.
-        output_schema: the JSON schema wanted, or None for plain text.
-        continuation: the prompt as plain text to be continued, for models without a chat form (a completions endpoint,
-            a local model without a chat template, a sequence-to-sequence model); None where the messages will do.
+        continuation: the prompt as plain text to be continued, for models without a chat form; None where the messages
+            will do.
         continuation_stop: further stop strings, for where the continuation is sent: a chat answer may have line breaks,
             the next line of a pattern that is continued is no longer the answer.
-        steering: words that decoding is steered towards; a model that cannot do that refuses.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
         prompt: the prompt file that the messages were made with, its version and hash, such as
             `dcrag/query-production.en v1 1a2b3c4d5e6f`; written into recordings like the label.
@@ -160,11 +156,10 @@ class Completion(BaseModel):
     """A language model's answer.
 
     Attributes:
-        text: the answer's text.
         model: the model that answered, as the server names it.
-        usage: what the call cost; `estimated` tells whether the server left the token counts out.
         seconds: wall-clock time, waiting for a free slot excluded.
         finish_reason: the server's word for why the text ends, e.g. `stop` or `length`.
+        estimated: the server left the token counts out.
         prompt_changed: the prompt was not the recorded one (only when replaying by label).
         recorded_with: the version of the prompt file that a replayed answer was recorded with, where the file has
             changed since: `version 3`.
@@ -302,10 +297,10 @@ class Budgeted(Wrapper):
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
         self.budget.check()
         completion = await self._model.complete(request, on_token)
-        usage = completion.usage
-        if not usage.cached:
-            self.budget.tokens += usage.prompt_tokens + usage.completion_tokens
-            self.budget.cost += (usage.prompt_tokens * self._price[0] + usage.completion_tokens * self._price[1]) / 1e6
+        sent, made = completion.usage.prompt_tokens, completion.usage.completion_tokens
+        if not completion.usage.cached:
+            self.budget.tokens += sent + made
+            self.budget.cost += (sent * self._price[0] + made * self._price[1]) / 1e6
         return completion
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -29,6 +29,8 @@ from dialore.llm.model import (
     Wrapper,
     estimate_tokens,
 )
+
+T = TypeVar("T", bound=BaseModel)
 
 _PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]|[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|\s+")
 _VERSION = re.compile(r" v(\d+) ")
@@ -139,7 +141,10 @@ class Replay:
 
     def __init__(self, recording: str | Path | Iterable[str], match: Literal["prompt", "label"] = "prompt") -> None:
         self._by_label = match == "label"
-        self.lines = list(_read(recording))
+        source = Path(recording) if isinstance(recording, str) else recording
+        self.lines = list(read_lines(source, Recorded, "a recorded call"))
+        for line in self.lines:
+            line.prompt = line.prompt or _prompt_key(line.messages, line.output_schema)
         self._exact = {(line.prompt, line.sample): line for line in self.lines}
         self._labelled = {(line.label, line.sample): line for line in self.lines if line.label}
         self.name = ", ".join(dict.fromkeys(line.model for line in self.lines if line.model)) or "replay"
@@ -187,19 +192,15 @@ class Replay:
         return NotRecordedError(f"the call {call}{sample} {why}", hint=_MEND)
 
 
-def _read(recording: str | Path | Iterable[str]) -> Iterator[Recorded]:
-    if isinstance(recording, (str, Path)):
-        # Not splitlines(): other line separators may stand inside a JSON string.
-        where, lines = str(recording), read_text(Path(recording)).split("\n")
-    else:
-        where, lines = "recording", list(recording)
+def read_lines(source: Path | Iterable[str], kind: type[T], name: str) -> Iterator[T]:
+    """Yield what the lines of a JSONL file, or lines as such, hold; raise InputError where one is not `name`."""
+    # Not splitlines(): other line separators may stand inside a JSON string.
+    lines = read_text(source).split("\n") if isinstance(source, Path) else source
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
-            recorded = Recorded.model_validate_json(line)
+            if line.strip():
+                yield kind.model_validate_json(line)
         except ValidationError as error:
-            problem = f"{where}, line {number}: not a recorded call: {describe(error)}"
+            where = source if isinstance(source, Path) else "recording"
+            problem = f"{where}, line {number}: not {name}: {describe(error)}"
             raise InputError(problem, hint="mend or delete that line") from None
-        recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)
-        yield recorded
