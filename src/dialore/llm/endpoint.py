@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from dialore.errors import ModelError, UnknownNameError
 from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
-from dialore.llm.model import Api, Completion, OnToken, Request, Usage, estimate_tokens
+from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 from dialore.text import storable
@@ -297,10 +297,10 @@ class Reader:
         if self._filter.thought or self._reasoned:
             self._capabilities.saw_thoughts()
         sent, made = (_count(self._usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        if estimated := sent is None or made is None:
-            sent = sum(estimate_tokens(message.content) for message in self._request.messages)
-            made = estimate_tokens(text)
-        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=made)
+        if sent is None or made is None:
+            usage, estimated = Usage.estimate(self._request.messages, text), True
+        else:
+            usage, estimated = Usage(calls=1, prompt_tokens=sent, completion_tokens=made), False
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
     def _check(self, payload: dict[str, Any], choice: object) -> None:

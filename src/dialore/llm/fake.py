@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from dialore.llm.model import Completion, OnToken, Request, Usage, estimate_tokens
+from dialore.llm.model import Completion, OnToken, Request, Usage
 from dialore.text import HAN
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
@@ -39,8 +39,7 @@ class FakeModel:
         text = plausible_answer(asked, schema, before)
         if on_token is not None:
             on_token(text)
-        sent = sum(estimate_tokens(message.content) for message in request.messages)
-        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
+        usage = Usage.estimate(request.messages, text)
         return Completion(text=text, model=self.name, usage=usage, estimated=True)
 
     async def close(self) -> None:

@@ -148,6 +148,12 @@ class Usage(BaseModel):
     cached: int = 0
     retries: int = 0
 
+    @classmethod
+    def estimate(cls, messages: Iterable[Message], text: str) -> Usage:
+        """Return the usage of a call that nobody counted."""
+        sent = sum(estimate_tokens(message.content) for message in messages)
+        return cls(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 

@@ -18,17 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.errors import InputError, NotRecordedError, describe
 from dialore.files import read_text, unwritable
-from dialore.llm.model import (
-    Completion,
-    LanguageModel,
-    Message,
-    OnToken,
-    Request,
-    Sampling,
-    Usage,
-    Wrapper,
-    estimate_tokens,
-)
+from dialore.llm.model import Completion, LanguageModel, Message, OnToken, Request, Sampling, Usage, Wrapper
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -165,12 +155,10 @@ class Replay:
             for piece in _PIECES.findall(line.text):
                 on_token(piece)
                 await asyncio.sleep(0)
-        sent = sum(estimate_tokens(message.content) for message in line.messages)
-        estimate = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(line.text))
         return Completion(
             text=line.text,
             model=line.model,
-            usage=line.usage or estimate,
+            usage=line.usage or Usage.estimate(line.messages, line.text),
             finish_reason=line.finish_reason,
             estimated=line.usage is None,
             prompt_changed=changed,

@@ -55,11 +55,7 @@ def parse(text: str, model_type: type[T]) -> T:
 
 
 async def complete_structured(
-    model: LanguageModel,
-    request: Request,
-    model_type: type[T],
-    *,
-    parser: Callable[[str], T | None] | None = None,
+    model: LanguageModel, request: Request, model_type: type[T], *, parser: Callable[[str], T | None] | None = None
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
