@@ -243,16 +243,15 @@ class LocalModel:
         end = next((position for position, token in enumerate(tokens) if token in ends), None)
         spent = len(tokens) if end is None else end + 1
         text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
-        stopped = find_stop(text, stop)
-        if stopped is not None:
-            text = text[:stopped]
+        if is_stopped := find_stop(text, stop) < len(text):
+            text = text[: find_stop(text, stop)]
             padding = itertools.takewhile(lambda token: token == tokenizer.pad_token_id, reversed(tokens))
             spent = len(tokens) - len(list(padding))
         answer = strip_thoughts(text)
         if not answer.strip():
             return ModelError(f"{self.name} answered with an empty text", hint="try again", retryable=True)
         usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent)
-        reason = "length" if end is None and stopped is None else "stop"
+        reason = "length" if end is None and not is_stopped else "stop"
         return Completion(text=answer, model=self.name, usage=usage, seconds=seconds, finish_reason=reason)
 
 
@@ -269,7 +268,7 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
         flags = [job.done.cancelled() for job in jobs]
         if stop:
             tails = tokenizer.batch_decode(tokens[:, max(given, tokens.shape[1] - _STOP_WINDOW) :])
-            flags = [flag or find_stop(tail, stop) is not None for flag, tail in zip(flags, tails, strict=True)]
+            flags = [flag or find_stop(tail, stop) < len(tail) for flag, tail in zip(flags, tails, strict=True)]
         return torch.tensor(flags, dtype=torch.bool, device=tokens.device)
 
     return done
@@ -342,9 +341,9 @@ def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
     return str(tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True))
 
 
-def find_stop(text: str, stop: tuple[str, ...]) -> int | None:
-    """Return where the first stop string begins, if there is one."""
-    return min((position for word in stop if (position := text.find(word)) >= 0), default=None)
+def find_stop(text: str, stop: tuple[str, ...]) -> int:
+    """Return where the first stop string begins; the end of the text where there is none."""
+    return min((position for word in stop if (position := text.find(word)) >= 0), default=len(text))
 
 
 class TextStream:
@@ -380,8 +379,7 @@ class TextStream:
         self._pass_on(self._thoughts.finish())
 
     def _feed(self, upto: int) -> None:
-        stopped = find_stop(self._raw, self._stop)
-        upto = upto if stopped is None else min(upto, stopped)
+        upto = min(upto, find_stop(self._raw, self._stop))
         if upto > self._fed:
             piece, self._fed = self._raw[self._fed : upto], upto
             self._pass_on(self._thoughts.feed(piece))
