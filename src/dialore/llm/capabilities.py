@@ -70,9 +70,8 @@ class ServerCapabilities:
 
     def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
         """Return the JSON body for a request."""
-        sampling, schema = request.sampling, request.output_schema
+        sampling, schema, stop = request.sampling, request.output_schema, request.sampling.stop
         body: dict[str, Any] = {"model": model}
-        stop = sampling.stop
         if self._api == "completions":
             body["prompt"], stop = request.plain_text, request.plain_stop
         else:
@@ -137,8 +136,7 @@ class ServerCapabilities:
 
     def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
         for name in (*_OPTIONAL, "stream"):
-            word = r"\bstream(?:ing)?\b" if name == "stream" else rf"\b{name}\b"
-            named = error.parameter == name or re.search(word, error.said)
+            named = error.parameter == name or re.search(rf"\b{name}(?:ing)?\b", error.said)
             if name not in sent or not named or not _REFUSED.search(error.said):
                 continue
             if name == "stream":

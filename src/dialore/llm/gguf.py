@@ -129,7 +129,8 @@ def _value(file: BinaryIO) -> Any:  # noqa: ANN401
         file.seek(count * struct.calcsize(f"<{_SCALARS[inner]}"), os.SEEK_CUR)
         return None
     for _ in range(count):
-        file.seek(*struct.unpack("<Q", file.read(8)), os.SEEK_CUR)
+        (length,) = struct.unpack("<Q", file.read(8))
+        file.seek(length, os.SEEK_CUR)
     return None
 
 

@@ -162,8 +162,10 @@ def candidates(text: str) -> Iterator[object]:
     split spells, is a replacement character in what is found.
     """
     text = storable(text).strip().lstrip("\ufeff")[:_LONGEST]
+    fenced = reversed([match.group(1).strip() for match in _FENCE.finditer(text)])
+    whole = [piece for piece in (text, *fenced) if piece[:1] in set('{[｛［【"“')]
     left = _REPAIRED
-    for piece in dict.fromkeys(_pieces(text)):
+    for piece in dict.fromkeys([*whole, *reversed(list(_objects(text)))]):
         value, decoded = piece, _decode(piece)
         if isinstance(decoded, str):  # JSON within a JSON string
             value, decoded = decoded.strip(), _decode(decoded)
@@ -172,12 +174,6 @@ def candidates(text: str) -> Iterator[object]:
             decoded = _repair(_STRING_OR_WIDE.sub(_straight, value))
         if isinstance(decoded, (dict, list)):
             yield decoded
-
-
-def _pieces(text: str) -> Iterator[str]:
-    fenced = reversed([match.group(1).strip() for match in _FENCE.finditer(text)])
-    yield from (whole for whole in (text, *fenced) if whole[:1] in set('{[｛［【"“'))
-    yield from reversed(list(_objects(text)))
 
 
 def _decode(piece: str) -> object:
@@ -248,7 +244,10 @@ def fit(value: object, kind: object) -> object:
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     origin, arguments = get_origin(kind), get_args(kind)
-    if words := _words(kind):
+    words = arguments if origin is Literal else ()
+    if isinstance(kind, enum.EnumMeta):
+        words = tuple(member.value for member in list[enum.Enum](kind))
+    if words:
         is_other = isinstance(value, str) and value not in words
         alike = [word for word in words if is_other and isinstance(word, str) and _plain(word) == _plain(str(value))]
         return alike[0] if len(alike) == 1 else value
@@ -263,12 +262,6 @@ def fit(value: object, kind: object) -> object:
         return {name: fit(item, arguments[1]) for name, item in value.items()}
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return str(value) if kind is str and is_number else value
-
-
-def _words(kind: object) -> tuple[object, ...]:
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(member.value for member in list[enum.Enum](kind)) if isinstance(kind, enum.EnumMeta) else ()
 
 
 def _fit_model(value: object, kind: type[BaseModel]) -> object:
