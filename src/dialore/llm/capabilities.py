@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from dialore.llm.model import Api, OutputSchema, Request
 
 Format = Literal["json_schema", "json_object", "off"]
-FORMATS = get_args(Format)
+FORMATS: tuple[Format, ...] = get_args(Format)
 """How JSON may be asked for, in the order in which it is tried."""
 THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
@@ -40,6 +40,11 @@ _WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
+
+
+def following(form: Format) -> Format:
+    """Return the form of asking for JSON that is tried after one."""
+    return FORMATS[FORMATS.index(form) + 1]
 
 
 class ServerCapabilities:
@@ -68,17 +73,17 @@ class ServerCapabilities:
         """
         return self.streams and (self.slowest is None or self.slowest * _QUICK > timeout)
 
-    def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
-        """Return the JSON body for a request."""
+    def body(self, model: str, request: Request, form: Format = FORMATS[0], *, stream: bool) -> dict[str, Any]:
+        """Return the JSON body for a request, with JSON asked for in that form."""
         sampling, schema, stop = request.sampling, request.output_schema, request.sampling.stop
         body: dict[str, Any] = {"model": model}
         if self._api == "completions":
             body["prompt"], stop = request.plain_text, request.plain_stop
         else:
             body["messages"] = [message.model_dump() for message in self.form.arrange(request.messages)]
-            if schema is not None and self.format == "json_object":
+            if schema is not None and form == "json_object":
                 body["response_format"] = {"type": "json_object"}
-            elif schema is not None and self.format == "json_schema":
+            elif schema is not None and form == "json_schema":
                 body["response_format"] = _by_schema(schema.name, json.dumps(schema.definition))
         limit = sampling.max_tokens + self.thoughts
         body |= {"temperature": sampling.temperature, self.length: min(limit, self.most or limit)}
@@ -96,7 +101,7 @@ class ServerCapabilities:
         if self._learn_length(error, sent):
             return True
         if "response_format" in sent and _FORMATS.search(error.said):
-            self.step_down(FORMATS[FORMATS.index(sent["response_format"]["type"]) + 1])
+            self.step_down(following(sent["response_format"]["type"]))
             return True
         return self._learn_roles(error, sent) or self._learn_parameter(error, sent)
 
@@ -115,7 +120,7 @@ class ServerCapabilities:
         return False
 
     def step_down(self, form: Format) -> None:
-        """Ask for JSON in a form that comes after one that was refused."""
+        """Ask for JSON in a form from now on, where that comes after the one of before."""
         if FORMATS.index(form) > FORMATS.index(self.format):
             by = "a prompt alone" if form == "off" else form
             tell(f"the server refuses {self.format} as response_format: JSON is asked for by {by} from now on")

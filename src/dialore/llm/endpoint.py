@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of
+from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of, following
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
 from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry
@@ -134,36 +134,26 @@ class Endpoint:
 
     async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
         """One call, or a few where the server refuses its form."""
-        server = self.capabilities
+        server, form = self.capabilities, self.capabilities.format
+        unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
         for _ in range(_ADAPTATIONS):
             streamed = on_token is not None or server.should_stream(self.http.timeout)
-            body = server.body(self.name, request, stream=streamed and server.streams) | self._extra_body
+            form = max(form, server.format, key=FORMATS.index)
+            body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
             try:
                 completion = await self.call(body, request, on_token)
             except ModelError as error:
                 if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
                     continue
-                is_format = server.may_refuse_format(error, body, failures)
-                if is_format and (answer := await self._ask_otherwise(body, request, on_token)):
-                    return answer
-                raise (await self._not_found(error) if error.status == 404 else error) from None
+                unsaid = unsaid or error
+                if form != "off" and server.may_refuse_format(error, body, failures):
+                    form = following(form)
+                    continue
+                raise (await self._not_found(unsaid) if unsaid.status == 404 else unsaid) from None
+            server.step_down(form)
             server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
-
-    async def _ask_otherwise(
-        self, body: dict[str, Any], request: Request, on_token: OnToken | None
-    ) -> Completion | None:
-        """Ask for JSON in other forms, as a server that does not say what it refuses may want it; None: in vain."""
-        for form in FORMATS[FORMATS.index(body["response_format"]["type"]) + 1 :]:
-            other = body | {"response_format": {"type": form}}
-            if form == "off":
-                del other["response_format"]
-            with suppress(ModelError):
-                completion = await self.call(other, request, on_token)
-                self.capabilities.step_down(form)
-                return completion
-        return None
 
     async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
         async with self.http.open(self.path, body, flows=True) as response:
