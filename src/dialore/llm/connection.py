@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -27,15 +26,6 @@ _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
 _BATCH = 8  # requests that a model of Hugging Face answers together, where nothing is said
 _PROBE_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Found:
-    """The model that is meant and where it is; None for what is not set."""
-
-    model: str | None
-    base_url: str | None
-    api_key: str | None = field(repr=False)
 
 
 def connect(
@@ -75,10 +65,9 @@ def connect(
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
-    named = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
-    name, address, key = named.model or "", named.base_url, named.api_key
+    named, address, key = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
     asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking, "extra_body": extra_body}
-    target = name.partition(":")[2]
+    name, target = named, named.partition(":")[2]
     if name.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
@@ -102,7 +91,7 @@ def connect(
             raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
-            raise UnknownNameError("model of the Ollama on this machine", named.model or "", names)
+            raise UnknownNameError("model of the Ollama on this machine", named, names)
         address, key = OLLAMA, None
         log.info("using Ollama's %s at %s", name, OLLAMA)
 
@@ -115,13 +104,13 @@ def connect(
 
 def find(
     model: str | None, base_url: str | None, api_key: str | None, *, key_env: str = "", named_by: str = ""
-) -> Found:
-    """Return what arguments and environment say, before anything is asked; raise InputError for a missing key."""
+) -> tuple[str, str | None, str | None]:
+    """Return model (empty: none), address and key by arguments and environment; InputError for a missing key."""
     ours, theirs = _environment("DIALORE_BASE_URL"), _environment("OPENAI_BASE_URL")
     url = base_url or ours or theirs or (OPENAI if _environment("OPENAI_API_KEY") else None)
-    name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL")
+    name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL") or ""
     if api_key or url is None:
-        return Found(name, url, api_key)
+        return name, url, api_key
     mine = None if named_by else url
     bound = {"DIALORE_API_KEY": [ours or mine], "OPENAI_API_KEY": [OPENAI, theirs]}
     if key_env:
@@ -133,13 +122,13 @@ def find(
         if not (key := _environment(variable)):
             continue
         if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
-            return Found(name, url, key)
+            return name, url, key
         unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
         hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
         log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)
-    return Found(name, url, None)
+    return name, url, None
 
 
 def _host(place: str) -> str:

@@ -130,10 +130,8 @@ def error_detail(payload: object) -> tuple[str, str, str]:
     if isinstance(payload, list) and payload:
         payload = payload[0]
     error = payload.get("error", payload) if isinstance(payload, dict) else payload
-    if isinstance(error, str):
-        return error, "", ""
     if not isinstance(error, dict):
-        return "", "", ""
+        return error if isinstance(error, str) else "", "", ""
     message = error.get("message") or error.get("detail") or error.get("msg") or ""
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
