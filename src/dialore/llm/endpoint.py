@@ -248,24 +248,23 @@ class Reader:
         if self._left < 0:  # no silence ends such a stream
             raise ModelError(f"{where} goes on far beyond the limit of tokens", hint="see the server's log")
         choices = payload.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         self._check(payload, choice)
         self._model = _word(payload, "model") or self._model
         self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
         if self._capabilities.unopened is None and _PARSES.match(_word(payload, "system_fingerprint")):
             self._capabilities.unopened = self._filter.unopened = False
-        if isinstance(choice, dict) and not choice.get("index"):
-            # A completions endpoint has the bare text in place of a message or delta.
-            text = choice.get("text")
-            delta = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
-            if isinstance(delta, dict):
-                self._said(delta, choice.get("finish_reason"))
-            elif part == "message":
-                lacking = f"{where} answered with a choice without a message"
-                raise ModelError(lacking, hint="is it a chat endpoint?", retryable=True)
-            self.reason = _word(choice, "finish_reason") or self.reason
+        if choice.get("index"):  # another answer, that was not asked for
+            choice = {}
+        # A completions endpoint has the bare text in place of a message or delta.
+        text = choice.get("text")
+        delta = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
+        if isinstance(delta, dict):
+            self._said(delta, choice.get("finish_reason"))
         elif part == "message":
-            raise ModelError(f"{where} answered without choices", hint="try again", retryable=True)
+            lacking = "with a choice without a message" if choice else "without choices"
+            raise ModelError(f"{where} answered {lacking}", hint="is it a chat endpoint?", retryable=True)
+        self.reason = _word(choice, "finish_reason") or self.reason
 
     def completion(self) -> Completion:
         """Return the completion, once all is taken; raise ModelError where there is no text."""
@@ -293,12 +292,11 @@ class Reader:
             usage, estimated = Usage(calls=1, prompt_tokens=sent, completion_tokens=made), False
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
-    def _check(self, payload: dict[str, Any], choice: object) -> None:
-        inner = choice if isinstance(choice, dict) else {}
-        for part in (payload, inner):
+    def _check(self, payload: dict[str, Any], choice: dict[str, Any]) -> None:
+        for part in (payload, choice):
             if part.get("error"):
                 raise said_error(f"{self._where} reports an error", {"error": part["error"]}, key=self._key)
-        if inner.get("finish_reason") == "error":
+        if choice.get("finish_reason") == "error":
             broken = f"{self._where} broke off its answer (finish_reason: error)"
             raise ModelError(broken, hint="try again", retryable=True)
 
