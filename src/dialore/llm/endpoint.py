@@ -262,8 +262,10 @@ class Reader:
         if isinstance(delta, dict):
             self._said(delta, choice.get("finish_reason"))
         elif part == "message":
-            lacking = "with a choice without a message" if choice else "without choices"
-            raise ModelError(f"{where} answered {lacking}", hint="is it a chat endpoint?", retryable=True)
+            lacking, hint = "with a choice without a message", "is it a chat endpoint?"
+            if not choice:
+                lacking, hint = "without choices", "try again"
+            raise ModelError(f"{where} answered {lacking}", hint=hint, retryable=True)
         self.reason = _word(choice, "finish_reason") or self.reason
 
     def completion(self) -> Completion:
