@@ -304,12 +304,11 @@ class HttpClient:
 
     async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
         """Return a whole body, after what has been read of it; raise ModelError where it is too big."""
-        chunks, size = [begun], len(begun)
+        body = bytearray(begun)
         while chunk := await response.content.readany():
-            size += len(chunk)
-            self._check_size(size)
-            chunks.append(chunk)
-        return b"".join(chunks)
+            body += chunk
+            self._check_size(len(body))
+        return bytes(body)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
         """Return the JSON of a body with status 200; raise ModelError where it is a web page, or broken."""
