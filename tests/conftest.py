@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 import typer
 
-from dialore.llm.capabilities import forget
+from dialore.llm.capabilities import dialect_of
 from tests.llm.server import FaultyServer
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ typer.main.get_command = functools.cache(typer.main.get_command)
 @pytest.fixture
 def faulty_server() -> Iterator[FaultyServer]:
     """A chat endpoint on this machine that misbehaves to order; see tests/llm/server.py."""
-    forget()  # another server may have had the port
+    dialect_of.cache_clear()  # another server may have had the port
     server = FaultyServer()
     yield server
     server.close()

@@ -87,7 +87,7 @@ def test_without_a_model_hard_matching_and_people_are_asked(call, talks, tmp_pat
     ("arguments", "message"),
     [
         (("dcrg", "--from", "x"), "did you mean dcrag"),
-        (("dcrag", "--from", "nowhere.jsonl"), "nowhere.jsonl cannot be read"),
+        (("dcrag", "--from", "nowhere.jsonl"), "no such file: nowhere.jsonl"),
         (("dcrag", "--from", "x", "--by", "people"), "--from takes the answers of a finished run"),
         (("dcrag", "--coq", "--from", "x"), "--coq is of questions"),
         (("dcrag", "--by", "peple", "--dataset", "everyday"), "did you mean people"),

@@ -20,7 +20,7 @@ from dialore.evaluation.report.tables import _remarks
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm import batches
-from dialore.llm.capabilities import forget
+from dialore.llm.capabilities import dialect_of
 from dialore.llm.connection import connect
 from dialore.llm.fake import FakeModel
 from tests.experiments.conftest import write_dialogues
@@ -80,7 +80,7 @@ class FaultyBatches(BatchServer):
 @pytest_asyncio.fixture
 async def provider(monkeypatch):
     """A provider on this machine; batches are looked at often."""
-    forget()
+    dialect_of.cache_clear()
     monkeypatch.setattr(batches, "POLL", 0.02)
     monkeypatch.setattr(batches, "QUIET", 0.1)
     monkeypatch.setattr(batches, "_RETRIES", 6)

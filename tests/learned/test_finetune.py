@@ -94,10 +94,10 @@ async def test_what_is_written_is_what_was_trained(bases, tmp_path):
 
     from dialore.llm.local import load
 
-    tokenizer, model = load(str(tmp_path / "model"), "cpu")
+    tokenizer, model = load(str(tmp_path / "model"))
     rows = [encode(tokenizer, "causal", one, 64) for one in DEV]
     with torch.inference_mode():
-        loss = model(**collate(rows, tokenizer.pad_token_id)).loss.item()
+        loss = model.cpu()(**collate(rows, tokenizer.pad_token_id)).loss.item()
     assert loss == pytest.approx(describe(tmp_path / "model")["loss"]["dev"], rel=1e-4)
 
 

@@ -6,8 +6,8 @@ import logging
 
 import pytest
 
-from dialore.llm.local import ChatForm, ChatTemplates, LocalModel
-from dialore.llm.model import Message, Request, Sampling
+from dialore.llm.local import LocalModel
+from dialore.llm.model import ChatForm, Message, Request, Sampling
 from dialore.llm.structured import complete_structured
 from dialore.methods.stages import Text
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
@@ -38,7 +38,8 @@ ALTERNATES = (
 def loaded(tmp_path_factory):
     path = tmp_path_factory.mktemp("tiny")
     make_tiny_causal(path, positions=800)
-    return path, *LocalModel(str(path), device="cpu")._load()
+    model = LocalModel(str(path))
+    return path, model._load()[0], model
 
 
 def messages(*said):
@@ -68,14 +69,15 @@ S2 = ("system", "Be brief.")
     ],
 )
 def test_messages_stand_as_the_template_takes_them(loaded, template, given, rendered):
-    _, tokenizer, _ = loaded
+    _, tokenizer, model = loaded
     tokenizer.chat_template = template
-    assert ChatTemplates().render(tokenizer, messages(*given)) == f"{rendered}<assistant>"
+    assert model._render(messages(*given)) == f"{rendered}<assistant>"
 
 
 def test_it_is_decided_once_for_each_template_and_roles(loaded, caplog, monkeypatch):
-    _, tokenizer, _ = loaded
+    _, tokenizer, model = loaded
     tokenizer.chat_template = REFUSES
+    model._forms.clear()
     rendered, render = [], type(tokenizer).apply_chat_template
 
     def counted(self, conversation, **settings):
@@ -83,26 +85,25 @@ def test_it_is_decided_once_for_each_template_and_roles(loaded, caplog, monkeypa
         return render(self, conversation, **settings)
 
     monkeypatch.setattr(type(tokenizer), "apply_chat_template", counted)
-    templates = ChatTemplates()
     with caplog.at_level(logging.INFO, "dialore.llm.local"):
         for text in ("I like tea.", "I like coffee."):
-            assert text in templates.render(tokenizer, messages(S, ("user", text)))
+            assert text in model._render(messages(S, ("user", text)))
         assert len(rendered) == 3 + 2, "three forms were tried, then two prompts rendered"
         assert len(caplog.records) == 1
         tokenizer.chat_template = PLAIN
-        assert templates.render(tokenizer, messages(S, U)).startswith("<system>")
+        assert model._render(messages(S, U)).startswith("<system>")
 
 
 def test_a_template_that_takes_no_form_raises_its_own_error(loaded):
-    _, tokenizer, _ = loaded
+    _, tokenizer, model = loaded
     tokenizer.chat_template = "{{ raise_exception('Never') }}"
     with pytest.raises(Exception, match="Never"):
-        ChatTemplates().render(tokenizer, messages(U))
+        model._render(messages(U))
 
 
 def test_no_form_loses_a_text():
     given = messages(S, U, V, S2, A, A, U, S)
-    for form in (ChatForm(folds=f, merges=m, opens=o) for f in (0, 1) for m in (0, 1) for o in (0, 1)):
+    for form in (ChatForm(folds=f, merges=m, opens=o) for f in (0, 1) for m in (0, 1) for o in (None, "")):
         joined = "\n\n".join(message.content for message in form.arrange(given))
         assert joined == "\n\n".join(message.content for message in given)
 
@@ -110,7 +111,7 @@ def test_no_form_loses_a_text():
 @pytest.mark.parametrize("template", [REFUSES, DROPS, ALTERNATES, PLAIN])
 async def test_a_model_reads_the_system_text_whatever_its_template(loaded, template):
     path, *_ = loaded
-    model = LocalModel(str(path), device="cpu", dtype="float32")
+    model = LocalModel(str(path))
     tokenizer, _ = model._load()
     tokenizer.chat_template = template
     sampling = Sampling(max_tokens=8, temperature=0)

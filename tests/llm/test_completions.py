@@ -187,7 +187,7 @@ def test_a_request_as_text_to_be_continued():
 @pytest.mark.filterwarnings("ignore")
 async def test_a_chat_template_wins_unless_the_request_is_steered(tmp_path):
     make_tiny_causal(tmp_path)
-    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
+    model = LocalModel(str(tmp_path))
     tokenizer, _ = model._load()
 
     async def read(request):

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from dialore.llm.capabilities import strict_schema
-from dialore.llm.local import Constrained, Vocabulary
+from dialore.llm.local import Constrained
 from dialore.llm.structured import output_schema
 from dialore.methods.demands import SelectedFacts, ThoughtRevision
 from dialore.methods.edit import Better
 from dialore.methods.scg_qp import SearchDecision
 from dialore.methods.weave import Need, Needs
 
-pytest.importorskip("llguidance")
+llguidance = pytest.importorskip("llguidance.hf")
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 tokenizers = pytest.importorskip("tokenizers")
@@ -42,7 +42,8 @@ def tokenizer():
 
 @pytest.fixture(scope="module")
 def vocabulary(tokenizer):
-    return Vocabulary(tokenizer, len(tokenizer) + 3, [tokenizer.eos_token_id])  # models score more than there is
+    # Models score more tokens than there are.
+    return llguidance.from_tokenizer(tokenizer, n_vocab=len(tokenizer) + 3, eos_token=[tokenizer.eos_token_id])
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)

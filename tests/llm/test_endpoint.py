@@ -48,8 +48,9 @@ def endpoint(server: FaultyServer, **settings) -> Endpoint:
     return Endpoint("m", server.url, KEY, **{"retries": 0, "timeout": 5, **settings})
 
 
-async def ask(server: FaultyServer, request: Request = ASK, *, streamed: bool = False, **settings):
+async def ask(server: FaultyServer, request: Request = ASK, *, streamed: bool = False, max_bytes=10**7, **settings):
     model = endpoint(server, **settings)
+    model.http.max_bytes = max_bytes
     pieces: list[str] = []
     try:
         return await model.complete(request, pieces.append if streamed else None), pieces

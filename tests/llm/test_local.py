@@ -34,7 +34,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 async def model(folder):
-    made = LocalModel(str(folder), device="cpu", dtype="float32")
+    made = LocalModel(str(folder))
     yield made
     await made.close()
 
@@ -137,11 +137,9 @@ async def test_a_template_that_takes_nothing_is_a_clear_error(folder):
 
 
 @needs_torch
-@pytest.mark.parametrize("settings", [{}, {"dtype": "float3"}, {"device": "toaster"}])
-async def test_a_model_that_cannot_be_loaded(folder, tmp_path, settings):
-    name = str(folder) if settings else str(tmp_path / "none")
+async def test_a_model_that_cannot_be_loaded(tmp_path):
     with pytest.raises(InputError, match="cannot load the model"):
-        await LocalModel(name, **settings).complete(ask())
+        await LocalModel(str(tmp_path / "none")).complete(ask())
 
 
 async def test_without_the_extra(monkeypatch):
@@ -152,7 +150,7 @@ async def test_without_the_extra(monkeypatch):
 
 def test_the_first_stop_string():
     assert find_stop("one two END", ("END", "two")) == 4
-    assert find_stop("one", ("x",)) is None
+    assert find_stop("one", ("x",)) == 3
 
 
 class Letters:

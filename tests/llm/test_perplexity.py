@@ -59,8 +59,9 @@ PAIRS = [
 
 
 @needs_torch
-async def test_it_is_the_sum_of_its_tokens_log_probabilities(folder):
-    model = LocalLikelihood(str(folder), device="cpu", dtype="float32", batch=3)
+async def test_it_is_the_sum_of_its_tokens_log_probabilities(folder, monkeypatch):
+    monkeypatch.setattr("dialore.llm.perplexity._BATCH", 3)
+    model = LocalLikelihood(str(folder))
     steps: list[tuple[int, int]] = []
     found = await model.score(PAIRS, lambda done, total: steps.append((done, total)))
     for pair, likelihood in zip(PAIRS, found, strict=True):
@@ -76,17 +77,17 @@ async def test_it_is_the_sum_of_its_tokens_log_probabilities(folder):
 
 @needs_torch
 async def test_a_token_for_the_beginning_gives_the_first_one_a_probability(beginning, folder):
-    model = LocalLikelihood(str(beginning), device="cpu", dtype="float32")
+    model = LocalLikelihood(str(beginning))
     (found,) = await model.score([Scored("", "green tea")])
     total, count = by_hand(beginning, "green tea", "", begin=True)
     assert (found.tokens, found.log_probability) == (count, pytest.approx(total, abs=1e-3))
-    without = LocalLikelihood(str(folder), device="cpu", dtype="float32")
+    without = LocalLikelihood(str(folder))
     assert (await without.score([Scored("", "green tea")]))[0].tokens == count - 1
 
 
 @needs_torch
 async def test_a_long_context_loses_its_beginning_and_a_long_text_is_refused(folder):
-    model = LocalLikelihood(str(folder), device="cpu", dtype="float32")
+    model = LocalLikelihood(str(folder))
     long, kept = await model.score(
         [Scored("sea " * 200 + "the river runs", " to the sea"), Scored("sea " * 100 + "the river runs", " to the sea")]
     )

@@ -154,7 +154,7 @@ async def test_streaming_splits_in_words():
         ("{", "EOF"),
         ("[]", "object"),
         ('{"text": "x"}', "messages"),
-        ('{"messages": [{"role": "robot", "content": "a"}], "text": "x"}', "messages.0.role"),
+        ('{"messages": [{"role": "robot", "content": "a"}], "text": "x"}', r"messages\[0\].role"),
         ('{"messages": [], "text": 3}', "text"),
     ],
 )
@@ -166,18 +166,16 @@ def test_a_malformed_line_names_file_and_line(tmp_path, line, words):
 
 
 def test_files_that_cannot_be_read(tmp_path):
-    with pytest.raises(InputError, match=r"cannot read the recording .*none\.jsonl"):
+    with pytest.raises(InputError, match=r"no such file: .*none\.jsonl"):
         Replay(tmp_path / "none.jsonl")
     (tmp_path / "binary").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(InputError, match="not UTF-8"):
         Replay(tmp_path / "binary")
-    with pytest.raises(InputError, match="by prompt or label"):
-        Replay([], match="vibes")
 
 
 @pytest.mark.parametrize("path", ["/dev/full", "/proc/none/recording.jsonl"])
 async def test_a_recording_that_cannot_be_written(path):
     recorder = Recorder(Scripted(), path)
-    with pytest.raises(InputError, match="cannot write the recording"):
+    with pytest.raises(InputError, match=f"cannot write {path}"):
         await recorder.complete(ask())
     await recorder.close()

@@ -104,7 +104,7 @@ def folders(tmp_path_factory):
 
 @pytest.fixture(params=KINDS)
 async def model(request, folders):
-    made = LocalModel(str(folders[request.param]), device="cpu", dtype="float32")
+    made = LocalModel(str(folders[request.param]))
     yield made
     await made.close()
 
@@ -184,7 +184,7 @@ async def test_requests_that_wait_are_batched(model):
 
 @needs_torch
 async def test_encoder_and_decoder_have_their_places_each(folders):
-    bart = LocalModel(str(folders["bart"]), device="cpu", dtype="float32")
+    bart = LocalModel(str(folders["bart"]))
     with pytest.raises(ModelError, match="takes 48"):
         await bart.complete(ask("tea " * 80))
     # A prompt that nearly fills the encoder leaves the decoder its own room.
@@ -194,7 +194,7 @@ async def test_encoder_and_decoder_have_their_places_each(folders):
     assert 24 < width <= 48
     completion = await bart.complete(ask(continuation=text, max_tokens=30, temperature=0))
     assert completion.usage.completion_tokens > 48 - width or completion.finish_reason == "stop"
-    t5 = LocalModel(str(folders["t5"]), device="cpu", dtype="float32")
+    t5 = LocalModel(str(folders["t5"]))
     assert (await t5.complete(ask("tea " * 700))).usage.prompt_tokens > 700
 
 

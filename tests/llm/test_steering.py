@@ -93,7 +93,7 @@ def count(text: str) -> int:
 
 
 async def test_a_local_model_follows_the_steering_of_a_request(loaded):
-    model = LocalModel(str(loaded[0]), device="cpu", dtype="float32")
+    model = LocalModel(str(loaded[0]))
     plain = await model.complete(ask(None))
     hard = STRONG.model_copy(update={"iterations": 20, "step_size": 1.0})
     steered = await model.complete(ask(hard))
@@ -107,7 +107,7 @@ async def test_a_local_model_follows_the_steering_of_a_request(loaded):
 
 
 async def test_seeds_streams_stops_and_top_k(loaded):
-    model = LocalModel(str(loaded[0]), device="cpu", dtype="float32")
+    model = LocalModel(str(loaded[0]))
     soft = Steering(words=BAG)
     drawn = [(await model.complete(ask(soft, temperature=1.0, seed=seed))).text for seed in (1, 1, 2)]
     assert drawn[0] == drawn[1] != drawn[2]
@@ -180,7 +180,7 @@ def test_steps_are_divided_by_the_greatest_norm_of_the_text_so_far(loaded):
 
 
 async def test_a_prompt_of_one_token_is_steered_from_the_second_on(loaded):
-    model = LocalModel(str(loaded[0]), device="cpu", dtype="float32")
+    model = LocalModel(str(loaded[0]))
     short = ask(STRONG).model_copy(update={"continuation": "t"})
     assert (await model.complete(short)).usage.completion_tokens > 1
     await model.close()

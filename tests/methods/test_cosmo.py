@@ -68,7 +68,7 @@ async def test_a_local_sequence_to_sequence_model_answers_as_cosmo(tmp_path):
     tokenizer.save_pretrained(tmp_path)
     torch.manual_seed(2)
     _t5(len(tokenizer)).save_pretrained(tmp_path)
-    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
+    model = LocalModel(str(tmp_path))
     torch.manual_seed(4)
     response, stages = await respond("cosmo", model, ENGLISH, {})
     assert traced(stages, RESPONSE).usage.prompt_tokens == len(tokenizer(COSMO_FORM)["input_ids"])

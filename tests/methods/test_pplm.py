@@ -92,7 +92,7 @@ async def test_an_endpoint_says_that_it_cannot(small_graph, dialogue, faulty_ser
 @pytest.mark.filterwarnings("ignore")
 async def test_a_local_model_says_more_of_the_bag(small_graph, dialogue, tmp_path):
     make_tiny_causal(tmp_path, kind="gpt2")
-    model = LocalModel(str(tmp_path), device="cpu", dtype="float32")
+    model = LocalModel(str(tmp_path))
     about = dialogue.model_copy(update={"topic": "tea"})
 
     async def said(**options) -> int:

@@ -29,11 +29,10 @@ _MEND = "delete it or name another file"
 class Cached(Wrapper):
     """A model whose completions are kept on disk.
 
-    The key is where the model is and its name, the messages, sampling, schema and sample index; the label is not in
-    it. Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded
-    tokens, takes no time, and is passed to `on_token` in one piece. Several processes may share the file, and what is
-    finished survives the death of a process at any point. A completion that cannot be stored is still returned.
-    `address` is where the model is and by which API it is asked: two servers may give one name to different models.
+    Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded tokens,
+    takes no time, and is passed to `on_token` in one piece. Several processes may share the file, and what is finished
+    survives the death of a process at any point. A completion that cannot be stored is still returned. `address` is
+    where the model is and by which API it is asked: two servers may give one name to different models.
     """
 
     def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
@@ -98,15 +97,14 @@ class Cached(Wrapper):
         database = self._connect()
         try:
             row = database.execute("SELECT completion FROM completions WHERE key = ?", (key,)).fetchone()
+            return Completion.model_validate_json(row[0]) if row else None
         except sqlite3.OperationalError as error:
             self._warn("read", error)
-            return None
         except sqlite3.DatabaseError:
             raise _damaged(self._path) from None
-        try:
-            return Completion.model_validate_json(row[0]) if row else None
         except ValidationError:
-            return None  # will be asked and stored anew
+            pass  # will be asked and stored anew
+        return None
 
     def _put(self, key: bytes, completion: Completion) -> None:
         row = (key, completion.model_dump_json(), self._model.name, time.time())
@@ -122,7 +120,7 @@ class Cached(Wrapper):
 
 
 def cache_key(model: list[str], request: Request) -> bytes:
-    """Return a hash (sha256, 32 bytes) of the model and of all of the request that can change the answer."""
+    """Return a hash of the model and of all of the request that can change the answer; its label cannot."""
     schema, steering = request.output_schema, request.steering
     parts: list[Any] = [
         *model,
@@ -164,9 +162,19 @@ def _open(path: Path) -> sqlite3.Connection:
 def _connect(path: Path) -> sqlite3.Connection:
     with contextlib.suppress(OSError):
         path.touch(mode=0o600)  # prompts hold what people said
-    database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        if not _holds_cache(database, path):
+    with contextlib.ExitStack() as closing:
+        database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
+        closing.callback(database.close)
+        # In one statement, so that a cache which another process is just making is seen before or after, not between.
+        application, version, tables = database.execute(
+            "SELECT (SELECT * FROM pragma_application_id), (SELECT * FROM pragma_user_version), "
+            "(SELECT count(*) FROM sqlite_master)"
+        ).fetchone()
+        if tables and application != _APPLICATION:
+            raise InputError(f"{path} is a database of something else, not a cache", hint="name another file")
+        if tables and version != _VERSION:
+            raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", hint=_MEND)
+        if not tables:
             database.execute("PRAGMA journal_mode = WAL")
             database.executescript(
                 f"BEGIN IMMEDIATE; PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION};"
@@ -174,24 +182,8 @@ def _connect(path: Path) -> sqlite3.Connection:
                 "COMMIT"
             )
         database.execute("PRAGMA synchronous = NORMAL")
-    except BaseException:
-        database.close()
-        raise
+        closing.pop_all()
     return database
-
-
-def _holds_cache(database: sqlite3.Connection, path: Path) -> bool:
-    """Return whether a database is a cache, and not just made; raise InputError where it is something else."""
-    # In one statement, so that a cache which another process is just making is seen before or after, not between.
-    application, version, tables = database.execute(
-        "SELECT (SELECT * FROM pragma_application_id), (SELECT * FROM pragma_user_version), "
-        "(SELECT count(*) FROM sqlite_master)"
-    ).fetchone()
-    if tables and application != _APPLICATION:
-        raise InputError(f"{path} is a database of something else, not a cache", hint="name another file")
-    if tables and version != _VERSION:
-        raise InputError(f"the cache {path} is of version {version}; this program reads {_VERSION}", hint=_MEND)
-    return bool(tables)
 
 
 def _damaged(path: Path) -> InputError:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import json
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import ModelError, WindowError
+from dialore.llm.model import ChatForm, Message
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
     from dialore.llm.model import Api, OutputSchema, Request
 
+Format = Literal["json_schema", "json_object", "off"]
+FORMATS: tuple[Format, ...] = get_args(Format)
+"""How JSON may be asked for, in the order in which it is tried."""
 THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
 _MOST_THOUGHTS = 4 * THOUGHTS
@@ -31,39 +35,36 @@ _AT_MOST = re.compile(
     r"\D{0,4}(\d{2,7})",
     re.IGNORECASE | re.DOTALL,
 )
+_ALTERNATING = ChatForm(merges=True, opens="…")
+_WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
-_NEXT: dict[str, Literal["json_object", "off"]] = {"json_schema": "json_object", "json_object": "off"}
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
+
+
+def following(form: Format) -> Format:
+    """Return the form of asking for JSON that is tried after one."""
+    return FORMATS[FORMATS.index(form) + 1]
 
 
 class ServerCapabilities:
     """The capabilities of one server and its model's behaviour, learnt from refusals and answers.
 
-    Attributes:
-        format: how JSON is asked for.
-        is_format_taken: whether it has answered a call with such a format.
-        roles: `any`; `alternating`, where two messages of one role are refused; `user`, where a system message is.
-        length: the name of the limit of tokens.
-        most: the highest limit that it takes.
-        left_out: the parameters that it refuses.
-        thoughts: tokens that are added to a limit for the thoughts of a model that thinks; 0 for one that does not.
-        unopened: whether answers begin with thoughts that no tag opens; None where that is not known yet.
-        streams: whether answers can be streamed.
-        slowest: seconds of the slowest answer; None before the first.
+    `thoughts` are the tokens that are added to a limit for the thoughts of a model that thinks; answers may begin with
+    such that no tag opens (`unopened`). What is None is not known yet.
     """
 
     def __init__(self, api: Api = "chat", thinking: int | None = None) -> None:
         self._api, self._thinking, self.thoughts = api, thinking, thinking or 0
-        self.format: Literal["json_schema", "json_object", "off"] = "json_schema"
-        self.is_format_taken = False
-        self.roles: Literal["any", "alternating", "user"] = "any"
-        self.length = "max_tokens"
+        self.format: Format = "json_schema"
+        self.is_format_taken = False  # whether it has answered a call with such a format
+        self.form = ChatForm()
+        self.length = "max_tokens"  # the name of the limit of tokens, and the highest that it takes
         self.most: int | None = None
-        self.left_out: set[str] = set()
+        self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
         self.streams = True
-        self.slowest: float | None = None
+        self.slowest: float | None = None  # seconds of the slowest answer
 
     def should_stream(self, timeout: float) -> bool:
         """Return whether an answer is to be streamed although no caller reads it, so that a time-out is of a silence.
@@ -72,20 +73,17 @@ class ServerCapabilities:
         """
         return self.streams and (self.slowest is None or self.slowest * _QUICK > timeout)
 
-    def body(self, model: str, request: Request, *, stream: bool) -> dict[str, Any]:
-        """Return the JSON body for a request."""
-        sampling, schema = request.sampling, request.output_schema
+    def body(self, model: str, request: Request, form: Format = FORMATS[0], *, stream: bool) -> dict[str, Any]:
+        """Return the JSON body for a request, with JSON asked for in that form."""
+        sampling, schema, stop = request.sampling, request.output_schema, request.sampling.stop
         body: dict[str, Any] = {"model": model}
-        stop = sampling.stop
         if self._api == "completions":
             body["prompt"], stop = request.plain_text, request.plain_stop
         else:
-            sent = [{"role": message.role, "content": message.content} for message in request.messages]
-            is_any = self.roles == "any"
-            body["messages"] = sent if is_any else _alternating(sent, system=self.roles == "alternating")
-            if schema is not None and self.format == "json_object":
+            body["messages"] = [message.model_dump() for message in self.form.arrange(request.messages)]
+            if schema is not None and form == "json_object":
                 body["response_format"] = {"type": "json_object"}
-            elif schema is not None and self.format == "json_schema":
+            elif schema is not None and form == "json_schema":
                 body["response_format"] = _by_schema(schema.name, json.dumps(schema.definition))
         limit = sampling.max_tokens + self.thoughts
         body |= {"temperature": sampling.temperature, self.length: min(limit, self.most or limit)}
@@ -103,7 +101,7 @@ class ServerCapabilities:
         if self._learn_length(error, sent):
             return True
         if "response_format" in sent and _FORMATS.search(error.said):
-            self.step_down(sent["response_format"]["type"])
+            self.step_down(following(sent["response_format"]["type"]))
             return True
         return self._learn_roles(error, sent) or self._learn_parameter(error, sent)
 
@@ -121,36 +119,29 @@ class ServerCapabilities:
             return True
         return False
 
-    def step_down(self, refused: str) -> None:
-        """Ask for JSON in the form after one that was refused."""
-        following = _NEXT[refused]
-        if self.format == refused:
-            by = "a prompt alone" if following == "off" else following
-            tell(f"the server refuses {refused} as response_format: JSON is asked for by {by} from now on")
-            self.format = following
+    def step_down(self, form: Format) -> None:
+        """Ask for JSON in a form from now on, where that comes after the one of before."""
+        if FORMATS.index(form) > FORMATS.index(self.format):
+            by = "a prompt alone" if form == "off" else form
+            tell(f"the server refuses {self.format} as response_format: JSON is asked for by {by} from now on")
+            self.format = form
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
-        messages = sent.get("messages", ())
-        if not messages or (not (alternate := _ALTERNATE.search(error.said)) and not _NO_SYSTEM.search(error.said)):
+        messages = [Message(**message) for message in sent.get("messages", ())]
+        alternate = _ALTERNATE.search(error.said)
+        if not (alternate or _NO_SYSTEM.search(error.said)) or messages == _WITHOUT_SYSTEM.arrange(messages):
             return False
-        tidy, without = _alternating(messages, system=True), _alternating(messages, system=False)
-        if messages == without:
-            return False
-        if alternate and messages != tidy:
-            self._speak("alternating", "wants roles to alternate: neighbours of one role are sent as one message")
-        else:
-            self._speak("user", "takes no system message: it is sent as the head of the user's first")
-        return True
-
-    def _speak(self, roles: Literal["alternating", "user"], told: str) -> None:
-        if self.roles not in {roles, "user"}:
+        form, told = _WITHOUT_SYSTEM, "takes no system message: it is sent as the head of the user's first"
+        if alternate and messages != _ALTERNATING.arrange(messages):
+            form, told = _ALTERNATING, "wants roles to alternate: neighbours of one role are sent as one message"
+        if self.form not in {form, _WITHOUT_SYSTEM}:
             tell(f"the server {told} from now on")
-            self.roles = roles
+            self.form = form
+        return True
 
     def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
         for name in (*_OPTIONAL, "stream"):
-            word = r"\bstream(?:ing)?\b" if name == "stream" else rf"\b{name}\b"
-            named = error.parameter == name or re.search(word, error.said)
+            named = error.parameter == name or re.search(rf"\b{name}(?:ing)?\b", error.said)
             if name not in sent or not named or not _REFUSED.search(error.said):
                 continue
             if name == "stream":
@@ -182,38 +173,10 @@ class ServerCapabilities:
         return self.thoughts > before
 
 
-_KNOWN: dict[tuple[str, str, Api, int | None], ServerCapabilities] = {}
-
-
-def dialect_of(where: str, model: str, api: Api, thinking: int | None) -> ServerCapabilities:
+@functools.cache
+def dialect_of(_where: str, _model: str, api: Api, thinking: int | None) -> ServerCapabilities:
     """Return what is known in this process of a model at an address."""
-    return _KNOWN.setdefault((where, model, api, thinking), ServerCapabilities(api, thinking))
-
-
-def forget() -> None:
-    """Forget what was found out of all servers."""
-    _KNOWN.clear()
-
-
-def _alternating(messages: list[dict[str, str]], *, system: bool) -> list[dict[str, str]]:
-    """Messages with neighbours of one role made one, a user's first; without `system`, its text heads that."""
-    heads = [message["content"] for message in messages if message["role"] == "system"]
-    made: list[dict[str, str]] = []
-    others = [message for message in messages if message["role"] != "system"]
-    if not others or others[0]["role"] != "user":
-        others = [{"role": "user", "content": "" if heads and not system else "…"}, *others]
-    for message in others:
-        if made and made[-1]["role"] == message["role"]:
-            made[-1]["content"] += f"\n\n{message['content']}"
-        else:
-            made.append(dict(message))
-    head = "\n\n".join(heads)
-    if not head:
-        return made
-    if system:
-        return [{"role": "system", "content": head}, *made]
-    made[0]["content"] = f"{head}\n\n{made[0]['content']}".strip()
-    return made
+    return ServerCapabilities(api, thinking)
 
 
 def strict_schema(schema: OutputSchema) -> dict[str, Any]:

@@ -8,7 +8,6 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
@@ -27,15 +26,6 @@ _HOSTS = "DIALORE_KEY_HOSTS"
 """The variable that names hosts, with commas between them, to which keys of the environment may be sent."""
 _BATCH = 8  # requests that a model of Hugging Face answers together, where nothing is said
 _PROBE_SECONDS = 0.2
-
-
-@dataclass(frozen=True)
-class Found:
-    """The model that is meant and where it is; None for what is not set."""
-
-    model: str | None
-    base_url: str | None
-    api_key: str | None = field(repr=False)
 
 
 def connect(
@@ -62,8 +52,8 @@ def connect(
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. Where no model is named, the endpoint is asked for its list. A model called
     `gguf:FILE` is run here by llama.cpp (see `Gguf`, which has `context`, `slots`, `threads` and `folder`),
-    `hf:NAME_OR_PATH` is one of Hugging Face's, run here, `trained:FOLDER` one of `dialore train stages`; `cache` is a
-    cache file; the other arguments are `Endpoint`'s.
+    `hf:NAME_OR_PATH` by transformers; `trained:FOLDER` is one of `dialore train stages`; `cache` is a cache file; the
+    other arguments are `Endpoint`'s.
 
     A key of the environment goes to the host that it was set for: `OPENAI_API_KEY` to OpenAI or `OPENAI_BASE_URL`,
     `DIALORE_API_KEY` to `DIALORE_BASE_URL`, or, without that, to the address that the arguments name; either also to
@@ -75,9 +65,9 @@ def connect(
     """
     if api not in get_args(Api):
         raise UnknownNameError("API", api, get_args(Api))
-    endpoint_found = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
+    named, address, key = find(model, base_url, api_key, key_env=key_env, named_by=named_by)
     asked: dict[str, Any] = {"timeout": timeout, "retries": retries, "thinking": thinking, "extra_body": extra_body}
-    name, target = endpoint_found.model or "", (endpoint_found.model or "").partition(":")[2]
+    name, target = named, named.partition(":")[2]
     if name.startswith(LOCAL):
         from dialore.llm.local import LocalModel
 
@@ -93,7 +83,7 @@ def connect(
         from dialore.llm.distilled import TrainedStages
 
         return TrainedStages(Path(target))
-    if endpoint_found.base_url is None:
+    if address is None:
         names = ollama_models()
         if not (name or names):
             return None
@@ -101,28 +91,26 @@ def connect(
             raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
-            raise UnknownNameError("model of the Ollama on this machine", endpoint_found.model or "", names)
-        endpoint_found = Found(name, OLLAMA, None)
+            raise UnknownNameError("model of the Ollama on this machine", named, names)
+        address, key = OLLAMA, None
         log.info("using Ollama's %s at %s", name, OLLAMA)
-    address = endpoint_found.base_url or ""
 
     from dialore.llm.endpoint import Endpoint
 
-    name = name or _only_model(address, endpoint_found.api_key)
-    endpoint = Endpoint(name, address, endpoint_found.api_key, concurrency=concurrency, api=api, **asked)
+    endpoint = Endpoint(name or _only_model(address, key), address, key, concurrency=concurrency, api=api, **asked)
     also = f" {json.dumps(extra_body, sort_keys=True)}" if extra_body else ""
-    return _with_cache(endpoint, cache, f"{endpoint.http.where} {api}{also}")
+    return _with_cache(endpoint, cache, f"{endpoint.address} {api}{also}")
 
 
 def find(
     model: str | None, base_url: str | None, api_key: str | None, *, key_env: str = "", named_by: str = ""
-) -> Found:
-    """Return what arguments and environment say, before anything is asked; raise InputError for a missing key."""
+) -> tuple[str, str | None, str | None]:
+    """Return model (empty: none), address and key by arguments and environment; InputError for a missing key."""
     ours, theirs = _environment("DIALORE_BASE_URL"), _environment("OPENAI_BASE_URL")
     url = base_url or ours or theirs or (OPENAI if _environment("OPENAI_API_KEY") else None)
-    name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL")
+    name = model or _environment("DIALORE_MODEL") or _environment("OPENAI_MODEL") or ""
     if api_key or url is None:
-        return Found(name, url, api_key)
+        return name, url, api_key
     mine = None if named_by else url
     bound = {"DIALORE_API_KEY": [ours or mine], "OPENAI_API_KEY": [OPENAI, theirs]}
     if key_env:
@@ -134,13 +122,13 @@ def find(
         if not (key := _environment(variable)):
             continue
         if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
-            return Found(name, url, key)
+            return name, url, key
         unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
         hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
         log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)
-    return Found(name, url, None)
+    return name, url, None
 
 
 def _host(place: str) -> str:
@@ -188,8 +176,7 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     names = _list_models(base_url, api_key)
     if len(names) == 1:
         return names[0]
-    shown = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
-    hint = f"set DIALORE_MODEL or --model to one of: {shown}" if names else "set DIALORE_MODEL or --model"
+    hint = "set DIALORE_MODEL or --model" + (f" to one of: {', '.join(names[:12])}" if names else "")
     raise InputError(f"{shown_url(base_url)} does not say which model to use", hint=hint)
 
 

@@ -1,8 +1,4 @@
-"""A small model that was trained for stages of methods, and the rows that such a model learns from.
-
-A row is a line of JSON: a stage's prompt as sent, and what came of it. Rows of several files may be joined: their
-fingerprints tell which are the same. The model reads what changes in prompts, and no instruction.
-"""
+"""A small model that was trained for stages of methods, and the rows of JSONL that such a model learns from."""
 
 from __future__ import annotations
 
@@ -12,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
-from dialore.errors import InputError, ModelError, first_line
-from dialore.files import write_whole
+from dialore.errors import InputError, ModelError
+from dialore.files import read_text, write_whole
 from dialore.llm.local import LocalModel
 from dialore.llm.model import Completion, OnToken, Request, Wrapper
+from dialore.llm.recording import read_lines
 
 _HELD = 10
 
@@ -66,23 +63,13 @@ def write_lines(path: Path, lines: Iterable[Mapping[str, object]]) -> int:
 
 def read_rows(path: Path) -> list[Row]:
     """Return the rows of a file that `dialore distill` wrote, each once; raise InputError where a line is none."""
-    rows: dict[str, Row] = {}
-    for number, line in enumerate(lines_of(path), 1):
-        try:
-            row = Row.model_validate_json(line)
-        except ValidationError as error:
-            why = f"{path}, line {number}: {first_line(error)}"
-            raise InputError(why, hint="make it by `dialore distill`") from error
-        rows[row.fingerprint] = row
-    return list(rows.values())
+    rows = read_lines(path, Row, "a row of `dialore distill`")
+    return list({row.fingerprint: row for row in rows}.values())
 
 
 def lines_of(path: Path) -> list[str]:
     """Return the lines of a file that say something; raise InputError where it cannot be read."""
-    try:
-        return [line for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path} cannot be read: {error}", hint="name a run's folder, or a JSONL file") from error
+    return [line for line in read_text(path).split("\n") if line.strip()]
 
 
 def shortened(task: str, text: str, fixed: Iterable[str]) -> str:

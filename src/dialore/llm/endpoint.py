@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.capabilities import THOUGHTS, ServerCapabilities, dialect_of
+from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of, following
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
-from dialore.llm.model import Api, Completion, OnToken, Request, Usage, estimate_tokens, mend_surrogates
+from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
+from dialore.text import storable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -53,11 +54,10 @@ class Endpoint:
         base_url: the endpoint, e.g. `http://localhost:11434/v1`.
         api_key: the key, or None where none is wanted; it appears in no error, log or repr.
         timeout: seconds of silence, before an answer begins or within it, that end a try.
-        thinking: tokens that thoughts may take beside an answer's own limit; None finds out whether the model thinks.
         retries: how often a failed call is tried again, where that may help.
-        api: `chat` sends messages; `completions` sends plain text to be continued, for base models: the request's
-            continuation, else a transcript of its messages. JSON is then asked for by the prompt alone.
+        api: `chat` sends messages, `completions` plain text to be continued (JSON is then left to the prompt).
         extra_body: further fields of every request's body; they win.
+        thinking: tokens that thoughts may take beside an answer's own limit; None finds out whether the model thinks.
 
     Raises InputError for what is no URL, a key that cannot be one, and a concurrency below 1.
     """
@@ -69,7 +69,6 @@ class Endpoint:
         api_key: str | None = None,
         *,
         timeout: float = 120.0,
-        max_bytes: int = 8_000_000,
         retries: int = 4,
         concurrency: int = 64,
         api: Api = "chat",
@@ -77,8 +76,9 @@ class Endpoint:
         thinking: int | None = None,
     ) -> None:
         self.name = model
-        self.http = HttpClient(base_url, api_key, timeout=timeout, max_bytes=max_bytes)
-        self.capabilities = dialect_of(self.http.where, model, api, thinking)
+        self.http = HttpClient(base_url, api_key, timeout=timeout)
+        self.address = self.http.where  # without what may be secret
+        self.capabilities = dialect_of(self.address, model, api, thinking)
         self._extra_body = dict(extra_body or {})
         self.limiter, self.retry = AdaptiveLimiter(concurrency), Retry(retries)
         self._refused_in_a_row = 0
@@ -86,25 +86,17 @@ class Endpoint:
         self.call: Call = self._call
         """Has a body answered; another may take its place, as `BatchQueue` does."""
 
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.name!r}, {self.http.where!r})"
-
-    @property
-    def address(self) -> str:
-        """Where it is asked, without what may be secret."""
-        return self.http.where
-
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         if request.steering is not None:
             why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
             hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
-        pieces = 0
+        has_begun = False
 
         def pass_on(piece: str) -> None:
-            nonlocal pieces
-            pieces += 1
+            nonlocal has_begun
+            has_begun = True
             if on_token is not None:
                 on_token(piece)
 
@@ -124,7 +116,7 @@ class Endpoint:
                 return completion
 
         # Pieces that were passed on are never taken back.
-        return await self.retry.run(attempt, is_over=lambda: pieces > 0)
+        return await self.retry.run(attempt, is_over=lambda: has_begun)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -142,39 +134,26 @@ class Endpoint:
 
     async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
         """One call, or a few where the server refuses its form."""
-        server = self.capabilities
+        server, form = self.capabilities, self.capabilities.format
+        unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
         for _ in range(_ADAPTATIONS):
             streamed = on_token is not None or server.should_stream(self.http.timeout)
-            body = server.body(self.name, request, stream=streamed and server.streams) | self._extra_body
+            form = max(form, server.format, key=FORMATS.index)
+            body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
             try:
                 completion = await self.call(body, request, on_token)
             except ModelError as error:
-                if server.learn(error, body):
+                if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
                     continue
-                if isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True):
+                unsaid = unsaid or error
+                if form != "off" and server.may_refuse_format(error, body, failures):
+                    form = following(form)
                     continue
-                if server.may_refuse_format(error, body, failures):
-                    return await self._ask_otherwise(error, body, request, on_token)
-                raise (await self._not_found(error) if error.status == 404 else error) from None
+                raise (await self._not_found(unsaid) if unsaid.status == 404 else unsaid) from None
+            server.step_down(form)
             server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
-
-    async def _ask_otherwise(
-        self, refusal: ModelError, body: dict[str, Any], request: Request, on_token: OnToken | None
-    ) -> Completion:
-        """Ask for JSON in another form, as a server that does not say what it refuses may want it."""
-        forms = ["json_schema", "json_object"]
-        for form in forms[forms.index(body["response_format"]["type"]) :]:
-            other = body | {"response_format": {"type": "json_object"}}
-            if form == "json_object":
-                del other["response_format"]
-            with suppress(ModelError):
-                completion = await self.call(other, request, on_token)
-                for refused in forms[: forms.index(form) + 1]:
-                    self.capabilities.step_down(refused)
-                return completion
-        raise (await self._not_found(refusal) if refusal.status == 404 else refusal)
 
     async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
         async with self.http.open(self.path, body, flows=True) as response:
@@ -192,7 +171,9 @@ class Endpoint:
 
     async def _not_found(self, error: ModelError) -> ModelError:
         """Return whether the model or the path is unknown, as the server's own list of models tells."""
-        names = await _models_or_none(self.http)
+        names: list[str] | None = None
+        with suppress(ModelError):
+            names = await list_models(self.http)
         if names and self.name not in names:
             unknown = UnknownNameError("model", self.name, names)
             where = self.http.where
@@ -200,30 +181,28 @@ class Endpoint:
         base_url = self.http.base_url
         if names is None and not urlsplit(base_url).path.endswith("/v1"):
             async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
-                if await _models_or_none(below) is not None:
+                with suppress(ModelError):
+                    await list_models(below)
                     error.hint = f"the base URL should be {shown_url(below.base_url)}"
         return error
 
     async def _read_stream(self, response: ClientResponse, reader: Reader, begun: bytes) -> None:
         import aiohttp
 
-        whole = False
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as rest, aclosing(self.http.events(response, begun)) as events:
                 async for data in events:
                     if data == _DONE:
-                        whole = True
-                        break
+                        return
                     reader.take(load_json(data, self.http.where), "delta")
                     self.http.has_answered = True
                     if reader.reason and rest.when() is None:
-                        rest.reschedule(loop.time() + _USAGE_SECONDS)
+                        rest.reschedule(asyncio.get_running_loop().time() + _USAGE_SECONDS)
         except (aiohttp.ClientError, TimeoutError, ConnectionError):
             # The answer itself is whole once the server has said why it ends.
             if not reader.reason:
                 raise
-        if not whole and not reader.reason:
+        if not reader.reason:
             self.capabilities.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
             raise ModelError(broken, hint="try again", retryable=True)
@@ -236,13 +215,6 @@ async def list_models(http: HttpClient) -> list[str]:
     if not isinstance(rows, list):
         return []
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
-
-
-async def _models_or_none(http: HttpClient) -> list[str] | None:
-    try:
-        return await list_models(http)
-    except ModelError:
-        return None
 
 
 # --- what is read back
@@ -276,28 +248,29 @@ class Reader:
         if self._left < 0:  # no silence ends such a stream
             raise ModelError(f"{where} goes on far beyond the limit of tokens", hint="see the server's log")
         choices = payload.get("choices")
-        choice = choices[0] if isinstance(choices, list) and choices else None
+        choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
         self._check(payload, choice)
-        self._model = _word(payload.get("model")) or self._model
+        self._model = _word(payload, "model") or self._model
         self._usage = usage if isinstance(usage := payload.get("usage"), dict) else self._usage
-        if self._capabilities.unopened is None and _PARSES.match(_word(payload.get("system_fingerprint"))):
+        if self._capabilities.unopened is None and _PARSES.match(_word(payload, "system_fingerprint")):
             self._capabilities.unopened = self._filter.unopened = False
-        if isinstance(choice, dict) and not choice.get("index"):
-            # A completions endpoint has the bare text in place of a message or delta.
-            text = choice.get("text")
-            delta = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
-            if isinstance(delta, dict):
-                self._said(delta, choice.get("finish_reason"))
-            elif part == "message":
-                lacking = f"{where} answered with a choice without a message"
-                raise ModelError(lacking, hint="is it a chat endpoint?", retryable=True)
-            self.reason = _word(choice.get("finish_reason")) or self.reason
+        if choice.get("index"):  # another answer, that was not asked for
+            choice = {}
+        # A completions endpoint has the bare text in place of a message or delta.
+        text = choice.get("text")
+        delta = {"content": text} if isinstance(text, str) and part not in choice else choice.get(part)
+        if isinstance(delta, dict):
+            self._said(delta, choice.get("finish_reason"))
         elif part == "message":
-            raise ModelError(f"{where} answered without choices", hint="try again", retryable=True)
+            lacking, hint = "with a choice without a message", "is it a chat endpoint?"
+            if not choice:
+                lacking, hint = "without choices", "try again"
+            raise ModelError(f"{where} answered {lacking}", hint=hint, retryable=True)
+        self.reason = _word(choice, "finish_reason") or self.reason
 
     def completion(self) -> Completion:
         """Return the completion, once all is taken; raise ModelError where there is no text."""
-        self._pass_on(self._filter.feed(mend_surrogates(self._half)) + self._filter.finish())
+        self._pass_on(self._filter.feed(storable(self._half)) + self._filter.finish())
         text, reason = "".join(self._pieces), self.reason or "stop"
         if self._filter.unopened:
             self._capabilities.unopened = self._filter.was_unopened or bool(self._capabilities.unopened)
@@ -305,48 +278,45 @@ class Reader:
             # Its thoughts have no opening tag: that is known from now on.
             self._capabilities.unopened, text = True, answer
         if not text.strip():
-            raise self._empty(reason)
+            if reason == "length":
+                spent = f"{self._where} spent all its tokens before the answer began"
+                raise ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
+            if self._filter.seen or self._reasoned:
+                alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
+                raise ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
+            raise ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
         if self._filter.thought or self._reasoned:
             self._capabilities.saw_thoughts()
         sent, made = (_count(self._usage.get(name)) for name in ("prompt_tokens", "completion_tokens"))
-        if estimated := sent is None or made is None:
-            sent = sum(estimate_tokens(message.content) for message in self._request.messages)
-            made = estimate_tokens(text)
-        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=made)
+        if sent is None or made is None:
+            usage, estimated = Usage.estimate(self._request.messages, text), True
+        else:
+            usage, estimated = Usage(calls=1, prompt_tokens=sent, completion_tokens=made), False
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
-    def _empty(self, reason: str) -> ModelError:
-        if reason == "length":
-            spent = f"{self._where} spent all its tokens before the answer began"
-            return ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
-        if self._filter.seen or self._reasoned:
-            alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
-            return ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")
-        return ModelError(f"{self._where} answered with an empty text", hint="try again", retryable=True)
-
-    def _check(self, payload: dict[str, Any], choice: object) -> None:
-        inner = choice if isinstance(choice, dict) else {}
-        for part in (payload, inner):
+    def _check(self, payload: dict[str, Any], choice: dict[str, Any]) -> None:
+        for part in (payload, choice):
             if part.get("error"):
                 raise said_error(f"{self._where} reports an error", {"error": part["error"]}, key=self._key)
-        if inner.get("finish_reason") == "error":
+        if choice.get("finish_reason") == "error":
             broken = f"{self._where} broke off its answer (finish_reason: error)"
             raise ModelError(broken, hint="try again", retryable=True)
 
     def _said(self, said: dict[str, Any], reason: object) -> None:
         declined = f"{self._where} held its answer back (content filter)" if reason == "content_filter" else ""
-        if refusal := _word(said.get("refusal")):
+        if refusal := _word(said, "refusal"):
             declined = f"{self._where} refuses to answer: {one_line(refusal, self._key)}"
         if declined:
             raise ModelError(declined, hint="change the prompt", refused=True)
-        self._reasoned |= any(_word(said.get(name)).strip() for name in _REASONING)
+        self._reasoned |= any(_word(said, name).strip() for name in _REASONING)
         content = said.get("content")
         if isinstance(content, list):
-            content = "".join(_string(part.get("text")) for part in content if isinstance(part, dict))
-        text = self._half + _string(content)
+            parts = [part.get("text") for part in content if isinstance(part, dict)]
+            content = "".join(part for part in parts if isinstance(part, str))
+        text = self._half + (content if isinstance(content, str) else "")
         # A character may be split over two pieces, too.
         self._half = text[-1:] if "\ud800" <= text[-1:] <= "\udbff" else ""
-        self._pass_on(self._filter.feed(mend_surrogates(text.removesuffix(self._half) if self._half else text)))
+        self._pass_on(self._filter.feed(storable(text.removesuffix(self._half) if self._half else text)))
 
     def _pass_on(self, piece: str) -> None:
         if piece:
@@ -355,12 +325,8 @@ class Reader:
                 self._on_token(piece)
 
 
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _word(value: object) -> str:
-    return mend_surrogates(_string(value))
+def _word(fields: dict[str, Any], name: str) -> str:
+    return storable(value) if isinstance(value := fields.get(name), str) else ""
 
 
 def _count(value: object) -> int | None:

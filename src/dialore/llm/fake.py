@@ -1,7 +1,6 @@
-"""Plausible answers without a model: for estimates of what a run will cost, and for benchmarks of everything else.
+"""Answers without a model or meaning: for estimates of what a run will cost, and for benchmarks of everything else.
 
 They fit the wanted JSON schema and are made of the prompt's own words, so that every part of a method has work to do.
-They are no responses: nothing that they say means anything.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from dialore.llm.model import Completion, OnToken, Request, Usage, estimate_tokens
+from dialore.llm.model import Completion, OnToken, Request, Usage
 from dialore.text import HAN
 
 _LATIN = re.compile(r"[a-zA-Z]{4,}")
@@ -19,8 +18,6 @@ _CHINESE = re.compile(rf"[{HAN}]{{2}}")
 _NUMBERED = re.compile(r"^[ \t]*\[?(\d+)[\].)]", re.MULTILINE)
 _TURN = re.compile(r"\w+[:：]")
 _ASIDE = {"en": ["friend", "music", "tea", "walk"], "zh": ["朋友", "休息", "喝茶", "散步"]}
-_INFERRED = {"implicit", "extended"}
-_CHOSEN = {"sources"}
 _LISTED = re.compile(r"^([A-Z][A-Z0-9 _-]+)[:：]", re.MULTILINE)
 _LINES = re.compile(r"(?:exactly|正好) (\d+) (?:questions|个问题)")
 _MOST = 10
@@ -39,8 +36,7 @@ class FakeModel:
         text = plausible_answer(asked, schema, before)
         if on_token is not None:
             on_token(text)
-        sent = sum(estimate_tokens(message.content) for message in request.messages)
-        usage = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
+        usage = Usage.estimate(request.messages, text)
         return Completion(text=text, model=self.name, usage=usage, estimated=True)
 
     async def close(self) -> None:
@@ -97,9 +93,9 @@ def _list(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict
         return [int(number) for number in _NUMBERED.findall(asked)[: kind.get("maxItems", _MOST)]]
     if inner.get("type") in {"object", "boolean", "number"} or "enum" in inner:
         return [_value(name, inner, prompt, shared)] * max(1, least)
-    if name in _CHOSEN:
+    if name == "sources":
         return list(dict.fromkeys(_LISTED.findall(before)))
-    if name in _INFERRED:
+    if name in {"implicit", "extended"}:
         return _ASIDE["zh" if _CHINESE.search(asked) else "en"]
     words = _words(asked)[: kind.get("maxItems", max(6, least))]
     return words + ["that"] * (least - len(words))

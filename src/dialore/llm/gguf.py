@@ -32,12 +32,12 @@ class Gguf(Wrapper):
     """A GGUF file as a language model; closing it ends its server and frees its memory.
 
     Args:
-        place: a file, or `hf:OWNER/REPO/FILE`, which is fetched once.
+        place: a file, or `hf:OWNER/REPO/FILE`, which is fetched into the folder once.
         context: tokens of prompt and answer together; None: 8192, or what the model was trained for where that is less.
         slots: how many calls it answers at once, each with its own context.
         threads: of the processor; None: one a core. Too many wait for each other.
         folder: where fetched files are kept.
-        api: see `Endpoint`, as for what else is given (`timeout`, `retries`, `extra_body`, `thinking`).
+        api: see `Endpoint`, as for what else is given.
 
     Raises InputError: no such file, not a GGUF file, too little memory for it, or no chat template; MissingExtraError:
     the extra `gguf` is not installed.
@@ -63,46 +63,31 @@ class Gguf(Wrapper):
         tokens = context or min(_CONTEXT, trained if isinstance(trained, int) else _CONTEXT)
         _check_memory(path, about, tokens * slots)
         key = secrets.token_urlsafe(16)  # other users of this machine reach loopback, too
-        self._server = _served(llama, path, tokens * slots, slots, threads, key)
+        settings = llama.CommonParams()
+        settings.model.path, settings.model_alias = str(path), path.name
+        settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
+        settings.ui = settings.endpoint_slots = False
+        settings.n_ctx, settings.n_parallel, settings.verbosity = tokens * slots, slots, 0
+        # macOS and Windows tell only how many processors there are, not how many this process may use.
+        may_use = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+        settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or may_use
+        try:
+            self._server = llama.Server(settings)
+        except RuntimeError:
+            why = f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know"
+            raise InputError(why, hint="fetch it again, or pip install --upgrade xllamacpp") from None
         address = f"{self._server.listening_address}/v1"
         super().__init__(Endpoint(path.name, address, key, concurrency=slots, api=api, **endpoint))
+        self.address, self.runs_here = "", True
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
         return await self._model.complete(request, on_token)
 
-    @property
-    def address(self) -> str:
-        """Nothing: it is run here."""
-        return ""
-
-    @property
-    def runs_here(self) -> bool:
-        """It does."""
-        return True
-
     async def close(self) -> None:
         """End the server."""
         await super().close()
         self._server = None
-
-
-def _served(llama: Any, path: Path, context: int, slots: int, threads: int | None, key: str) -> Any:  # noqa: ANN401
-    """llama.cpp's server of a file, on a free port of loopback."""
-    settings = llama.CommonParams()
-    settings.model.path, settings.model_alias = str(path), path.name
-    settings.hostnames, settings.port, settings.api_keys = ["127.0.0.1"], 0, [key]
-    settings.ui = settings.endpoint_slots = False
-    settings.n_ctx, settings.n_parallel = context, slots
-    # macOS and Windows tell only how many processors there are, not how many this process may use.
-    may_use = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    settings.cpuparams.n_threads = settings.cpuparams_batch.n_threads = threads or may_use
-    settings.verbosity = 0
-    try:
-        return llama.Server(settings)
-    except RuntimeError:
-        why = f"{path} cannot be loaded: it is damaged, or of a kind that this llama.cpp does not know"
-        raise InputError(why, hint="fetch it again, or pip install --upgrade xllamacpp") from None
 
 
 # --- the file
@@ -124,12 +109,8 @@ def read_metadata(path: Path) -> dict[str, Any]:
             raise InputError(f"{path} is damaged", hint="fetch it again") from None
 
 
-def _number(file: BinaryIO, form: str) -> Any:  # noqa: ANN401
-    return struct.unpack(f"<{form}", file.read(struct.calcsize(f"<{form}")))[0]
-
-
 def _text(file: BinaryIO) -> str:
-    length = _number(file, "Q")
+    (length,) = struct.unpack("<Q", file.read(8))
     data = file.read(min(length, 1 << 24))
     if len(data) < length:
         raise struct.error
@@ -137,17 +118,19 @@ def _text(file: BinaryIO) -> str:
 
 
 def _value(file: BinaryIO) -> Any:  # noqa: ANN401
-    kind = _number(file, "I")
+    (kind,) = struct.unpack("<I", file.read(4))
     if kind == _STRING:
         return _text(file)
     if kind != _ARRAY:
-        return _number(file, _SCALARS[kind])
+        form = f"<{_SCALARS[kind]}"
+        return struct.unpack(form, file.read(struct.calcsize(form)))[0]
     inner, count = struct.unpack("<IQ", file.read(12))
     if inner != _STRING:
         file.seek(count * struct.calcsize(f"<{_SCALARS[inner]}"), os.SEEK_CUR)
         return None
     for _ in range(count):
-        file.seek(_number(file, "Q"), os.SEEK_CUR)
+        (length,) = struct.unpack("<Q", file.read(8))
+        file.seek(length, os.SEEK_CUR)
     return None
 
 

@@ -1,7 +1,4 @@
-"""The one HTTP client: addresses, keys, the table of faults.
-
-Chat, completions, embeddings and search all stand on it. Every failure is a ModelError with one clear line, a mend, and
-whether another try may help.
+"""The one HTTP client, under chat, completions, embeddings and search: addresses, keys, the table of faults.
 
 The openai SDK costs about 3 ms of CPU a call, aiohttp 0.5 to 1 ms; a whole call of ours is to stay under 2.
 """
@@ -27,7 +24,7 @@ from urllib.parse import urlsplit, urlunsplit
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from dialore.errors import InputError, ModelError, WindowError
-from dialore.llm.model import mend_surrogates
+from dialore.text import storable
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession
@@ -117,13 +114,12 @@ def clean_key(api_key: str | None) -> str:
     return key
 
 
-def one_line(text: str, key: str = "", limit: int = _QUOTED) -> str:
+def one_line(text: str, key: str = "") -> str:
     """Return a server's text as it can be quoted in an error: one line, short, without keys."""
     if len(key) >= 4:
         text = text.replace(key, "[key]")
-    text = mend_surrogates(text[:20_000])
-    text = " ".join(_KEY_LIKE.sub("[key]", text).split())
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    text = " ".join(_KEY_LIKE.sub("[key]", storable(text[:20_000])).split())
+    return text if len(text) <= _QUOTED else text[: _QUOTED - 1] + "…"
 
 
 # --- faults
@@ -134,10 +130,8 @@ def error_detail(payload: object) -> tuple[str, str, str]:
     if isinstance(payload, list) and payload:
         payload = payload[0]
     error = payload.get("error", payload) if isinstance(payload, dict) else payload
-    if isinstance(error, str):
-        return error, "", ""
     if not isinstance(error, dict):
-        return "", "", ""
+        return error if isinstance(error, str) else "", "", ""
     message = error.get("message") or error.get("detail") or error.get("msg") or ""
     if not isinstance(message, str):
         message = json.dumps(message, ensure_ascii=False)
@@ -149,8 +143,7 @@ def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wa
     """Return the error that a server's own words and status make: `line: <its words>`, with what they mean."""
     message, code, parameter = error_detail(payload)
     report = f"{message} {code} {parameter}"
-    own = next((int(word) for word in code.split() if word.isdigit()), 0)
-    status = status or own
+    status = status or next((int(word) for word in code.split() if word.isdigit()), 0)
     fault = FAULTS.get(status, Fault() if status else _REPORTED)
     kind: type[ModelError] = ModelError
     if status != 429 and _KEY_REFUSED.search(report):
@@ -169,13 +162,12 @@ def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wa
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that a server asks to wait, from `retry-after-ms` or `Retry-After` (seconds or HTTP date, RFC 9110)."""
-    milliseconds = headers.get("retry-after-ms")
-    value = headers.get("Retry-After")
+    milliseconds, value = headers.get("retry-after-ms"), headers.get("Retry-After", "")
     try:
-        seconds = float(milliseconds) / 1000 if milliseconds else float(value or "")
+        seconds = float(milliseconds) / 1000 if milliseconds else float(value)
     except ValueError:
         try:
-            seconds = email.utils.parsedate_to_datetime(value or "").timestamp() - time.time()
+            seconds = email.utils.parsedate_to_datetime(value).timestamp() - time.time()
         except (ValueError, OverflowError):
             return None
     return max(0.0, seconds) if math.isfinite(seconds) else None
@@ -184,33 +176,32 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 def _connection_error(error: Exception, where: str, timeout: float, *, flows: bool = False) -> ModelError:
     import aiohttp  # loaded already where such an error was caught
 
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return ModelTimeoutError(f"no connection to {where} in time", hint="is the address right?", retryable=True)
-    if isinstance(error, TimeoutError):
-        late = f"{where} {'was silent for' if flows else 'did not finish its answer in'} {timeout:g} s"
-        hint = "a slow model needs more: --timeout SECONDS" if flows else "raise the time-out"
-        return ModelTimeoutError(late, hint=hint, retryable=True)
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)):
-        hint = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
-        return ModelError(f"no secure connection to {where}", hint=hint, configuration=True)
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return _unreachable(error.os_error, where)
-    if isinstance(error, aiohttp.ClientResponseError):
-        return ModelError(f"{where} does not speak HTTP as it should", hint="is the address right?", retryable=True)
-    return ModelError(f"{where} broke the connection before its answer was whole", hint="try again", retryable=True)
-
-
-def _unreachable(error: OSError, where: str) -> ModelError:
-    cause = error.__cause__ if isinstance(error.__cause__, socket.gaierror) else error
-    if isinstance(cause, socket.gaierror) or "resolve" in str(error).lower() or "name" in str(error).lower():
-        again = isinstance(cause, socket.gaierror) and cause.errno == socket.EAI_AGAIN
-        unknown = f"no host is called {urlsplit(where).hostname}"
-        hint = "check the base URL and the network"
-        return ModelError(unknown, hint=hint, retryable=again, configuration=not again)
-    if isinstance(error, ConnectionRefusedError):
-        return ModelError(f"nothing listens at {where}", hint="start the server or check its port", retryable=True)
-    why = error.strerror or "unknown cause"
-    return ModelError(f"cannot reach {where}: {why}", hint="check the network", retryable=True)
+    wrong = "is the address right?"
+    match error:
+        case aiohttp.ConnectionTimeoutError():
+            why, fault = f"no connection to {where} in time", Fault(wrong, retryable=True)
+        case TimeoutError() if flows:
+            fault = Fault("a slow model needs more: --timeout SECONDS", retryable=True)
+            why = f"{where} was silent for {timeout:g} s"
+        case TimeoutError():
+            why, fault = f"{where} did not finish its answer in {timeout:g} s", Fault("raise the time-out", True)
+        case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError():
+            hint = "check the certificate (SSL_CERT_FILE) and whether the address wants http or https"
+            why, fault = f"no secure connection to {where}", Fault(hint, configuration=True)
+        case aiohttp.ClientConnectorDNSError():
+            passing = error.os_error.errno == socket.EAI_AGAIN
+            fault = Fault("check the base URL and the network", passing, not passing)
+            why = f"no host is called {urlsplit(where).hostname}"
+        case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
+            why, fault = f"nothing listens at {where}", Fault("start the server or check its port", retryable=True)
+        case aiohttp.ClientConnectorError():
+            why = f"cannot reach {where}: {error.os_error.strerror or 'unknown cause'}"
+            fault = Fault("check the network", retryable=True)
+        case aiohttp.ClientResponseError():
+            why, fault = f"{where} does not speak HTTP as it should", Fault(wrong, retryable=True)
+        case _:
+            why, fault = f"{where} broke the connection before its answer was whole", Fault("try again", retryable=True)
+    return (ModelTimeoutError if isinstance(error, TimeoutError) else ModelError)(why, **fault._asdict())
 
 
 def load_json(data: bytes | str, where: str) -> object:
@@ -232,15 +223,10 @@ def load_json(data: bytes | str, where: str) -> object:
 class HttpClient:
     """A server asked over HTTP: a deadline, a limit on size, no redirects (a key must not travel to another host).
 
-    One client may serve several event loops one after another, each with a session of its own.
-
-    Args:
-        base_url: the server's address, e.g. `http://localhost:11434/v1`.
-        api_key: the key, or None where none is wanted; it appears in no error, log or repr.
-        headers: further headers; by default the key is sent as a bearer token.
-        timeout: seconds for an answer, of `max_bytes` at most: for the whole of it, or, where it flows, of silence.
-
-    Raises InputError where the address is no URL, or the key cannot be one.
+    One client may serve several event loops one after another, each with a session of its own. The key appears in no
+    error, log or repr, and is sent as a bearer token unless there are `headers`. The time-out, in seconds, is for the
+    whole of an answer or, where it flows, of silence. Raises InputError where the address is no URL, or the key cannot
+    be one.
     """
 
     def __init__(
@@ -294,13 +280,12 @@ class HttpClient:
         seconds = min(self.timeout, timeout or self.timeout)
         connect, read = min(_CONNECT_SECONDS, seconds), seconds if flows else None
         silence = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
-        session = self._open_session()
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
 
         def ask() -> Awaitable[ClientResponse]:
             form = body() if callable(body) else None  # anew for each try: sending reads it to its end
             headers = form and {"Content-Type": form.content_type}
-            return session.request(method, url, data=form or data, headers=headers, **options)
+            return self._open_session().request(method, url, data=form or data, headers=headers, **options)
 
         try:
             async with asyncio.timeout(None if flows else seconds):
@@ -319,12 +304,11 @@ class HttpClient:
 
     async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
         """Return a whole body, after what has been read of it; raise ModelError where it is too big."""
-        chunks, size = [begun], len(begun)
+        body = bytearray(begun)
         while chunk := await response.content.readany():
-            size += len(chunk)
-            self._check_size(size)
-            chunks.append(chunk)
-        return b"".join(chunks)
+            body += chunk
+            self._check_size(len(body))
+        return bytes(body)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
         """Return the JSON of a body with status 200; raise ModelError where it is a web page, or broken."""
@@ -362,8 +346,7 @@ class HttpClient:
 
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
-            much = f"{self.where} sent more than {self.max_bytes:,} bytes"
-            raise ModelError(much, hint="ask for less, or raise max_bytes")
+            raise ModelError(f"{self.where} sent more than {self.max_bytes:,} bytes", hint="ask for less")
 
     def status_error(self, response: ClientResponse, body: bytes) -> ModelError:
         """Return the error for a response of another status than 200."""
@@ -390,15 +373,14 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        session, self._session = self._session, None
-        if session is not None and self._loop is asyncio.get_running_loop():
-            await session.close()
-        else:
-            self._leave(session)
+        if self._session is not None and self._loop is asyncio.get_running_loop():
+            await self._session.close()
+        self._leave()
 
-    def _leave(self, session: ClientSession | None) -> None:
-        """Close the session of another loop, where that is running."""
-        if session is not None and self._loop is not None and self._loop.is_running():
+    def _leave(self) -> None:
+        """Close a session of another loop, where that is running."""
+        session, self._session = self._session, None
+        if session is not None and not session.closed and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
     def _open_session(self) -> ClientSession:
@@ -409,7 +391,7 @@ class HttpClient:
         loop = asyncio.get_running_loop()
         if self._session is not None and not self._session.closed and self._loop is loop:
             return self._session
-        self._leave(self._session)
+        self._leave()
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
         is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}

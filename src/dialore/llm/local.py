@@ -9,7 +9,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from dialore.errors import DialoreError, InputError, ModelError, WindowError, first_line, import_optional
 from dialore.llm.capabilities import strict_schema
-from dialore.llm.model import Api, Completion, Message, OnToken, Request, Role, Usage
+from dialore.llm.model import Api, ChatForm, Completion, Message, OnToken, Request, Role, Usage
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 
 log = logging.getLogger(__name__)
@@ -29,33 +30,26 @@ Loaded = tuple[Any, Any]
 """Tokenizer and model; transformers ships no types."""
 
 
-def load(name: str, device: str = "auto", dtype: str = "auto", *, is_causal: bool = False) -> Loaded:
-    """Return the tokenizer and the model of a name at the hub, or of a folder, of the kind that its configuration says.
+def load(name: str, *, is_causal: bool = False) -> Loaded:
+    """Return tokenizer and model of a name at the hub, a folder or a GGUF file, on the GPU if there is one.
 
-    Args:
-        name: the model; or a GGUF file, whose weights are dequantised.
-        device: `auto` for a GPU if there is one, else `cpu`, `cuda`, `cuda:1`, `mps`.
-        dtype: `auto` for the model's own, else `float32`, `bfloat16`, `float16`.
-        is_causal: take it for a causal model whatever its configuration says.
-
-    Raises InputError where there is no such model, device or type, or the extra is not installed.
+    The model is of the kind that its configuration says, or causal whatever that says. Raises InputError where there is
+    no such model, or the extra is not installed.
     """
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     transformers.utils.logging.disable_progress_bar()
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     location = pretrained(name)
     try:
         kind: Any = transformers.AutoModelForCausalLM
         if not is_causal and transformers.AutoConfig.from_pretrained(**location).is_encoder_decoder:
             kind = transformers.AutoModelForSeq2SeqLM
-        model = kind.from_pretrained(**location, dtype="auto" if dtype == "auto" else getattr(torch, dtype))
-        model = model.to(device).eval()
+        model = kind.from_pretrained(**location, dtype="auto").to(device).eval()
         side = "right" if model.config.is_encoder_decoder else "left"
         tokenizer = transformers.AutoTokenizer.from_pretrained(**location, padding_side=side)
     except (OSError, ValueError, AttributeError, RuntimeError, ImportError) as error:
         why = f"cannot load the model {name}: {first_line(error)}"
-        raise InputError(why, hint="check its name, device and dtype") from error
+        raise InputError(why, hint="check its name") from error
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token or tokenizer.convert_ids_to_tokens(0)
     return tokenizer, model
@@ -77,7 +71,6 @@ class _Job:
     request: Request
     on_token: OnToken | None
     done: asyncio.Future[Completion]
-    given_up: threading.Event = field(default_factory=threading.Event)
 
     def goes_with(self, other: _Job) -> bool:
         """Return whether two requests may share a batch: a seed or a stream wants the model for itself."""
@@ -91,36 +84,22 @@ class LocalModel:
     """A language model of Hugging Face transformers, loaded when first called.
 
     One generation runs at a time, in a thread; requests with the same sampling settings that wait meanwhile are
-    batched. Token counts are exact. Output schemas are enforced where messages go through a chat template, or always
-    where it is `constrained`.
+    batched, `batch` at most. Output schemas are enforced where messages go through a chat template, or always where it
+    is `constrained`.
 
-    A causal model's prompts go through the tokenizer's chat template, rearranged where it takes no system message or
-    wants roles to alternate (see `ChatTemplates`); where it has none, the request's continuation is continued, or a
-    plain transcript. A request's steering is followed (see `dialore.llm.steering`), one such request at a time. A
-    sequence-to-sequence model's encoder always reads plain text; its decoder samples as the request says, never by
-    beams.
-
-    Name, device and dtype are as `load` takes them; `batch` is the most requests generated together; with
-    `api="completions"` plain text is continued even where there is a chat template.
+    Messages go through the tokenizer's chat template, rearranged where it does not take them (see `ChatForm`); where it
+    has none, or with `api="completions"`, the request's plain text is continued. A sequence-to-sequence model's encoder
+    always reads plain text; its decoder samples as the request says, never by beams.
     """
 
-    def __init__(
-        self,
-        name_or_path: str,
-        *,
-        device: str = "auto",
-        dtype: str = "auto",
-        batch: int = 8,
-        api: Api = "chat",
-        constrained: bool = False,
-    ) -> None:
+    def __init__(self, name_or_path: str, *, batch: int = 8, api: Api = "chat", constrained: bool = False) -> None:
         self.name, self._constrained = name_or_path, constrained
-        self._device, self._dtype, self._batch, self._api = device, dtype, max(1, batch), api
-        self._templates = ChatTemplates()
+        self._batch, self._api = max(1, batch), api
+        self._forms: dict[tuple[str, tuple[Role, ...]], ChatForm] = {}
         self._waiting: list[_Job] = []
         self._worker: asyncio.Task[None] | None = None
         self._loaded: Loaded | None = None
-        self._vocabulary: Vocabulary | None = None
+        self._vocabulary: Any = None
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the model cannot be loaded (see `load`)."""
@@ -128,11 +107,7 @@ class LocalModel:
         self._waiting.append(job)
         if self._worker is None or self._worker.done():
             self._worker = asyncio.create_task(self._work())
-        try:
-            return await job.done
-        except asyncio.CancelledError:
-            job.given_up.set()
-            raise
+        return await job.done
 
     async def close(self) -> None:
         """Let the model's memory go."""
@@ -140,13 +115,10 @@ class LocalModel:
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
-        while self._waiting:
-            first = self._waiting[0]
-            jobs = [first, *(job for job in self._waiting[1:] if job.goes_with(first))][: self._batch]
-            self._waiting = [job for job in self._waiting if job not in jobs]
-            jobs = [job for job in jobs if not job.done.done()]
-            if not jobs:
-                continue
+        while waiting := [job for job in self._waiting if not job.done.done()]:
+            first = waiting[0]
+            jobs = [first, *(job for job in waiting[1:] if job.goes_with(first))][: self._batch]
+            self._waiting = [job for job in waiting if job not in jobs]
             outcomes: Sequence[Completion | Exception]
             try:
                 outcomes = await asyncio.to_thread(self._generate, jobs, loop)
@@ -163,27 +135,38 @@ class LocalModel:
     def _load(self) -> Loaded:
         if self._loaded is None:
             with _LOADING:
-                self._loaded = load(self.name, self._device, self._dtype)
+                self._loaded = load(self.name)
             if self._api == "completions":
                 self._loaded[0].chat_template = None
         return self._loaded
 
     def _generate(self, jobs: list[_Job], loop: asyncio.AbstractEventLoop) -> list[Completion | ModelError]:
         """Generate a batch; runs in a thread."""
-        tokenizer, _ = self._load()
+        tokenizer, model = self._load()
         import torch
 
         started = time.perf_counter()
         first, on_token = jobs[0].request, jobs[0].on_token
-        seed = first.sampling.seed
+        is_plain, seed = self._reads_plain(first), first.sampling.seed
+        stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
+        stream = None if on_token is None else TextStream(tokenizer, loop, on_token, stop)
         try:
-            inputs, stop = self._encode([job.request for job in jobs])
-            given, room = self._bounds(inputs["input_ids"].shape[1], first.sampling.max_tokens)
-            stream = TextStream(tokenizer, loop, on_token, stop) if on_token is not None else None
+            prompts = [job.request.plain_text if is_plain else self._render(job.request.messages) for job in jobs]
+            inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain).to(model.device)
+            given, most = self._bounds(inputs["input_ids"].shape[1], first.sampling.max_tokens)
             with torch.random.fork_rng(enabled=seed is not None), torch.inference_mode():
                 if seed is not None:
                     torch.manual_seed(seed)
-                output = self._continue(inputs, first, room, stream, _stopper(tokenizer, jobs, given, stop))
+                output = model.generate(
+                    input_ids=inputs["input_ids"],
+                    attention_mask=inputs["attention_mask"],
+                    pad_token_id=tokenizer.pad_token_id,
+                    max_new_tokens=most,
+                    streamer=stream,
+                    stopping_criteria=[_stopper(tokenizer, jobs, given, stop)],
+                    num_beams=1,
+                    **self._choice(first, given, is_plain=is_plain),
+                )
         except DialoreError:
             raise
         except Exception as error:
@@ -199,15 +182,13 @@ class LocalModel:
         rows = zip(output, inputs["attention_mask"].sum(dim=1).tolist(), strict=True)
         return [self._completion(row[given:].tolist(), length, stop, seconds) for row, length in rows]
 
-    def _encode(self, requests: list[Request]) -> tuple[Any, tuple[str, ...]]:
-        """Return the requests' prompts as a padded batch of tokens, and the stop strings of all of them."""
-        tokenizer, model = self._load()
-        first, is_plain = requests[0], self._reads_plain(requests[0])
-        stop = first.plain_stop if is_plain and first.continuation is not None else first.sampling.stop
-        render = self._templates.render
-        prompts = [request.plain_text if is_plain else render(tokenizer, request.messages) for request in requests]
-        inputs = tokenizer(prompts, return_tensors="pt", padding=True, add_special_tokens=is_plain)
-        return inputs.to(model.device), stop
+    def _render(self, messages: Sequence[Message]) -> str:
+        """Return messages as the chat template has them, in the first form that it takes for their roles."""
+        tokenizer, _ = self._load()
+        roles = tuple(message.role for message in messages)
+        if (form := self._forms.get((tokenizer.chat_template, roles))) is None:
+            form = self._forms[tokenizer.chat_template, roles] = chat_form(tokenizer, roles)
+        return _apply(tokenizer, form.arrange(messages))
 
     def _reads_plain(self, request: Request) -> bool:
         """Return whether a request's text is continued; else its messages go through the chat template."""
@@ -228,10 +209,8 @@ class LocalModel:
             raise WindowError(f"the prompt has {width} tokens, {self.name} takes {most}", hint="shorten the prompt")
         return given, min(wanted, most - given)
 
-    def _continue(
-        self, inputs: Any, request: Request, most: int, stream: TextStream | None, is_done: Callable[..., Any]
-    ) -> Any:
-        """Have the model write: a batch of rows of tokens."""
+    def _choice(self, request: Request, given: int, *, is_plain: bool) -> dict[str, Any]:
+        """Return how the next token is chosen, as arguments of `generate`."""
         tokenizer, model = self._load()
         sampling, steering = request.sampling, request.steering
         choice: dict[str, Any] = {"do_sample": False}
@@ -245,23 +224,15 @@ class LocalModel:
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]
-        is_enforced = self._constrained or (steering is None and not self._reads_plain(request))
+        is_enforced = self._constrained or (steering is None and not is_plain)
         if is_enforced and request.output_schema is not None:
             if self._vocabulary is None:
-                self._vocabulary = Vocabulary(tokenizer, model.get_output_embeddings().out_features, _ends(model))
-            given = 1 if model.config.is_encoder_decoder else inputs["input_ids"].shape[1]
+                adapter = import_optional("llguidance.hf", "constrained decoding", "local")
+                size = model.get_output_embeddings().out_features  # models score more tokens than there are
+                self._vocabulary = adapter.from_tokenizer(tokenizer, n_vocab=size, eos_token=_ends(model))
             schema = strict_schema(request.output_schema)
             choice["logits_processor"] = [Constrained(self._vocabulary, schema, given)]
-        return model.generate(
-            input_ids=inputs["input_ids"],
-            attention_mask=inputs["attention_mask"],
-            pad_token_id=tokenizer.pad_token_id,
-            max_new_tokens=most,
-            streamer=stream,
-            stopping_criteria=[is_done],
-            num_beams=1,
-            **choice,
-        )
+        return choice
 
     def _completion(
         self, tokens: list[int], prompt_tokens: int, stop: tuple[str, ...], seconds: float
@@ -272,16 +243,15 @@ class LocalModel:
         end = next((position for position, token in enumerate(tokens) if token in ends), None)
         spent = len(tokens) if end is None else end + 1
         text = tokenizer.decode(tokens[:end], skip_special_tokens=True)
-        stopped = find_stop(text, stop)
-        if stopped is not None:
-            text = text[:stopped]
+        if is_stopped := find_stop(text, stop) < len(text):
+            text = text[: find_stop(text, stop)]
             padding = itertools.takewhile(lambda token: token == tokenizer.pad_token_id, reversed(tokens))
             spent = len(tokens) - len(list(padding))
         answer = strip_thoughts(text)
         if not answer.strip():
             return ModelError(f"{self.name} answered with an empty text", hint="try again", retryable=True)
         usage = Usage(calls=1, prompt_tokens=prompt_tokens, completion_tokens=spent)
-        reason = "length" if end is None and stopped is None else "stop"
+        reason = "length" if end is None and not is_stopped else "stop"
         return Completion(text=answer, model=self.name, usage=usage, seconds=seconds, finish_reason=reason)
 
 
@@ -295,10 +265,10 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
     import torch
 
     def done(tokens: Any, _scores: Any, **_: Any) -> Any:
-        flags = [job.given_up.is_set() for job in jobs]
+        flags = [job.done.cancelled() for job in jobs]
         if stop:
             tails = tokenizer.batch_decode(tokens[:, max(given, tokens.shape[1] - _STOP_WINDOW) :])
-            flags = [flag or find_stop(tail, stop) is not None for flag, tail in zip(flags, tails, strict=True)]
+            flags = [flag or find_stop(tail, stop) < len(tail) for flag, tail in zip(flags, tails, strict=True)]
         return torch.tensor(flags, dtype=torch.bool, device=tokens.device)
 
     return done
@@ -307,39 +277,27 @@ def _stopper(tokenizer: Any, jobs: list[_Job], given: int, stop: tuple[str, ...]
 # --- decoding that can end in nothing but JSON of a schema (llguidance)
 
 
-class Vocabulary:
-    """A tokenizer of transformers as llguidance reads it: a second's work, once a model; `size` tokens are scored."""
-
-    def __init__(self, tokenizer: Any, size: int, ends: list[int]) -> None:
-        self._guidance = import_optional("llguidance", "constrained decoding", "local")
-        adapter = import_optional("llguidance.hf", "constrained decoding", "local")
-        self._tokenizer = adapter.from_tokenizer(tokenizer, n_vocab=size, eos_token=ends)
-
-    def matcher(self, schema: Mapping[str, Any]) -> Any:
-        """Return what follows an answer and says which tokens may come next; raise ModelError for an odd schema."""
-        made, spaces = self._guidance.LLMatcher, {"whitespace_pattern": " ?"}
-        matcher = made(self._tokenizer, made.grammar_from_json_schema(json.dumps(schema), defaults=spaces), log_level=0)
-        if matcher.is_error():
-            why = f"the schema cannot be decoded by: {matcher.get_error()}"
-            raise ModelError(why, hint="ask without a schema", configuration=True)
-        return matcher
-
-
 class Constrained:
-    """A logits processor of transformers: only what a schema allows may follow the `given` tokens of a row."""
+    """A logits processor of transformers: only what a schema allows may follow the `given` tokens of a row.
 
-    def __init__(self, vocabulary: Vocabulary, schema: Mapping[str, Any], given: int) -> None:
-        self._vocabulary, self._schema, self._given = vocabulary, schema, given
-        self._matchers: list[Any] = []
+    `vocabulary` is the tokenizer as llguidance reads it. Raises ModelError for an odd schema.
+    """
+
+    def __init__(self, vocabulary: Any, schema: Mapping[str, Any], given: int) -> None:
+        made = import_optional("llguidance", "constrained decoding", "local").LLMatcher
+        grammar = made.grammar_from_json_schema(json.dumps(schema), defaults={"whitespace_pattern": " ?"})
+        self._given, self._matchers = given, [made(vocabulary, grammar, log_level=0)]
+        if self._matchers[0].is_error():
+            why = f"the schema cannot be decoded by: {self._matchers[0].get_error()}"
+            raise ModelError(why, hint="ask without a schema", configuration=True)
 
     def __call__(self, tokens: Any, scores: Any) -> Any:
         """Return the scores, those of tokens that may not come next at minus infinity."""
         import torch
 
-        if not self._matchers:
-            first = self._vocabulary.matcher(self._schema)
-            self._matchers = [first, *(first.deep_copy() for _ in range(len(tokens) - 1))]
         answers = tokens[:, self._given :].tolist()
+        while len(self._matchers) < len(answers):  # at the first token
+            self._matchers.append(self._matchers[0].deep_copy())
         masks = []
         for matcher, answer in zip(self._matchers, answers, strict=True):
             if answer and not matcher.is_stopped():
@@ -354,72 +312,27 @@ class Constrained:
 # --- the text: chat templates for the prompt, stop strings and streaming
 
 
-@dataclass(frozen=True, slots=True)
-class ChatForm:
-    """How messages are arranged for a template.
-
-    It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
-    by an empty user message where the assistant would speak first.
-    """
-
-    folds: bool = False
-    merges: bool = False
-    opens: bool = False
-
-    def arrange(self, messages: Sequence[Message]) -> list[Message]:
-        """Return the messages in this form; their texts are kept, joined by an empty line."""
-        arranged: list[Message] = []
-        follows_system = False
-        for message in messages:
-            is_folded = self.folds and message.role == "system"
-            role: Role = "user" if is_folded else message.role
-            if arranged and role == arranged[-1].role and (self.merges or follows_system):
-                arranged[-1] = Message(role=role, content=f"{arranged[-1].content}\n\n{message.content}")
-            else:
-                arranged.append(Message(role=role, content=message.content))
-            follows_system = is_folded
-        if self.opens and arranged and arranged[0].role == "assistant":
-            arranged.insert(0, Message(role="user", content=""))
-        return arranged
-
-
 _FORMS = (
     *(ChatForm(folds, merges) for folds in (False, True) for merges in (False, True)),
-    ChatForm(folds=True, merges=True, opens=True),
+    ChatForm(folds=True, merges=True, opens=""),
 )
 """In the order in which they are tried: the fewer changes the better."""
 
 
-class ChatTemplates:
-    """Renders messages by a tokenizer's chat template, in the first form that it takes.
+def chat_form(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
+    """Return the first form in which a tokenizer's chat template takes messages of these roles; the plain one for none.
 
-    A template takes a form if it raises nothing and every message is in its text: some leave a system message out
-    without a word. That is tried with words of no meaning, once for each template and sequence of roles.
+    It takes a form if it raises nothing and every message is in its text: some leave a system message out without a
+    word. That is tried with words of no meaning.
     """
-
-    def __init__(self) -> None:
-        self._forms: dict[tuple[str, tuple[Role, ...]], ChatForm] = {}
-
-    def render(self, tokenizer: Any, messages: Sequence[Message]) -> str:
-        """Return the prompt as text, ending where the answer begins; raise what the template does if no form fits."""
-        key = str(tokenizer.chat_template), tuple(message.role for message in messages)
-        if key not in self._forms:
-            self._forms[key] = _form_for(tokenizer, key[1])
-        return _apply(tokenizer, self._forms[key].arrange(messages))
-
-
-def _form_for(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
     trial = [Message(role=role, content=f"kept{number}kept") for number, role in enumerate(roles)]
     for form in _FORMS:
-        try:
+        with suppress(Exception):  # a template may raise anything
             text = _apply(tokenizer, form.arrange(trial))
-        except Exception as error:  # noqa: BLE001 - a template may raise anything
-            log.debug("the chat template refuses %s as %s: %s", " ".join(roles), form, error)
-            continue
-        if all(message.content in text for message in trial):
-            if form != _FORMS[0]:
-                log.info("the chat template does not take %s as they are: rearranged by %s", " ".join(roles), form)
-            return form
+            if all(message.content in text for message in trial):
+                if form != _FORMS[0]:
+                    log.info("the chat template does not take %s as they are: rearranged by %s", " ".join(roles), form)
+                return form
     return _FORMS[0]
 
 
@@ -428,9 +341,9 @@ def _apply(tokenizer: Any, messages: Sequence[Message]) -> str:
     return str(tokenizer.apply_chat_template(plain, tokenize=False, add_generation_prompt=True))
 
 
-def find_stop(text: str, stop: tuple[str, ...]) -> int | None:
-    """Return where the first stop string begins, if there is one."""
-    return min((position for word in stop if (position := text.find(word)) >= 0), default=None)
+def find_stop(text: str, stop: tuple[str, ...]) -> int:
+    """Return where the first stop string begins; the end of the text where there is none."""
+    return min((position for word in stop if (position := text.find(word)) >= 0), default=len(text))
 
 
 class TextStream:
@@ -466,8 +379,7 @@ class TextStream:
         self._pass_on(self._thoughts.finish())
 
     def _feed(self, upto: int) -> None:
-        stopped = find_stop(self._raw, self._stop)
-        upto = upto if stopped is None else min(upto, stopped)
+        upto = min(upto, find_stop(self._raw, self._stop))
         if upto > self._fed:
             piece, self._fed = self._raw[self._fed : upto], upto
             self._pass_on(self._thoughts.feed(piece))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -26,6 +26,36 @@ class Message(BaseModel):
 
     role: Role
     content: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChatForm:
+    """How messages are arranged for a template or a server that does not take them as they are.
+
+    It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
+    by a user message of that text where the assistant would speak first.
+    """
+
+    folds: bool = False
+    merges: bool = False
+    opens: str | None = None
+
+    def arrange(self, messages: Iterable[Message]) -> list[Message]:
+        """Return the messages in this form; their texts are kept, joined by an empty line."""
+        arranged: list[Message] = []
+        follows_system = False
+        for message in messages:
+            is_folded = self.folds and message.role == "system"
+            role: Role = "user" if is_folded else message.role
+            if arranged and role == arranged[-1].role and (self.merges or follows_system):
+                arranged[-1] = Message(role=role, content=f"{arranged[-1].content}\n\n{message.content}")
+            else:
+                arranged.append(Message(role=role, content=message.content))
+            follows_system = is_folded
+        first = next((place for place, message in enumerate(arranged) if message.role != "system"), 0)
+        if self.opens is not None and arranged and arranged[first].role == "assistant":
+            arranged.insert(first, Message(role="user", content=self.opens))
+        return arranged
 
 
 class Sampling(BaseModel):
@@ -72,14 +102,10 @@ class Request(BaseModel):
     """One call of a language model.
 
     Attributes:
-        messages: the prompt.
-        sampling: sampling settings.
-        output_schema: the JSON schema wanted, or None for plain text.
-        continuation: the prompt as plain text to be continued, for models without a chat form (a completions endpoint,
-            a local model without a chat template, a sequence-to-sequence model); None where the messages will do.
+        continuation: the prompt as plain text to be continued, for models without a chat form; None where the messages
+            will do.
         continuation_stop: further stop strings, for where the continuation is sent: a chat answer may have line breaks,
             the next line of a pattern that is continued is no longer the answer.
-        steering: words that decoding is steered towards; a model that cannot do that refuses.
         label: an opaque name of the caller's, written into recordings; it does not change the answer.
         prompt: the prompt file that the messages were made with, its version and hash, such as
             `dcrag/query-production.en v1 1a2b3c4d5e6f`; written into recordings like the label.
@@ -122,6 +148,12 @@ class Usage(BaseModel):
     cached: int = 0
     retries: int = 0
 
+    @classmethod
+    def estimate(cls, messages: Iterable[Message], text: str) -> Usage:
+        """Return the usage of a call that nobody counted."""
+        sent = sum(estimate_tokens(message.content) for message in messages)
+        return cls(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(text))
+
     def __add__(self, other: Usage) -> Usage:
         return Usage(**{name: getattr(self, name) + getattr(other, name) for name in Usage.model_fields})
 
@@ -130,11 +162,10 @@ class Completion(BaseModel):
     """A language model's answer.
 
     Attributes:
-        text: the answer's text.
         model: the model that answered, as the server names it.
-        usage: what the call cost; `estimated` tells whether the server left the token counts out.
         seconds: wall-clock time, waiting for a free slot excluded.
         finish_reason: the server's word for why the text ends, e.g. `stop` or `length`.
+        estimated: the server left the token counts out.
         prompt_changed: the prompt was not the recorded one (only when replaying by label).
         recorded_with: the version of the prompt file that a replayed answer was recorded with, where the file has
             changed since: `version 3`.
@@ -173,30 +204,17 @@ class LanguageModel(Protocol):
 
 
 class Wrapper:
-    """A model around another: it has its name, and closes it."""
+    """A model around another, the `wrapped` one, whose name it has and which it closes.
+
+    `address` is where that is asked, empty for one that is run here; where this process itself runs it (`runs_here`),
+    two calls at once wait for each other.
+    """
 
     def __init__(self, model: LanguageModel) -> None:
-        self._model = model
-
-    @property
-    def wrapped(self) -> LanguageModel:
-        """The model underneath."""
-        return self._model
-
-    @property
-    def name(self) -> str:
-        """The name of the model underneath."""
-        return self._model.name
-
-    @property
-    def address(self) -> str:
-        """Where the model underneath is asked; empty for one that is run here."""
-        return getattr(self._model, "address", "")
-
-    @property
-    def runs_here(self) -> bool:
-        """True where this process runs the model underneath: two calls at once wait for each other then."""
-        return bool(getattr(self._model, "runs_here", False))
+        self._model = self.wrapped = model
+        self.name = model.name
+        self.address: str = getattr(model, "address", "")
+        self.runs_here: bool = getattr(model, "runs_here", False)
 
     async def close(self) -> None:
         """Close the model underneath."""
@@ -285,10 +303,10 @@ class Budgeted(Wrapper):
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
         self.budget.check()
         completion = await self._model.complete(request, on_token)
-        usage = completion.usage
-        if not usage.cached:
-            self.budget.tokens += usage.prompt_tokens + usage.completion_tokens
-            self.budget.cost += (usage.prompt_tokens * self._price[0] + usage.completion_tokens * self._price[1]) / 1e6
+        sent, made = completion.usage.prompt_tokens, completion.usage.completion_tokens
+        if not completion.usage.cached:
+            self.budget.tokens += sent + made
+            self.budget.cost += (sent * self._price[0] + made * self._price[1]) / 1e6
         return completion
 
 
@@ -299,13 +317,3 @@ def estimate_tokens(text: str) -> int:
     """Return a rough token count for servers that report none: one a CJK character, else one per four others."""
     wide = len(_WIDE.findall(text))
     return max(1, wide + (len(text) - wide) // 4)
-
-
-def mend_surrogates(text: str) -> str:
-    """Return the text with replacement characters for halves of characters (lone surrogates).
-
-    JSON may carry them by escapes, but no file could take them afterwards. Two that belong together become one.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

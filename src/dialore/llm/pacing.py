@@ -69,7 +69,9 @@ class Retry:
                 failures += 1
                 error.tries = failures
                 if (error.retry_after or 0.0) > self.longest_wait and error.retryable:
-                    error.message += f"; it asks to be left alone for {_span(error.retry_after or 0.0)}"
+                    minutes = (error.retry_after or 0.0) / 60
+                    span = f"{minutes / 60:.0f} h" if minutes >= 120 else f"{minutes:.0f} min"
+                    error.message += f"; it asks to be left alone for {span}"
                     error.hint, error.retryable, error.configuration = "try again then", False, True
                 if not error.retryable or failures > self.retries or is_over():
                     raise
@@ -79,11 +81,6 @@ class Retry:
                     seconds = error.retry_after + self.uniform() * self.base
                 log.info("failure %d of %d, waiting %.1f s: %s", failures, self.retries + 1, seconds, error.message)
                 await self.sleep(seconds)
-
-
-def _span(seconds: float) -> str:
-    name, length = ("h", 3600) if seconds >= 7200 else ("min", 60) if seconds >= 120 else ("s", 1)
-    return f"{seconds / length:.0f} {name}"
 
 
 _BUSY = frozenset({429, 503, 529})
@@ -139,11 +136,9 @@ class AdaptiveLimiter:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():
+            if not turn.cancelled():
                 # The slot was handed over in the moment of the cancellation: hand it on.
                 self.running -= 1
-            else:
-                self._waiting.remove(turn)
             self._wake()
             raise
 

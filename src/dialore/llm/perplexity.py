@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from dialore.errors import InputError, ModelError
 from dialore.llm.local import load
 
+_BATCH = 16  # texts that are scored together
 _AHEAD = 16  # batches whose texts are sorted by length together, so that little is padded
 
 
@@ -46,13 +47,10 @@ class LocalLikelihood:
 
     Context and text are tokenised as one string; a token that begins in the context and ends in the text counts
     as the text's. A context that is too long for the model loses its beginning.
-
-    The arguments are those of `LocalModel`; `batch` texts are scored together.
     """
 
-    def __init__(self, name_or_path: str, *, device: str = "auto", dtype: str = "auto", batch: int = 16) -> None:
+    def __init__(self, name_or_path: str) -> None:
         self.name = name_or_path
-        self._device, self._dtype, self._batch = device, dtype, max(1, batch)
         self._loaded: tuple[Any, Any] | None = None
         self._lock = threading.Lock()
 
@@ -67,7 +65,7 @@ class LocalLikelihood:
             if not pair.text:
                 raise InputError(f"text {number} to be scored is empty", hint="leave it out")
         likelihoods: list[Likelihood] = []
-        size = self._batch * _AHEAD
+        size = _BATCH * _AHEAD
         for start in range(0, len(pairs), size):
             likelihoods += await asyncio.to_thread(self._score, pairs[start : start + size])
             if on_step is not None:
@@ -82,12 +80,12 @@ class LocalLikelihood:
         # One at a time: they would load a model each, and fast tokenizers cannot be used by two threads at once.
         with self._lock:
             if self._loaded is None:
-                self._loaded = load(self.name, self._device, self._dtype, is_causal=True)
+                self._loaded = load(self.name, is_causal=True)
             encoded = [self._encode(pair, *self._loaded) for pair in pairs]
             order = sorted(range(len(encoded)), key=lambda row: len(encoded[row][0]))
             likelihoods: dict[int, Likelihood] = {}
-            for start in range(0, len(order), self._batch):
-                places = order[start : start + self._batch]
+            for start in range(0, len(order), _BATCH):
+                places = order[start : start + _BATCH]
                 scores = self._batch_scores([encoded[row] for row in places], self._loaded[1])
                 likelihoods.update(zip(places, scores, strict=True))
             return [likelihoods[row] for row in range(len(pairs))]
@@ -119,15 +117,14 @@ class LocalLikelihood:
         width = max(len(tokens) for tokens, _ in texts)
         # Padding comes after a text, where a causal model cannot see it.
         ids = torch.tensor([tokens + [0] * (width - len(tokens)) for tokens, _ in texts], device=model.device)
-        mask = torch.tensor([[position < len(tokens) for position in range(width)] for tokens, _ in texts]).long()
+        mask = torch.arange(width) < torch.tensor([[len(tokens)] for tokens, _ in texts])
         try:
             with torch.inference_mode():
-                logits = model(input_ids=ids, attention_mask=mask.to(model.device)).logits[:, :-1].float()
+                logits = model(input_ids=ids, attention_mask=mask.long().to(model.device)).logits[:, :-1].float()
                 chosen = logits.gather(2, ids[:, 1:, None])[..., 0] - logits.logsumexp(dim=-1)
         except RuntimeError as error:
             raise ModelError(f"{self.name} failed to score: {error}"[:300], hint="lower the batch") from error
-        rows = chosen.double().cpu()
-        likelihoods = []
-        for row, (tokens, first) in zip(rows, texts, strict=True):
-            likelihoods.append(Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first)))
-        return likelihoods
+        return [
+            Likelihood(float(row[first - 1 : len(tokens) - 1].sum()), max(0, len(tokens) - first))
+            for row, (tokens, first) in zip(chosen.double().cpu(), texts, strict=True)
+        ]

@@ -12,22 +12,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from dialore.errors import InputError, NotRecordedError
-from dialore.llm.model import (
-    Completion,
-    LanguageModel,
-    Message,
-    OnToken,
-    Request,
-    Sampling,
-    Usage,
-    Wrapper,
-    estimate_tokens,
-)
+from dialore.errors import InputError, NotRecordedError, describe
+from dialore.files import read_text, unwritable
+from dialore.llm.model import Completion, LanguageModel, Message, OnToken, Request, Sampling, Usage, Wrapper
+
+T = TypeVar("T", bound=BaseModel)
 
 _PIECES = re.compile(r"[\u2e80-\u9fff\uff00-\uffef]|[^\s\u2e80-\u9fff\uff00-\uffef]+\s*|\s+")
 _VERSION = re.compile(r" v(\d+) ")
@@ -38,8 +31,8 @@ class Recorded(BaseModel):
     """One line of a recording; what is not told here is as of the request or the completion.
 
     It was `made_by` a model of that name, or by people (`hand`), and `made_with` that prompt file, with its version and
-    hash, where that is known. The output schema goes by its name. Where usage is missing, tokens are estimated;
-    `prompt` is the hash of messages and schema name, worked out where it is missing.
+    hash, where that is known. Where usage is missing, tokens are estimated; `prompt` is the hash of messages and schema
+    name, worked out where it is missing.
     """
 
     model_config = ConfigDict(populate_by_name=True)
@@ -91,12 +84,12 @@ class Recorder(Wrapper):
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; a failed call is not recorded, one that cannot be is an InputError."""
-        with self._explained():
+        with self._writing():
             file = self._open()
         completion = await self._model.complete(request, on_token)
         recorded = Recorded.of(request, completion, self.name)
         line = (recorded.model_dump_json(by_alias=True) + "\n").encode("utf-8", "replace")
-        with self._explained():
+        with self._writing():
             if file.write(line) < len(line):
                 raise OSError("the disk is full")
         return completion
@@ -118,12 +111,11 @@ class Recorder(Wrapper):
         return self._file
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _writing(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            why = f"cannot write the recording {self._path}: {error.strerror or error}"
-            raise InputError(why, hint="name a file that can be written") from None
+            raise unwritable(self._path, error) from None
 
 
 class Replay:
@@ -138,17 +130,14 @@ class Replay:
     """
 
     def __init__(self, recording: str | Path | Iterable[str], match: Literal["prompt", "label"] = "prompt") -> None:
-        if match not in {"prompt", "label"}:
-            raise InputError(f"a replay matches by prompt or label, not by {match!r}")
         self._by_label = match == "label"
-        self.lines = list(_read(recording))
+        source = Path(recording) if isinstance(recording, str) else recording
+        self.lines = list(read_lines(source, Recorded, "a recorded call"))
+        for line in self.lines:
+            line.prompt = line.prompt or _prompt_key(line.messages, line.output_schema)
         self._exact = {(line.prompt, line.sample): line for line in self.lines}
         self._labelled = {(line.label, line.sample): line for line in self.lines if line.label}
-
-    @property
-    def name(self) -> str:
-        """The names of the recorded models."""
-        return ", ".join(dict.fromkeys(line.model for line in self.lines if line.model)) or "replay"
+        self.name = ", ".join(dict.fromkeys(line.model for line in self.lines if line.model)) or "replay"
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """Answer a request from the recording, word by word if streamed; raises NotRecordedError."""
@@ -166,12 +155,10 @@ class Replay:
             for piece in _PIECES.findall(line.text):
                 on_token(piece)
                 await asyncio.sleep(0)
-        sent = sum(estimate_tokens(message.content) for message in line.messages)
-        estimate = Usage(calls=1, prompt_tokens=sent, completion_tokens=estimate_tokens(line.text))
         return Completion(
             text=line.text,
             model=line.model,
-            usage=line.usage or estimate,
+            usage=line.usage or Usage.estimate(line.messages, line.text),
             finish_reason=line.finish_reason,
             estimated=line.usage is None,
             prompt_changed=changed,
@@ -182,39 +169,26 @@ class Replay:
         """Nothing to release."""
 
     def _missing(self, request: Request) -> NotRecordedError:
-        label = request.label or "(no label)"
+        call = request.label or "(no label)"
+        labels = dict.fromkeys(line.label for line in self.lines if line.label)
+        near = difflib.get_close_matches(call, labels, n=1, cutoff=0.0)
+        nearest = f"the nearest that is: {near[0]}" if near else "the recording names no calls"
+        why = f"is not in the recording; {nearest}"
+        if request.label in labels:
+            why = f"was recorded with another {'sample' if self._by_label else 'prompt'}"
         sample = f", sample {request.sample}," if request.sample else ""
-        labels = list(dict.fromkeys(line.label for line in self.lines if line.label))
-        if label in labels:
-            why = "with another sample" if self._by_label else "with another prompt"
-            return NotRecordedError(f"the call {label}{sample} was recorded {why}", hint=_MEND)
-        near = difflib.get_close_matches(label, labels, n=1, cutoff=0.0)
-        nearest = f"; the nearest that is: {near[0]}" if near else "; the recording names no calls"
-        return NotRecordedError(f"the call {label}{sample} is not in the recording{nearest}", hint=_MEND)
+        return NotRecordedError(f"the call {call}{sample} {why}", hint=_MEND)
 
 
-def _read(recording: str | Path | Iterable[str]) -> Iterator[Recorded]:
-    if isinstance(recording, (str, Path)):
-        where = str(recording)
-        try:
-            # Not splitlines(): other line separators may stand inside a JSON string.
-            lines: Iterable[str] = Path(recording).read_text(encoding="utf-8-sig").split("\n")
-        except OSError as error:
-            raise InputError(f"cannot read the recording {where}: {error.strerror}", hint="check its path") from None
-        except UnicodeDecodeError:
-            raise InputError(f"the recording {where} is not UTF-8 text", hint=_MEND) from None
-    else:
-        where, lines = "recording", recording
+def read_lines(source: Path | Iterable[str], kind: type[T], name: str) -> Iterator[T]:
+    """Yield what the lines of a JSONL file, or lines as such, hold; raise InputError where one is not `name`."""
+    # Not splitlines(): other line separators may stand inside a JSON string.
+    lines = read_text(source).split("\n") if isinstance(source, Path) else source
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
-            recorded = Recorded.model_validate_json(line)
+            if line.strip():
+                yield kind.model_validate_json(line)
         except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            field = ".".join(str(part) for part in first["loc"])
-            what = f"{field}: {first['msg']}" if field else first["msg"]
-            problem = f"{where}, line {number}: not a recorded call: {what}"
+            where = source if isinstance(source, Path) else "recording"
+            problem = f"{where}, line {number}: not {name}: {describe(error)}"
             raise InputError(problem, hint="mend or delete that line") from None
-        recorded.prompt = recorded.prompt or _prompt_key(recorded.messages, recorded.output_schema)
-        yield recorded

@@ -108,10 +108,7 @@ def _layers(cache: Any) -> Past:
 def _cache(past: Past) -> Any:
     from transformers import DynamicCache
 
-    cache = DynamicCache()
-    for number, (keys, values) in enumerate(past):
-        cache.update(keys, values, number)
-    return cache
+    return DynamicCache(past)
 
 
 def _paired(flat: list[Any]) -> Past:

@@ -16,8 +16,8 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import from_json
 
 from dialore.errors import DialoreError
-from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, mend_surrogates
-from dialore.text import SENTENCE_ENDS
+from dialore.llm.model import Completion, LanguageModel, Message, OutputSchema, Request
+from dialore.text import SENTENCE_ENDS, storable
 
 T = TypeVar("T", bound=BaseModel)
 Outcome = Literal["parsed", "repaired_locally", "repaired_by_model", "unparsed"]
@@ -55,31 +55,23 @@ def parse(text: str, model_type: type[T]) -> T:
 
 
 async def complete_structured(
-    model: LanguageModel,
-    request: Request,
-    model_type: type[T],
-    *,
-    repair: bool = True,
-    parser: Callable[[str], T | None] | None = None,
-    on_token: OnToken | None = None,
+    model: LanguageModel, request: Request, model_type: type[T], *, parser: Callable[[str], T | None] | None = None
 ) -> Structured[T]:
     """Ask for a value of a shape; if the answer holds none, show the model its answer and the error once.
 
     The schema of `model_type` is sent along unless the request names another. The repair turn is labelled
-    `<label>/repair`, and is not streamed. A `parser` reads an answer that need not be JSON; an answer
-    that it returns None for is read as JSON. `unparsed` is an outcome, not an error; a failed call raises ModelError.
+    `<label>/repair`. A `parser` reads an answer that need not be JSON; an answer that it returns None for is read as
+    JSON. `unparsed` is an outcome, not an error; a failed call raises ModelError.
     """
     if request.output_schema is None:
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
-    first = await model.complete(request, on_token)
+    first = await model.complete(request)
     try:
         value, clean = _parse(first.text, model_type, parser)
     except UnparsedError as failure:
         error = failure.message
     else:
         return Structured(value, "parsed" if clean else "repaired_locally", [first])
-    if not repair:
-        return Structured(None, "unparsed", [first], error)
     second = await model.complete(_repair_request(request, first, error))
     try:
         return Structured(_parse(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
@@ -91,7 +83,7 @@ def _parse(text: str, model_type: type[T], parser: Callable[[str], T | None] | N
     """Return the value, and whether the text was valid as it stood."""
     if parser is not None and (read := parser(text)) is not None:
         return read, True
-    text = mend_surrogates(text)
+    text = storable(text)
     try:
         value = from_json(text)
     except ValueError:
@@ -169,9 +161,11 @@ def candidates(text: str) -> Iterator[object]:
     fills the text or a fence, for brackets in prose are mostly citations. Half a character, which an escape that is
     split spells, is a replacement character in what is found.
     """
-    text = mend_surrogates(text).strip().lstrip("\ufeff")[:_LONGEST]
+    text = storable(text).strip().lstrip("\ufeff")[:_LONGEST]
+    fenced = reversed([match.group(1).strip() for match in _FENCE.finditer(text)])
+    whole = [piece for piece in (text, *fenced) if piece[:1] in set('{[｛［【"“')]
     left = _REPAIRED
-    for piece in dict.fromkeys(_pieces(text)):
+    for piece in dict.fromkeys([*whole, *reversed(list(_objects(text)))]):
         value, decoded = piece, _decode(piece)
         if isinstance(decoded, str):  # JSON within a JSON string
             value, decoded = decoded.strip(), _decode(decoded)
@@ -180,12 +174,6 @@ def candidates(text: str) -> Iterator[object]:
             decoded = _repair(_STRING_OR_WIDE.sub(_straight, value))
         if isinstance(decoded, (dict, list)):
             yield decoded
-
-
-def _pieces(text: str) -> Iterator[str]:
-    fenced = reversed([match.group(1).strip() for match in _FENCE.finditer(text)])
-    yield from (whole for whole in (text, *fenced) if whole[:1] in set('{[｛［【"“'))
-    yield from reversed(list(_objects(text)))
 
 
 def _decode(piece: str) -> object:
@@ -204,7 +192,7 @@ def _repair(piece: str) -> object:
 
     try:
         value = json_repair.loads(piece)
-        return json.loads(mend_surrogates(json.dumps(value, ensure_ascii=False))) or None
+        return json.loads(storable(json.dumps(value, ensure_ascii=False))) or None
     except (ValueError, RecursionError, IndexError):
         return None
 
@@ -256,8 +244,13 @@ def fit(value: object, kind: object) -> object:
     while get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     origin, arguments = get_origin(kind), get_args(kind)
-    if words := _words(kind):
-        return _fit_word(value, words)
+    words = arguments if origin is Literal else ()
+    if isinstance(kind, enum.EnumMeta):
+        words = tuple(member.value for member in list[enum.Enum](kind))
+    if words:
+        is_other = isinstance(value, str) and value not in words
+        alike = [word for word in words if is_other and isinstance(word, str) and _plain(word) == _plain(str(value))]
+        return alike[0] if len(alike) == 1 else value
     if origin in {Union, types.UnionType}:
         others = [arm for arm in arguments if arm is not type(None)]
         return fit(value, others[0]) if value is not None and len(others) == 1 else value
@@ -269,12 +262,6 @@ def fit(value: object, kind: object) -> object:
         return {name: fit(item, arguments[1]) for name, item in value.items()}
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return str(value) if kind is str and is_number else value
-
-
-def _words(kind: object) -> tuple[object, ...]:
-    if get_origin(kind) is Literal:
-        return get_args(kind)
-    return tuple(member.value for member in list[enum.Enum](kind)) if isinstance(kind, enum.EnumMeta) else ()
 
 
 def _fit_model(value: object, kind: type[BaseModel]) -> object:
@@ -314,13 +301,6 @@ def _names(kind: type[BaseModel]) -> dict[str, str]:
 @functools.lru_cache(maxsize=4096)
 def _plain(name: str) -> str:
     return re.sub(r"[\W_]+", "", name).casefold()
-
-
-def _fit_word(value: object, words: tuple[object, ...]) -> object:
-    if not isinstance(value, str) or value in words:
-        return value
-    alike = [word for word in words if isinstance(word, str) and _plain(word) == _plain(value)]
-    return alike[0] if len(alike) == 1 else value
 
 
 def _fit_list(value: object, kind: object) -> object:

@@ -13,7 +13,8 @@ _PAIRS = {
     "<|start_thinking|>": "<|end_thinking|>",
 }
 """Tags that open thoughts, and those that close them, in small letters."""
-_CLOSED = re.compile("|".join(map(re.escape, _PAIRS.values())), re.IGNORECASE)
+_CLOSERS = {closer: re.compile(re.escape(closer), re.IGNORECASE) for closer in _PAIRS.values()}
+_CLOSED = re.compile("|".join(map(re.escape, _CLOSERS)), re.IGNORECASE)
 _LONGEST_CLOSE = 24
 # OpenAI's harmony: each part of an answer is headed by its channel, and only that of `final` is meant for the reader.
 _CHANNEL = re.compile(
@@ -43,7 +44,7 @@ class ThoughtFilter:
         self.unopened = unopened
         self.seen = self.thought = self.was_unopened = False
         self._held, self._tail, self._answering = "", "", False
-        self._close: str | re.Pattern[str] | None = None
+        self._close: re.Pattern[str] | None = None
 
     def feed(self, piece: str) -> str:
         """Take the next piece and return the part of the answer that is certain by now."""
@@ -69,28 +70,31 @@ class ThoughtFilter:
         """Go on by one part of what is held; says whether there may be another."""
         text = self._held
         if self._close is not None:
-            return self._closed(text)
+            return self._closed(self._close, text)
         head = text.lstrip()
         if (channel := _CHANNEL.match(head)) is not None:
             if channel[1] == "final":
-                self._begin(head[channel.end() :])
-                return False
-            self._held, self._close, self.seen = head[channel.end() :], _CHANNEL_ENDS, True
-            return True
+                return self._begin(head[channel.end() :])
+            return self._open(head[channel.end() :], _CHANNEL_ENDS)
         small = head[:_LONGEST_CLOSE].lower()
         for opener, closer in _PAIRS.items():
             if small.startswith(opener):
-                self._held, self._close, self.seen = head[len(opener) :], closer, True
-                return True
+                return self._open(head[len(opener) :], _CLOSERS[closer])
         is_part = any(opener.startswith(small) for opener in (*_PAIRS, *_HEADS))
         if is_part or (head.startswith(_HEADS) and len(head) < _LONGEST_HEAD):
             return False
         return self._plain(text, head)
 
-    def _closed(self, text: str) -> bool:
-        closer = self._close or ""
-        match = re.search(re.escape(closer), text, re.IGNORECASE) if isinstance(closer, str) else closer.search(text)
-        if match is None:
+    def _open(self, rest: str, close: re.Pattern[str]) -> bool:
+        self._held, self._close, self.seen = rest, close, True
+        return True
+
+    def _begin(self, answer: str) -> bool:
+        self._held, self._answering = answer, True
+        return False
+
+    def _closed(self, close: re.Pattern[str], text: str) -> bool:
+        if (match := close.search(text)) is None:
             # The tail may hold the first letters of what closes; the rest can go, thoughts may be long.
             self.thought |= bool(text.strip()) and len(text) > _LONGEST_CLOSE
             self._held = text[-_LONGEST_CLOSE:]
@@ -100,31 +104,23 @@ class ThoughtFilter:
         return True
 
     def _plain(self, text: str, head: str) -> bool:
-        """Return what begins like an answer: it may be thoughts without an opening tag."""
+        """Go on with what begins like an answer: it may be thoughts without an opening tag."""
         if "analysis".startswith(head):
             return False
         if not self.seen and _BARE.match(head):
             _, marker, answer = head.partition(_BARE_FINAL)
-            if marker:
-                self.seen = True
-                self._begin(answer)
-            return False
+            self.seen = bool(marker)
+            return self._begin(answer) if marker else False
         if not self.unopened or self.seen:
-            self._begin(head if self.seen else text)
+            return self._begin(head if self.seen else text)
+        if (close := _CLOSED.search(head)) is None:
             return False
-        found_close = _CLOSED.search(head)
-        if found_close is None:
-            return False
-        opener = next(opener for opener, closer in _PAIRS.items() if closer == found_close[0].lower())
-        if opener in head[: found_close.start()].lower():  # a mention
-            self._begin(text)
-            return False
+        opener = next(opener for opener, closer in _PAIRS.items() if closer == close[0].lower())
+        if opener in head[: close.start()].lower():  # a mention
+            return self._begin(text)
         self.seen = self.thought = self.was_unopened = True
-        self._held = head[found_close.end() :].lstrip()
+        self._held = head[close.end() :].lstrip()
         return True
-
-    def _begin(self, answer: str) -> None:
-        self._held, self._answering = answer, True
 
     def _answer(self, piece: str) -> str:
         text = self._tail + piece
