@@ -116,7 +116,14 @@ def _files(path: Path, form: str) -> dict[str, bytes]:
     with reading(path, form):
         archive = archive_of(path)
         if archive is None:
-            return _folder_files(path, form)
+            if not path.is_dir():
+                raise InputError(f"no such folder: {path}", hint=form)
+            root = next((folder for folder in (path, *path.parents[:2]) if (folder / "WikiData").is_dir()), None)
+            if root is None:
+                raise InputError(f"{path}: no WikiData folder in it, or up to two folders above it", hint=form)
+            films = sorted((root / "WikiData").rglob("*.json"))
+            talks = sorted(talk for talk in path.rglob("*.json") if "/Conversations/" in talk.as_posix())
+            return {file.as_posix(): file.read_bytes() for file in (*films, *talks)}
         file, split = archive
         wanted = f"/Conversations/{split.strip('/').rpartition('/')[2]}"
         contents = {}
@@ -127,14 +134,3 @@ def _files(path: Path, form: str) -> dict[str, bytes]:
                 if content is not None:
                     contents[f"{file}:/{member.name}"] = content.read()
         return dict(sorted(contents.items()))
-
-
-def _folder_files(path: Path, form: str) -> dict[str, bytes]:
-    if not path.is_dir():
-        raise InputError(f"no such folder: {path}", hint=form)
-    root = next((folder for folder in (path, *path.parents[:2]) if (folder / "WikiData").is_dir()), None)
-    if root is None:
-        raise InputError(f"{path}: no WikiData folder in it, or up to two folders above it", hint=form)
-    films = sorted((root / "WikiData").rglob("*.json"))
-    talks = sorted(file for file in path.rglob("*.json") if "/Conversations/" in file.as_posix())
-    return {file.as_posix(): file.read_bytes() for file in (*films, *talks)}

@@ -69,22 +69,19 @@ class OpenDialKG(DataSet):
                 if not row.get("Messages"):
                     raise place.error("missing or empty", "Messages")
                 entry = checked({"messages": parse(row["Messages"], place.where, form)}, _Row, place)
-                yield from self._tell(entry, place)
-
-    def _tell(self, entry: _Row, place: Place) -> Iterator[WholeDialogue]:
-        talk = Talk(f"{self.name}-{place.number}", "en")
-        walked: list[Triple] = []
-        for number, message in enumerate(entry.messages):
-            if message.action_id == "kgwalk/choose_path":
-                inner = place._replace(where=f"{place.where}, message {number}")
-                walked = checked(message.metadata, _Walk, inner).path[1]
-            elif message.type == "chat":
-                if message.sender == "assistant":
-                    talk.answer("system", message.message, _facts(walked))
-                else:
-                    talk.say("user", message.message)
-                walked = []
-        yield from talk.whole()
+                talk = Talk(f"{self.name}-{number}", "en")
+                walked: list[Triple] = []
+                for count, message in enumerate(entry.messages):
+                    if message.action_id == "kgwalk/choose_path":
+                        inner = place._replace(where=f"{place.where}, message {count}")
+                        walked = checked(message.metadata, _Walk, inner).path[1]
+                    elif message.type == "chat":
+                        if message.sender == "assistant":
+                            talk.answer("system", message.message, _facts(walked))
+                        else:
+                            talk.say("user", message.message)
+                        walked = []
+                yield from talk.whole()
 
     def _read_pairs(self, path: Path) -> Iterator[WholeDialogue]:
         for place, entry in read_entries(path, _Pairs, self.published):

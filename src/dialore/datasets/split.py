@@ -14,16 +14,11 @@ from dialore.text import asks
 Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Condition = Literal["searched", "knowledge", "passive"]
-
-
-def _fits(dialogue: Dialogue, answer: Answer, where: Sequence[Condition]) -> bool:
-    """Return whether a turn may be the reference under conditions; see `split_dialogues`."""
-    held = {
-        "searched": lambda: bool(answer.extra.get("query")),
-        "knowledge": lambda: bool(answer.knowledge),
-        "passive": lambda: not asks(dialogue.turns[answer.turn - 1].text),
-    }
-    return all(held[condition]() for condition in where)
+_HOLDS: dict[Condition, Callable[[Dialogue, Answer], bool]] = {
+    "searched": lambda _, answer: bool(answer.extra.get("query")),
+    "knowledge": lambda _, answer: bool(answer.knowledge),
+    "passive": lambda dialogue, answer: not asks(dialogue.turns[answer.turn - 1].text),
+}
 
 
 def split_dialogues(
@@ -91,7 +86,7 @@ def _choose(
     on_left_out: Callable[[Dialogue], None] = lambda _: None,
 ) -> Iterator[tuple[Dialogue, Answer]]:
     for dialogue in dialogues:
-        answers = tuple(answer for answer in answers_of(dialogue) if _fits(dialogue, answer, where))
+        answers = [answer for answer in answers_of(dialogue) if all(_HOLDS[held](dialogue, answer) for held in where)]
         if answers:
             sampled = sampler.randint(1, len(answers)) - 1
             chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]

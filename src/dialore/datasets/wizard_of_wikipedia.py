@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from pydantic import BaseModel, Field
+from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
 from dialore.datasets.files import Place, read_forms
@@ -34,45 +33,31 @@ class _Pairs(BaseModel):
     dialogue: list[tuple[str, str]]
 
 
-class _Output(BaseModel):
-    answer: str | None = None
-    provenance: list[dict[str, Any]] = []
-
-
-class _Kilt(BaseModel):
-    id: str
-    input: str = Field(min_length=1)
-    output: list[_Output] = []
-
-
 class WizardOfWikipedia(DataSet):
-    """Three forms: ParlAI's JSON lists (`dialog`), the few-shot bot benchmark's (`dialogue`, `meta`), KILT's JSONL.
+    """Two forms: ParlAI's JSON lists (`dialog`) and the few-shot bot benchmark's (`dialogue`, `meta`).
 
     The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there; that turn is
     history only, as ParlAI has it. `knowledge` is the checked sentence, with its article's `title` in ParlAI's form;
     the passage that was checked is `extra["checked_topic"]`, sentence or no sentence.
-    KILT gives no sentence but where in Wikipedia it stands: `extra["provenance"]`, and no `knowledge`.
     """
 
     name = "wizard-of-wikipedia"
     version = 2
     languages = ("en",)
-    paper = "Wizard of Wikipedia (Dinan et al., ICLR 2019); KILT (Petroni et al., NAACL 2021)"
+    paper = "Wizard of Wikipedia (Dinan et al., ICLR 2019)"
     licence = "CC BY 4.0"
     where = "parl.ai/projects/wizard_of_wikipedia; github.com/andreamad8/FSB, data/wow"
-    form = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}; or KILT's JSONL of {`input`, ...}"
+    form = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}"
     has = ("knowledge",)
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Whole dialogues; the wizard's turns are the references. KILT's entries have one each."""
-        for place, entry in read_forms(path, {"dialog": _Original, "dialogue": _Pairs, "input": _Kilt}, self.published):
+        """Whole dialogues; the wizard's turns are the references."""
+        for place, entry in read_forms(path, {"dialog": _Original, "dialogue": _Pairs}, self.published):
             identifier = f"{self.name}-{place.number}"
             if isinstance(entry, _Original):
                 yield from _read_original(entry, identifier)
             elif isinstance(entry, _Pairs):
                 yield from _read_pairs(entry, identifier, place)
-            elif isinstance(entry, _Kilt):
-                yield from _read_kilt(entry)
 
 
 def _read_original(entry: _Original, identifier: str) -> Iterator[WholeDialogue]:
@@ -104,18 +89,4 @@ def _read_pairs(entry: _Pairs, identifier: str, place: Place) -> Iterator[WholeD
     talk = Talk(identifier, "en")
     for (user, wizard), knowledge in zip(entry.dialogue, entry.meta, strict=True):
         talk.pair(user, wizard, knowledge)
-    yield from talk.whole()
-
-
-def _read_kilt(entry: _Kilt) -> Iterator[WholeDialogue]:
-    talk = Talk(entry.id, "en")
-    turns = [line for line in entry.input.split("\n") if line.strip()]
-    for number, turn in enumerate(turns):
-        talk.say("user" if (len(turns) - number) % 2 else "system", turn)
-    answered = next((output for output in entry.output if output.answer), None)
-    if answered is not None:
-        provenance = [piece for output in entry.output for piece in output.provenance]
-        titles = [title for piece in provenance if isinstance(title := piece.get("title"), str)]
-        extra = {"provenance": provenance or None, "checked_topic": titles[0] if titles else None}
-        talk.answer("system", answered.answer or "", extra=extra)
     yield from talk.whole()
