@@ -179,42 +179,16 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         milliseconds=_milliseconds,
         notes_of=notes_of,
         pretty=_pretty,
-        conversations=[_conversation(talk, number) for number, talk in enumerate(conversations, start=1)],
+        summary=summary,
+        conversations=[(talk, [(it, _shown(it, talk.dialogue)) for it in talk.responses]) for talk in conversations],
     )
 
 
-def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
-    dialogue = conversation.dialogue
-    documents = dialogue.extra.get("documents")
-    documents = documents if isinstance(documents, dict) else {}
-    return {
-        "anchor": f"d{number}",
-        "first": number == 1,
-        "heading": conversation.heading,
-        "id": dialogue.id,
-        "name": dialogue.topic or dialogue.id,
-        "language": dialogue.language,
-        "turns": [
-            {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
-        ],
-        # Each sentence with how many documents belong to it.
-        "persona": [(sentence, len(documents.get(sentence) or ())) for sentence in dialogue.persona],
-        "responses": [
-            _response(response, dialogue, f"d{number}r{column}")
-            for column, response in enumerate(conversation.responses, start=1)
-        ],
-    }
-
-
-def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
+def _shown(response: Response, dialogue: Dialogue) -> dict[str, Any]:
+    """Return what the page shows of a response beside what it holds."""
     numbers, used = response.numbers, response.used
     raising = Markup("<sup>{}</sup>")
     return {
-        "anchor": anchor,
-        "method": response.method,
-        "model": response.model,
-        "failed": response.status == "failed",
-        "error": response.error,
         "text": Markup("").join(
             _marked(text, used, dialogue) + (raising.format(", ".join(map(str, cited))) if cited else "")
             for text, cited in response.parts
@@ -223,14 +197,8 @@ def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, 
         "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
         "used": [_chip(item, numbers.get(item.id)) for item in used],
         "unused": [_chip(item) for item in response.knowledge if not item.used],
-        "demands": response.demands,
-        "cost": cost(response.usage, response.seconds),
-        "figures": in_words(figures_of(response.trace)),
         "calls": sum(bool(stage.usage.calls) for stage in response.trace),
         "steps": longest_chain(response.trace),
-        "prompt_changed": any(stage.prompt_changed for stage in response.trace),
-        "seconds": response.seconds,
-        "trace": response.trace,
     }
 
 
