@@ -35,7 +35,6 @@ class _Turn(BaseModel):
 class _Question(BaseModel):
     question: str
     answer: str | int | float | None = None
-    adversarial_answer: str | None = None
     evidence: list[str] = []
     category: int
 

@@ -7,7 +7,6 @@ other in the response.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,6 @@ from dialore.retrieval.graph.matching import HardMatcher, stores_of
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
-
-    from dialore.dialogue import Dialogue
 
 
 @lru_cache(maxsize=1)
@@ -55,42 +52,34 @@ class Cdp(OwnMetric, Mean):
 
 
 class Cdf(Cdp):
-    """Commonsense Dialogue Feature: the summed IDF of the facts that tie a response to its history, on average."""
-
-    def __init__(self, name: str, context: Context) -> None:
-        super().__init__(name, context)
-        self._table, corpus = None, ""
-        if self._matcher is not None and context.idf_corpus is not None:
-            corpus = context.idf_corpus_name
-            self._table = IdfTable(self._matcher, context.idf_corpus())
-            definition = f"{self.about.definition[:-1]}; IDF of {corpus} ({self._table.size:,} dialogues)."
-            self.about = replace(self.about, definition=definition)
-        self.identity = f"{self._graph} / {corpus}"
-
-    def _weigh(self, facts: NDArray[np.int64]) -> SampleScore:
-        if self._table is None:
-            return unavailable("no corpus was given for the IDF")
-        return SampleScore((sum(self._table.of(int(first), int(second)) for first, second in facts),))
-
-
-class IdfTable:
-    """How rare a fact is in a corpus of dialogues: `ln((1 + N) / (1 + n))`, n of whose N dialogues say both concepts.
+    """Commonsense Dialogue Feature: the summed IDF of the facts that tie a response to its history, on average.
 
     DCRAG (Section 4.1.3) takes a fact's IDF without saying of which corpus: figures compare within one corpus only.
     """
 
-    def __init__(self, matcher: HardMatcher, dialogues: Iterable[Dialogue]) -> None:
-        self._where: dict[int, set[int]] = {}
-        count = 0
-        for count, dialogue in enumerate(dialogues, start=1):
-            texts = [*dialogue.texts, *([dialogue.reference] if dialogue.reference else [])]
-            for concept in matcher.said(texts, dialogue.language):
-                self._where.setdefault(concept, set()).add(count)
-        self.size = count
-        self.of = lru_cache(maxsize=None)(self._of)
+    def __init__(self, name: str, context: Context) -> None:
+        super().__init__(name, context)
+        corpus = ""
+        self._said_in: dict[int, set[int]] | None = None  # by concept, the numbers of the dialogues that say it
+        if self._matcher is not None and context.idf_corpus is not None:
+            corpus, self._said_in, self._size = context.idf_corpus_name, {}, 0
+            for dialogue in context.idf_corpus():
+                self._size += 1
+                texts = [*dialogue.texts, *([dialogue.reference] if dialogue.reference else [])]
+                for concept in self._matcher.said(texts, dialogue.language):
+                    self._said_in.setdefault(concept, set()).add(self._size)
+            definition = f"{self.about.definition[:-1]}; IDF of {corpus} ({self._size:,} dialogues)."
+            self.about = replace(self.about, definition=definition)
+        self.identity = f"{self._graph} / {corpus}"
+        self._idf = lru_cache(maxsize=None)(self._idf_of)
 
-    def _of(self, first: int, second: int) -> float:
-        """Return the IDF of a fact between two concepts, in nats."""
-        nowhere: set[int] = set()
-        both = len(self._where.get(first, nowhere) & self._where.get(second, nowhere))
-        return math.log((1 + self.size) / (1 + both))
+    def _weigh(self, facts: NDArray[np.int64]) -> SampleScore:
+        if self._said_in is None:
+            return unavailable("no corpus was given for the IDF")
+        return SampleScore((sum(self._idf(int(first), int(second)) for first, second in facts),))
+
+    def _idf_of(self, first: int, second: int) -> float:
+        """Return `ln((1 + N) / (1 + n))`, n of whose N dialogues say both concepts of a fact."""
+        said_in, nowhere = self._said_in or {}, set[int]()
+        both = len(said_in.get(first, nowhere) & said_in.get(second, nowhere))
+        return math.log((1 + self._size) / (1 + both))

@@ -39,13 +39,6 @@ _ALL = re.compile(r"\w+|[^\w\s]")
 NO_REFERENCE = "the dialogue has no reference"
 
 
-def check_chinese_tokens(name: str) -> ChineseTokens:
-    """Return the way of counting Chinese of that name; raise InputError where there is none."""
-    if name not in get_args(ChineseTokens):
-        raise InputError(f"Chinese cannot be counted by {name!r}", hint="by character or by word")
-    return cast("ChineseTokens", name)
-
-
 @functools.lru_cache(maxsize=65536)
 def tokens_of(text: str, language: Language, chinese: ChineseTokens = "character") -> tuple[str, ...]:
     """Return the tokens that overlap metrics count.
@@ -73,7 +66,9 @@ class Worded(OwnMetric):
 
     def __init__(self, name: str, context: Context) -> None:
         super().__init__(name, context)
-        self._chinese = check_chinese_tokens(context.tokens)
+        if context.tokens not in get_args(ChineseTokens):
+            raise InputError(f"Chinese cannot be counted by {context.tokens!r}", hint="by character or by word")
+        self._chinese = cast("ChineseTokens", context.tokens)
 
     @property
     def identity(self) -> str:
