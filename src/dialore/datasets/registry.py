@@ -12,7 +12,7 @@ from dialore.plugins import find, loadable, names_of
 
 GROUP = "dialore.datasets"
 _SETS = {
-    "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",
+    "cmu-dog": "dialore.datasets.films:CMUDoG",
     "commonsense-dialogues": "dialore.datasets.small_talk:CommonsenseDialogues",
     "coq": "dialore.datasets.coq:COQ",
     "coq-contexts": "dialore.datasets.coq:CoqContexts",
@@ -21,19 +21,19 @@ _SETS = {
     "everyday": "dialore.datasets.plain:Everyday",
     "handbook-en": "dialore.datasets.handbook:HandbookEn",
     "handbook-zh": "dialore.datasets.handbook:HandbookZh",
-    "holl-e": "dialore.datasets.holl_e:HollE",
+    "holl-e": "dialore.datasets.films:HollE",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
-    "kdconv": "dialore.datasets.kdconv:KdConv",
+    "kdconv": "dialore.datasets.graph_talks:KdConv",
     "locomo": "dialore.datasets.locomo:LoCoMo",
     "locomo-adversarial": "dialore.datasets.locomo:LoCoMoAdversarial",
     "mtrag": "dialore.datasets.mtrag:Mtrag",
     "multi-session-chat": "dialore.datasets.personachat:MultiSessionChat",
-    "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",
+    "opendialkg": "dialore.datasets.graph_talks:OpenDialKG",
     "personachat": "dialore.datasets.personachat:PersonaChat",
     "topical-chat": "dialore.datasets.topical_chat:TopicalChat",
-    "wizard-of-internet": "dialore.datasets.wizard_of_internet:WizardOfInternet",
-    "wizard-of-wikipedia": "dialore.datasets.wizard_of_wikipedia:WizardOfWikipedia",
+    "wizard-of-internet": "dialore.datasets.wizards:WizardOfInternet",
+    "wizard-of-wikipedia": "dialore.datasets.wizards:WizardOfWikipedia",
     "xdailydialog-en": "dialore.datasets.small_talk:XDailyDialogEn",
     "xdailydialog-zh": "dialore.datasets.small_talk:XDailyDialogZh",
 }
