@@ -5,7 +5,7 @@ A conversation's turns are responses to the dialogues `NAME@1`, `NAME@2` and so 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from functools import partial
 
 from pydantic import BaseModel
 
@@ -66,7 +66,7 @@ def make(name: str, context: Context) -> Judge:
     if name == "conversation-faithfulness":
         prompts = ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
         return Judge(about_of(name), asker_of(context), _faithful, prompts)
-    return Judge(about_of(name), asker_of(context), _without(name), ("conversation",))
+    return Judge(about_of(name), asker_of(context), partial(_without_fault, name), ("conversation",))
 
 
 class ByRule(OwnMetric, Mean):
@@ -126,14 +126,10 @@ class InConversation(BaseModel):
     forgets: bool
 
 
-def _without(name: str) -> Callable[[JudgeClient, Sample], Awaitable[SampleScore]]:
-    """Return what scores 1 where a turn has not the fault; both metrics ask alike, so that the cache answers one."""
-
-    async def score(judge: JudgeClient, sample: Sample) -> SampleScore:
-        if len(sample.dialogue.turns) < 2:
-            return unavailable(_FIRST)
-        verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
-        fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
-        return SampleScore((float(not fault),))
-
-    return score
+async def _without_fault(name: str, judge: JudgeClient, sample: Sample) -> SampleScore:
+    """Return 1 where a turn has not the fault; both metrics ask alike, so that the cache answers one."""
+    if len(sample.dialogue.turns) < 2:
+        return unavailable(_FIRST)
+    verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
+    fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
+    return SampleScore((float(not fault),))

@@ -119,8 +119,8 @@ def longest_chain(stages: Sequence[StageTrace]) -> int:
     return max((depth for _, depth, _ in ended), default=0)
 
 
-def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
-    """Return counts of traces by what they count: stages that were not parsed at once, links, facts found by kind."""
+def in_words(trace: Iterable[StageTrace]) -> list[str]:
+    """Return what traces count, in words: links, facts found by kind, and stages that were not parsed at once."""
     figures: Counter[str] = Counter()
     for stage in trace:
         output = stage.output
@@ -131,11 +131,6 @@ def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
             counts = {"facts found": output.get("found")}
             counts |= {kind: (output.get(kind) or {}).get("found") for kind in ("foreseen", "unforeseen")}
             figures.update({kind: count for kind, count in counts.items() if count is not None})
-    return figures
-
-
-def in_words(figures: Counter[str]) -> list[str]:
-    """Figures in words, those that are there."""
     names = ("linked", "facts found", "foreseen", "unforeseen")
     phrases = [f"{figures[name]} {name}" for name in names if name in figures]
     phrases.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
@@ -155,7 +150,7 @@ def cost(usage: Usage, seconds: float) -> str:
 
 def summary(result: Grounding) -> str:
     """One line about one result: what it cost, and the figures of its trace."""
-    return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
+    return " · ".join([cost(result.usage, result.seconds), *in_words(result.trace)])
 
 
 @dataclass(frozen=True, slots=True)
