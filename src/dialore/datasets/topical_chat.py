@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import Place, json_entries, read_entries
 from dialore.text import split_lines
 
@@ -54,11 +54,7 @@ class TopicalChat(DataSet):
                 passed[reading_set[0].key] = reading_set[1]
             sections = _sections(passed.pop(place.key, {}))
             pool = dict.fromkeys(
-                sentence
-                for pieces in sections.values()
-                for piece in pieces
-                if isinstance(piece, dict)
-                for sentence in split_lines(str(piece["text"]))
+                sentence for pieces in sections.values() for piece in pieces for sentence in split_lines(piece["text"])
             )
             talk = Talk(place.key, "en", article_url=entry.article_url, config=entry.config, pool=tuple(pool))
             for turn in entry.content:
@@ -80,9 +76,9 @@ def _reading_sets(path: Path, form: str) -> Iterator[tuple[Place, Any]]:
     return json_entries(file, form, keyed=True) if file else iter(())
 
 
-def _sections(data: dict[str, Any]) -> dict[tuple[str, str], list[Gold]]:
+def _sections(data: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, str]]]:
     """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
-    sections: dict[tuple[str, str], list[Gold]] = {}
+    sections: dict[tuple[str, str], list[dict[str, str]]] = {}
     for agent in ("agent_1", "agent_2"):
         for label, section in (data.get(agent) or {}).items():
             texts = [section[lead] for lead in _LEADS if section.get(lead)] + list(section.get("fun_facts") or ())
