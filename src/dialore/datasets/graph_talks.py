@@ -59,7 +59,17 @@ class OpenDialKG(DataSet):
         """Whole dialogues; the assistant's turns are the references. Rows without any message are left out."""
         with open_text(path, form=self.published) as text:
             is_csv = not text.read(64).lstrip().startswith("[")
-        yield from self._read_csv(path) if is_csv else self._read_pairs(path)
+        if is_csv:
+            yield from self._read_csv(path)
+            return
+        for place, entry in read_entries(path, _Pairs, self.published):
+            if len(entry.query) != len(entry.dialogue):
+                raise place.error(f"{len(entry.query)} walks for {len(entry.dialogue)} pairs of turns", "query")
+            talk = Talk(f"{self.name}-{entry.id}", "en")
+            # Of a pair of walks the first is the assistant's; the second is the user's, for the next pair of turns.
+            for (user, assistant), (walked, _) in zip(entry.dialogue, entry.query, strict=True):
+                talk.pair(user, assistant, _facts(walked or ()))
+            yield from talk.whole()
 
     def _read_csv(self, path: Path) -> Iterator[WholeDialogue]:
         form = self.published
@@ -83,16 +93,6 @@ class OpenDialKG(DataSet):
                             talk.say("user", message.message)
                         walked = []
                 yield from talk.whole()
-
-    def _read_pairs(self, path: Path) -> Iterator[WholeDialogue]:
-        for place, entry in read_entries(path, _Pairs, self.published):
-            if len(entry.query) != len(entry.dialogue):
-                raise place.error(f"{len(entry.query)} walks for {len(entry.dialogue)} pairs of turns", "query")
-            talk = Talk(f"{self.name}-{entry.id}", "en")
-            # Of a pair of walks the first is the assistant's; the second is the user's, for the next pair of turns.
-            for (user, assistant), (walked, _) in zip(entry.dialogue, entry.query, strict=True):
-                talk.pair(user, assistant, _facts(walked or ()))
-            yield from talk.whole()
 
 
 def _facts(triples: Iterable[Triple]) -> list[Gold]:

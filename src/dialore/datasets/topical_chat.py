@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import Place, json_entries, read_entries
+from dialore.datasets.files import json_entries, read_entries
 from dialore.text import split_lines
 
 _LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
@@ -46,7 +46,10 @@ class TopicalChat(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        reading_sets = _reading_sets(path, self.published)
+        folder = path.parent.parent / "reading_sets" / "post-build"
+        files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
+        built = next((file for file in files if file.is_file()), None)
+        reading_sets = json_entries(built, self.published, keyed=True) if built else iter(())
         passed: dict[str, Any] = {}
         for place, entry in read_entries(path, _Entry, self.published, keyed=True):
             # They are read along with the conversations, as both files have the same order.
@@ -66,14 +69,6 @@ class TopicalChat(DataSet):
                 extra = {"knowledge_source": turn.knowledge_source, "sentiment": turn.sentiment}
                 talk.answer(turn.agent, turn.message, knowledge, extra=extra)
             yield from talk.whole()
-
-
-def _reading_sets(path: Path, form: str) -> Iterator[tuple[Place, Any]]:
-    """Return the reading sets that go with a file of conversations; none where they have not been built."""
-    folder = path.parent.parent / "reading_sets" / "post-build"
-    files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
-    file = next((file for file in files if file.is_file()), None)
-    return json_entries(file, form, keyed=True) if file else iter(())
 
 
 def _sections(data: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, str]]]:
