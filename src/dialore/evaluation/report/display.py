@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"-\d+\Z")
 _BY = {"model": "the model's", "documents": "the base's"}
-_DEMANDS = (
-    ("explicit", "Queries said", "entities that the history mentions"),
-    ("implicit", "Queries inferred", "entities that lie behind it"),
-    ("maintained", "Topics kept", "of the history, to stay with"),
-    ("extended", "Topics to bring up", "new ones, for the next turn"),
-)
 
 
 def raised(numbers: list[int]) -> str:
@@ -170,7 +164,6 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         styles=("page/dialogue.css", "demo/page.css"),
         made=made,
         pace=pace,
-        demand_kinds=_DEMANDS,
         milliseconds=_milliseconds,
         notes_of=notes_of,
         pretty=_pretty,

@@ -50,10 +50,7 @@ def render_html(report: Report) -> str:
         table=report.table,
         slots=slots,
         browser=browser,
-        reading=how_to_read(report.table),
         can_draw=plots.can_draw(),
-        reading_judged=READING,
-        reading_people=PEOPLE,
         ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 
@@ -62,9 +59,9 @@ def _templates() -> jinja2.Environment:
     """Return the package's templates with what those of reports call."""
     made = pages.environment()
     made.filters["breakable"] = breakable
-    made.globals |= {
-        function.__name__: function for function in (arrow, how_to_read, p_value, signed, significant, three, unit)
-    }
+    called = (arrow, how_to_read, p_value, signed, significant, three, unit)
+    made.globals |= {function.__name__: function for function in called}
+    made.globals |= {"reading_judged": READING, "reading_people": PEOPLE}
     return made
 
 
@@ -145,7 +142,6 @@ def render_latex(report: Report) -> str:
         table=table,
         label=re.sub(r"[^a-z0-9]+", "-", report.title.lower()).strip("-") or "main",
         parts=table.parts(_WIDEST),
-        reading_people=PEOPLE,
         escape=escape_latex,
         chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
         foreign=any(ord(item) > 0x17F and unicodedata.category(item)[0] == "L" for item in shown),
@@ -174,25 +170,8 @@ _COLUMNS = (
 
 def render_markdown(report: Report) -> str:
     """Return the report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
-    facts = [entry["about"] for entry in report.facts.values() if isinstance(entry, dict) and entry.get("about")]
-    compared = [("Significance", "", report.table.comparisons)]
-    compared += [
-        (f"Ablation of {entry.full.name}", "Differences from the full method.", entry.comparisons)
-        for entry in report.ablations
-    ]
     templates = _templates().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
-    text = templates.get_template("report/report.md.j2").render(
-        report=report,
-        table=report.table,
-        abouts=facts,
-        compared=compared,
-        counted=[
-            ("Cost and latency, a response", [survey.costs for survey in report.surveys]),
-            ("Failures and parsing", [survey.outcomes for survey in report.surveys]),
-        ],
-        reading=READING,
-        reading_people=PEOPLE,
-    )
+    text = templates.get_template("report/report.md.j2").render(report=report, table=report.table)
     return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
 
