@@ -168,37 +168,12 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         notes_of=notes_of,
         pretty=_pretty,
         summary=summary,
-        conversations=[(talk, [(it, _shown(it, talk.dialogue)) for it in talk.responses]) for talk in conversations],
+        steps_of=steps_of,
+        longest_chain=longest_chain,
+        origin_of=origin_of,
+        marked=_marked,
+        conversations=conversations,
     )
-
-
-def _shown(response: Response, dialogue: Dialogue) -> dict[str, Any]:
-    """Return what the page shows of a response beside what it holds."""
-    numbers, used = response.numbers, response.used
-    raising = Markup("<sup>{}</sup>")
-    return {
-        "text": Markup("").join(
-            _marked(text, used, dialogue) + (raising.format(", ".join(map(str, cited))) if cited else "")
-            for text, cited in response.parts
-        ),
-        "way": steps_of(response),
-        "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
-        "used": [_chip(item, numbers.get(item.id)) for item in used],
-        "unused": [_chip(item) for item in response.knowledge if not item.used],
-        "calls": sum(bool(stage.usage.calls) for stage in response.trace),
-        "steps": longest_chain(response.trace),
-    }
-
-
-def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
-    return {
-        "text": item.text,
-        "number": number,
-        "set": item.set,
-        "used": item.used,
-        "origin": "" if item.kind == "fact" else origin_of(item),
-        "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", item.origin) if part),
-    }
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
