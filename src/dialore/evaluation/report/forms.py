@@ -51,14 +51,13 @@ def render_html(report: Report) -> str:
         slots=slots,
         browser=browser,
         can_draw=plots.can_draw(),
-        ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 
 
 def _templates() -> jinja2.Environment:
     """Return the package's templates with what those of reports call."""
     made = pages.environment()
-    made.filters["breakable"] = breakable
+    made.filters |= {"breakable": breakable, "folded": folded}
     called = (arrow, how_to_read, p_value, signed, significant, three, unit)
     made.globals |= {function.__name__: function for function in called}
     made.globals |= {"reading_judged": READING, "reading_people": PEOPLE}
@@ -70,19 +69,11 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
-def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
-    """Return a run's facts, each as text that folds."""
-    facts = dict(facts) if isinstance(facts, dict) else {}
-    config = facts.get("config") or {}
-    known = {"name": str(facts.pop("name", "") or name), "about": str(facts.pop("about", "") or "")}
-    parts = []
-    for key, value in facts.items():
-        if value:
-            plain = _without_empty(json.loads(json.dumps(value, default=str)))
-            words = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=100).rstrip()
-            parts.append((key.replace("_", " ").capitalize(), words))
-    seed = (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None
-    return {"folder": name, **known, "seed": seed, "parts": parts}
+def folded(value: object) -> str:
+    """Return what a run keeps of itself as text that folds, without what is empty."""
+    plain = _without_empty(json.loads(json.dumps(value, default=str)))
+    words: str = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=100)
+    return words.rstrip()
 
 
 def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
