@@ -47,11 +47,6 @@ class Report:
     figures: dict[str, list[tuple[str, list[Figure]]]]
     browser: Browser | None
 
-    @property
-    def described(self) -> list[MetricInfo]:
-        """Every metric that the report names, those without a column too."""
-        return [*self.table.metrics, *(about for about, _ in self.table.absent)]
-
     def files(self) -> Iterator[tuple[str, Figure]]:
         """Yield every figure with a name for its file, without an ending: metric, group if there are several, kind."""
         for metric, groups in self.figures.items():
