@@ -14,6 +14,7 @@ from dialore.errors import InputError
 from dialore.evaluation.base import Sample
 from dialore.evaluation.meta import agreements, read_judgements
 from dialore.evaluation.overlap import KnowledgeCopy
+from dialore.evaluation.registry import Context
 from tests.data_folder import real_file
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "convert_judgements.py"))
@@ -100,7 +101,7 @@ def test_mtrag_keeps_what_its_metrics_need(judged):
 
 
 async def test_what_copies_its_knowledge_is_attributable(judged):
-    judgements, metric = judged("begin_dev_wow"), KnowledgeCopy()
+    judgements, metric = judged("begin_dev_wow"), KnowledgeCopy("knowledge-copy", Context())
     measures = {one.id: await metric.measure(Sample(one.dialogue, one.response)) for one in judgements}
     over_responses, over_systems = agreements(metric, judgements, measures, resamples=200)
     area = over_responses.figures["auc"]

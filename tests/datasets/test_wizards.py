@@ -42,21 +42,6 @@ def test_the_real_wikipedia_file():
     assert len(texts) == len({item.strip() for history in histories for item in history.knowledge})
 
 
-def test_the_real_kilt_file():
-    path = real_file("wizard_of_wikipedia/kilt_dev.jsonl.gz")
-    histories = split_dialogues(data_set("wizard-of-wikipedia").read(path))
-    assert len(histories) == 3054
-    # The second: one turn on rap, answered out of the article on European hip hop.
-    second = histories[1]
-    assert (second.id, second.texts) == ("54aaf22e-99cd-11ea-aa09-57c1ffc5a65b_0", ("I love rap music.",))
-    assert second.reference.startswith("Rap is popular worldwide")
-    assert second.extra["provenance"][0]["title"] == "European hip hop"
-    assert second.knowledge == ()
-    assert all(history.last.speaker == "user" for history in histories)
-    # The wizard's fourth answer, after seven turns.
-    assert [turn.speaker for turn in histories[0].turns] == [*("user", "system") * 3, "user"]
-
-
 TOPIC = ["Tea is a drink.", "It is made of leaves."]
 ORIGINAL = {
     "chosen_topic": "Tea",
@@ -132,9 +117,6 @@ def test_the_topic_of_a_turn_is_the_passage_that_was_checked(tmp_path):
         (),
         (),
     ]
-    kilt = {"id": "a_1", "input": "Tea?", "output": [{"answer": "Yes.", "provenance": [{"title": "Green tea"}]}]}
-    (history,) = every_turn("wizard-of-wikipedia", write(tmp_path / "kilt.jsonl", kilt))
-    assert topic_of(history, "checked") == "Green tea"
 
 
 def test_a_search_is_the_topic_until_the_next(tmp_path):
@@ -149,14 +131,6 @@ def test_a_search_is_the_topic_until_the_next(tmp_path):
     entry = {"id": "1", "meta": [], "dialogue": pairs, "query": [["tea"], [" "], ["milk"]], "KB": [["a"], ["b"], ["c"]]}
     histories = every_turn("wizard-of-internet", write(tmp_path / "pairs.json", [entry]))
     assert [topic_of(history, "checked") for history in histories] == ["tea", "tea", "milk"]
-
-
-def test_kilt_without_answers_has_nothing_to_score(tmp_path):
-    path = tmp_path / "wow-test.jsonl"
-    path.write_text('{"id": "a_1", "input": "Hi\\nHello\\nTea?"}\n', "utf-8")
-    (whole,) = data_set("wizard-of-wikipedia").read(path)
-    assert whole.texts == ("Hi", "Hello", "Tea?")
-    assert split_dialogues([whole]) == []
 
 
 def test_the_real_internet_file():
@@ -251,7 +225,7 @@ def _changed(entry, change):
 @pytest.mark.parametrize(
     ("name", "entry", "wanted"),
     [
-        ("wizard-of-wikipedia", {"talk": []}, "line 1, entry 1: it has none of the fields dialog, dialogue, input"),
+        ("wizard-of-wikipedia", {"talk": []}, "line 1, entry 1: it has none of the fields dialog, dialogue"),
         ("wizard-of-wikipedia", {"dialogue": [["a", "b"]], "meta": []}, "field meta: 0 lists for 1 pairs"),
         ("wizard-of-wikipedia", _changed(ORIGINAL, lambda e: e["dialog"][2].pop("text")), r"field dialog\[2\]\.text"),
         ("wizard-of-internet", {"a": 1, "b": 2}, "nor one dialogue under its id"),

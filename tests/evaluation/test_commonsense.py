@@ -9,7 +9,6 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.commonsense import Cdf, Cdp, IdfTable
 from dialore.evaluation.registry import Context, load_metric
 from dialore.knowledge import Fact
 from dialore.response import Response
@@ -26,18 +25,20 @@ class Store:
         return iter(self._facts)
 
 
+ENGLISH = (
+    ("sore throat", "CausesDesire", "drink warm tea"),
+    ("honey", "UsedFor", "sore throat"),
+    ("honey", "RelatedTo", "sore throat"),
+    ("tea", "IsA", "drink"),
+    ("wedding ring", "MadeOf", "gold"),
+    ("tea", "RelatedTo", "teas"),
+    ("the", "RelatedTo", "honey"),
+)
+
+
 @pytest.fixture(scope="module")
 def matcher():
-    english = Store(
-        ("sore throat", "CausesDesire", "drink warm tea"),
-        ("honey", "UsedFor", "sore throat"),
-        ("honey", "RelatedTo", "sore throat"),
-        ("tea", "IsA", "drink"),
-        ("wedding ring", "MadeOf", "gold"),
-        ("tea", "RelatedTo", "teas"),
-        ("the", "RelatedTo", "honey"),
-    )
-    return HardMatcher([english, Store(("喝茶", "用于", "解渴"), ("花园", "有", "花"))])
+    return HardMatcher([Store(*ENGLISH), Store(("喝茶", "用于", "解渴"), ("花园", "有", "花"))])
 
 
 @pytest.mark.parametrize(
@@ -81,34 +82,40 @@ def sample(history, response):
     return Sample(Dialogue(id="d", turns=[history], language="en"), Response(id="d", method="m", text=response))
 
 
-async def test_cdp_is_a_hundred_or_nothing_and_cdf_sums_what_is_rare(matcher, corpus):
-    table = IdfTable(matcher, corpus, "ours")
-    both = sample("I have got a sore throat.", "Have honey, or drink warm tea.")
-    assert (await Cdp(matcher).measure(both)).values == (100.0,)  # Table 1 prints 68.67
-    # Honey and sore throat: two facts, one of five dialogues says both; the third fact's pair is in none.
-    expected = 2 * math.log(6 / 2) + math.log(6 / 1)
-    assert (await Cdf(matcher, table).measure(both)).values == pytest.approx((expected,))
-    nothing = sample("Hello.", "Hello.")
-    assert (await Cdp(matcher).measure(nothing)).values == (0.0,)
-    assert (await Cdf(matcher, table).measure(nothing)).values == (0.0,)
-
-
-async def test_without_a_graph_or_a_corpus_there_is_no_figure(matcher):
-    some = sample("Tea", "Honey")
-    assert (await Cdp(None).measure(some)).reason == "no graph was given"
-    assert (await Cdf(matcher, None).measure(some)).reason == "no corpus was given for the IDF"
-
-
-def test_the_corpus_is_named(matcher, corpus):
-    assert "ours (5 dialogues)" in Cdf(matcher, IdfTable(matcher, corpus, "ours")).about.definition
-
-
 class Named:
     """A graph of facts in memory."""
 
     def __init__(self, name, fingerprint, *facts):
         self.name, self.store = name, Store(*facts)
         self.store.meta = SimpleNamespace(fingerprint=fingerprint)
+
+
+def metrics(**context):
+    """CDP and CDF with the English facts."""
+    given = Context(**{"graph": Named("own", "0", *ENGLISH)} | context)
+    return load_metric("cdp", given), load_metric("cdf", given)
+
+
+async def test_cdp_is_a_hundred_or_nothing_and_cdf_sums_what_is_rare(corpus):
+    cdp, cdf = metrics(idf_corpus=lambda: corpus)
+    both = sample("I have got a sore throat.", "Have honey, or drink warm tea.")
+    assert (await cdp.measure(both)).values == (100.0,)  # Table 1 prints 68.67
+    # Honey and sore throat: two facts, one of five dialogues says both; the third fact's pair is in none.
+    expected = 2 * math.log(6 / 2) + math.log(6 / 1)
+    assert (await cdf.measure(both)).values == pytest.approx((expected,))
+    nothing = sample("Hello.", "Hello.")
+    assert (await cdp.measure(nothing)).values == (0.0,)
+    assert (await cdf.measure(nothing)).values == (0.0,)
+
+
+async def test_without_a_graph_or_a_corpus_there_is_no_figure():
+    some = sample("Tea", "Honey")
+    assert (await metrics(graph=None)[0].measure(some)).reason == "no graph was given"
+    assert (await metrics()[1].measure(some)).reason == "no corpus was given for the IDF"
+
+
+def test_the_corpus_is_named(corpus):
+    assert "ours (5 dialogues)" in metrics(idf_corpus=lambda: corpus, idf_corpus_name="ours")[1].about.definition
 
 
 async def test_each_graph_is_matched_by_its_own_facts_and_is_known_by_them():

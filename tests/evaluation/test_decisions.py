@@ -74,7 +74,8 @@ async def test_sources_of_other_names_count_by_their_kind(plan, gold, right):
     if plan == ["me", "Handbook"]:
         assert (await figure("planning-f1-both", [sample(plan, gold, kinds=KINDS)])).value == 1
         knowledge = ({"text": "I live in Shenzhen.", "source": gold[0]},)
-        metric = Consistency("persona", Agrees(), "toy")
+        metric = Consistency("persona-consistency", Context())
+        metric._model = Agrees()
         assert (await metric.measure(sample(plan, gold, knowledge, kinds=KINDS))).values == (1.0,)
 
 
@@ -183,7 +184,8 @@ class Agrees:
     ],
 )
 async def test_the_four_cases_of_equation_4(plan, gold, knowledge, text, expected):
-    metric = Consistency("persona", Agrees(), "toy")
+    metric = Consistency("persona-consistency", Context())
+    metric._model = Agrees()
     assert (await metric.measure(sample(plan, gold, knowledge, text=text))).values == (expected,)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from dialore.datasets import data_set
-from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, UNCLEAR, read_items, read_passages
+from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, item_of, read_items, read_passages
 from dialore.datasets.published import data_file
 from dialore.errors import InputError
 from dialore.evaluation.base import Proportion, Sample
@@ -127,8 +127,8 @@ def test_the_data_set_has_the_needed_passages_and_what_is_labelled(dialogues):
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("half", HALVES)
 async def test_unclear_questions_have_what_they_may_mean(language, half):
-    items = read_items(half=half, language=language, unclear=True)
-    dialogues = list(load_dialogues(DatasetConfig(name=f"handbook-{language}", split=UNCLEAR[half])))
+    dialogues = list(load_dialogues(DatasetConfig(name=f"handbook-{language}", split=f"{half}-unclear")))
+    items = [item_of(dialogue) for dialogue in dialogues]
     passages = {passage.id: passage.text.lower() for passage in read_passages(language)}
     assert len(items) == len(dialogues) == 15
     for item, dialogue in zip(items, dialogues, strict=True):

@@ -18,13 +18,13 @@ from dialore.evaluation.human.sheets import (
     CONTROL,
     Key,
     answer_columns,
-    columns_of,
     criteria_set,
     criteria_sets,
     for_annotator,
     gather,
     make_items,
     render_csv,
+    table_of,
 )
 from dialore.evaluation.meta import read_judgements
 from dialore.evaluation.report.data import ScoredResponse
@@ -70,7 +70,7 @@ def test_every_criterion_asks_in_both_languages(name):
         assert words.en.isascii()
         assert any("一" <= character <= "鿿" for character in words.zh)
     # An answer's column is no other one's: it would be filled with what is read.
-    columns = columns_of([], chosen, chosen.form)
+    columns = table_of([], chosen, chosen.form)[0]
     assert len(columns) == len(set(columns))
     for criterion in chosen.criteria.values():
         assert {min(criterion.anchors), max(criterion.anchors)} == set(criterion.scale)

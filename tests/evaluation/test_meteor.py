@@ -19,6 +19,7 @@ from dialore.evaluation import meteor
 from dialore.evaluation.base import Sample
 from dialore.evaluation.meteor import Meteor, MeteorExactStem
 from dialore.evaluation.overlap import tokens_of
+from dialore.evaluation.registry import Context
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
@@ -87,7 +88,9 @@ def sample(response, reference):
 async def both(response, reference):
     """METEOR with synonyms and without."""
     given = sample(response, reference)
-    return await Meteor().measure(given), await MeteorExactStem().measure(given)
+    return await Meteor("meteor", Context()).measure(given), await MeteorExactStem(
+        "meteor-exact-stem", Context()
+    ).measure(given)
 
 
 async def test_meteor_with_wordnet_is_nltks_with_the_same_reader(place, record_testsuite_property):
@@ -118,15 +121,15 @@ async def test_synonyms_match_and_their_absence_elsewhere_is_as_before(place):
     # A lemma of two words is no synonym of one word, and no word is one of a word that WordNet has not.
     with_synonyms, without = await both("ice here", "ice_cream there")
     assert with_synonyms.values == without.values
-    assert Meteor().identity == "Chinese by character, WordNet 9.9"
-    assert MeteorExactStem().identity == "Chinese by character"
+    assert Meteor("meteor", Context()).identity == "Chinese by character, WordNet 9.9"
+    assert MeteorExactStem("meteor-exact-stem", Context()).identity == "Chinese by character"
 
 
 async def unavailable_for(reason):
     measure, without = await both("we start", "we begin")
     assert measure.problem == "unavailable"
     assert reason in measure.reason
-    assert Meteor().identity == "Chinese by character, without WordNet"
+    assert Meteor("meteor", Context()).identity == "Chinese by character, without WordNet"
     assert without.problem is None
     return measure.reason
 
@@ -168,9 +171,9 @@ async def test_meteor_is_measured_anew_once_wordnet_is_there(place, tmp_path):
         dialogue = Dialogue(id="d", turns=["Hello"], reference="we begin")
         store.set_up({}, [System(0, "m", "m", {}, "x")], [dialogue])
         store.add(Job(0, 0), Response(id="d", method="m", text="we start"))
-        await measure_run(store, [Meteor()])
+        await measure_run(store, [Meteor("meteor", Context())])
         assert dict(store.measures("meteor", 0))[Job(0, 0)].problem == "unavailable"
         write_wordnet(place)
         meteor.find_wordnet.cache_clear()
-        await measure_run(store, [Meteor()])
+        await measure_run(store, [Meteor("meteor", Context())])
         assert dict(store.measures("meteor", 0))[Job(0, 0)].values == pytest.approx((1 - 0.5 / 8,))

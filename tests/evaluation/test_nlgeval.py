@@ -11,8 +11,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.meteor import Meteor15
-from dialore.evaluation.overlap import BleuNlgEval, RougeLNlgEval
+from dialore.evaluation.registry import Context, load_metric
 from dialore.response import Response
 
 pytest.importorskip("rouge_score", reason="the evaluation extra is not installed")
@@ -31,6 +30,10 @@ def pairs(count=60):
 def sample(response, reference, language="en"):
     dialogue = Dialogue(id="d", language=language, turns=["Hi"], reference=reference)
     return Sample(dialogue, Response(id="d", method="m", text=response))
+
+
+def own(name):
+    return load_metric(name, Context())
 
 
 async def table(metric, given):
@@ -70,22 +73,24 @@ def rouge(response, reference):
 
 
 async def test_bleu_of_a_corpus_and_of_each_pair():
-    values = await table(BleuNlgEval(), pairs())
-    assert BleuNlgEval().combine(values) == pytest.approx(100 * np.mean(bleus(pairs())), rel=1e-12)
+    values = await table(own("bleu-nlgeval"), pairs())
+    assert own("bleu-nlgeval").combine(values) == pytest.approx(100 * np.mean(bleus(pairs())), rel=1e-12)
     for row, pair in zip(values, pairs(), strict=True):
-        assert BleuNlgEval().combine(row[None]) == pytest.approx(100 * np.mean(bleus([pair])), rel=1e-9, abs=1e-12)
+        assert own("bleu-nlgeval").combine(row[None]) == pytest.approx(
+            100 * np.mean(bleus([pair])), rel=1e-9, abs=1e-12
+        )
 
 
 async def test_rouge_l_of_each_pair():
-    values = await table(RougeLNlgEval(), pairs())
+    values = await table(own("rouge-l-nlgeval"), pairs())
     assert values[:, 0] == pytest.approx([rouge(*pair) for pair in pairs()], rel=1e-12)
 
 
 async def test_case_and_punctuation_stay_and_chinese_is_split():
-    assert (await table(RougeLNlgEval(), [("The cat.", "the cat .")])).item() == 0
+    assert (await table(own("rouge-l-nlgeval"), [("The cat.", "the cat .")])).item() == 0
     chinese = sample("今天下雨了", "今天下雪了", "zh")
-    assert (await RougeLNlgEval().measure(chinese)).values == pytest.approx((0.8,))
-    assert (await BleuNlgEval().measure(chinese)).values[:2] == (4.0, 2.0)
+    assert (await own("rouge-l-nlgeval").measure(chinese)).values == pytest.approx((0.8,))
+    assert (await own("bleu-nlgeval").measure(chinese)).values[:2] == (4.0, 2.0)
 
 
 STATISTICS = {
@@ -98,8 +103,8 @@ STATISTICS = {
 
 def test_meteors_formula_is_that_of_the_program():
     rows = np.array([[float(number) for number in text.split()] for text in STATISTICS.values()])
-    assert Meteor15().of_sums(rows) == pytest.approx(list(STATISTICS), rel=1e-12)
-    assert Meteor15().combine(rows) == pytest.approx(0.29201898198721477, rel=1e-12)
+    assert own("meteor-nlgeval").of_sums(rows) == pytest.approx(list(STATISTICS), rel=1e-12)
+    assert own("meteor-nlgeval").combine(rows) == pytest.approx(0.29201898198721477, rel=1e-12)
 
 
 async def test_meteor_where_it_cannot_be_had(monkeypatch):
@@ -107,10 +112,10 @@ async def test_meteor_where_it_cannot_be_had(monkeypatch):
 
     monkeypatch.setattr(meteor.shutil, "which", lambda name: None)
     meteor.find_program.cache_clear()
-    found = await Meteor15().measure(sample("a", "a"))
+    found = await own("meteor-nlgeval").measure(sample("a", "a"))
     meteor.find_program.cache_clear()
     assert (found.problem, "Java" in found.reason) == ("unavailable", True)
-    assert (await Meteor15().measure(sample("你好", "你好", "zh"))).problem == "unavailable"
+    assert (await own("meteor-nlgeval").measure(sample("你好", "你好", "zh"))).problem == "unavailable"
 
 
 @pytest.mark.skipif(shutil.which("java") is None, reason="Java is not installed")
@@ -123,9 +128,9 @@ async def test_agrees_with_coco_captions_package():
     given = [(line(a), line(b)) for a, b in pairs() if a]
     references, responses = ({n: [pair[k]] for n, pair in enumerate(given)} for k in (1, 0))
     for metric, theirs, scale in (
-        (BleuNlgEval(), Bleu(), 100),
-        (RougeLNlgEval(), Rouge(), 1),
-        (Meteor15(), Meteor(), 1),
+        (own("bleu-nlgeval"), Bleu(), 100),
+        (own("rouge-l-nlgeval"), Rouge(), 1),
+        (own("meteor-nlgeval"), Meteor(), 1),
     ):
         rest = {"verbose": 0} if scale == 100 else {}
         wanted, each = theirs.compute_score(references, responses, **rest)

@@ -11,7 +11,7 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
 from dialore.evaluation.base import Sample
-from dialore.evaluation.perplexity import Perplexity, context_of
+from dialore.evaluation.perplexity import _MicroBatches, context_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import measure, score_of
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
@@ -73,9 +73,15 @@ class Judge:
         pass
 
 
+def perplexity_of(model):
+    metric = load_metric("perplexity", Context())
+    metric._batches = _MicroBatches(model)
+    return metric
+
+
 async def test_what_is_asked_for_one_by_one_is_scored_in_batches():
     model = Judge()
-    metric = Perplexity(model, "rule")
+    metric = perplexity_of(model)
     many = samples() * 20
     measures = await asyncio.gather(*(metric.measure(sample) for sample in many))
     assert len(model.batches) < 5
@@ -85,7 +91,7 @@ async def test_what_is_asked_for_one_by_one_is_scored_in_batches():
 
 
 async def test_one_text_that_is_too_long_fails_alone():
-    metric = Perplexity(Judge(), "rule")
+    metric = perplexity_of(Judge())
     good, bad = samples(["short", "xxx"])
     found = await asyncio.gather(*(measure(metric, s.dialogue, s.response) for s in (good, bad, good)))
     assert [each.problem for each in found] == [None, "failed", None]
@@ -99,12 +105,12 @@ async def test_without_a_model_or_a_text_it_is_not_available():
     score = score_of(without, [measured])
     assert score.value is None
     assert "no language model" in score.reason
-    empty = await Perplexity(Judge()).measure(samples(["", "x"])[0])
+    empty = await perplexity_of(Judge()).measure(samples(["", "x"])[0])
     assert empty.reason == "the response is empty"
 
 
 def test_a_figure_too_large_for_a_number_is_not_available():
     from dialore.evaluation.base import SampleScore
 
-    score = score_of(Perplexity(None), [SampleScore((9000.0, 1.0)), SampleScore((9000.0, 1.0))])
+    score = score_of(load_metric("perplexity", Context()), [SampleScore((9000.0, 1.0)), SampleScore((9000.0, 1.0))])
     assert score.value is None

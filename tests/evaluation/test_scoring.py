@@ -12,6 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.base import Mean, MetricInfo, SampleScore, unavailable
 from dialore.evaluation.overlap import Distinct
+from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import bootstrap, paired_bootstrap
 from dialore.experiments.scoring import measure_run, score_of
 from dialore.experiments.store import Job, RunStore, System
@@ -147,14 +148,14 @@ def distinct_values(rows=40, seed=3):
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_distinct_without_each_response_is_what_the_others_give(order):
-    metric, values = Distinct(order), distinct_values()
+    metric, values = load_metric(f"distinct-{order}", Context()), distinct_values()
     expected = [metric.combine(np.delete(values, place, axis=0)) for place in range(len(values))]
     assert metric.without_each(values, np.arange(len(values))) == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_interval_of_distinct_holds_its_figure_and_narrows_with_more_responses():
     # Resampled with repeats it would lie below the figure altogether.
-    small, large = (bootstrap(Distinct(1), distinct_values(rows)) for rows in (20, 200))
+    small, large = (bootstrap(load_metric("distinct-1", Context()), distinct_values(rows)) for rows in (20, 200))
     for found in (small, large):
         assert found.low < found.value < found.high
     assert large.high - large.low < (small.high - small.low) / 2
@@ -162,20 +163,20 @@ def test_the_interval_of_distinct_holds_its_figure_and_narrows_with_more_respons
 
 def test_two_systems_distinct_are_compared_by_leaving_out_each_pair():
     poor, rich = distinct_values(seed=3), distinct_values(seed=4) + np.arange(40)[:, None] * 30
-    difference, p = paired_bootstrap(Distinct(1), rich, poor)
+    difference, p = paired_bootstrap(load_metric("distinct-1", Context()), rich, poor)
     assert difference.low > 0
     assert p < 1e-6
-    assert paired_bootstrap(Distinct(1), poor, poor)[1] == 1.0
+    assert paired_bootstrap(load_metric("distinct-1", Context()), poor, poor)[1] == 1.0
 
 
 def test_measures_that_combine_into_nothing_are_not_available():
-    score = score_of(Distinct(2), [SampleScore(()), SampleScore(())])
+    score = score_of(load_metric("distinct-2", Context()), [SampleScore(()), SampleScore(())])
     assert (score.value, score.low, score.n) == (None, None, 2)
     assert score.reason
     assert not math.isnan(score.n)
 
 
-@pytest.mark.parametrize("metric", [Length(), Distinct(1)])
+@pytest.mark.parametrize("metric", [Length(), load_metric("distinct-1", Context())])
 def test_repetitions_of_a_dialogue_are_drawn_together(metric):
     draw = np.random.default_rng(7)
     values = draw.integers(40, size=(60, 1)).astype(float)

@@ -174,7 +174,7 @@ def totals(results: Iterable[Result], *, to_stderr: bool = False) -> None:
     for method, group in by_method.items():
         failed = sum(result.status == "failed" for result in group)
         usage = sum((result.usage for result in group), Usage())
-        words = display.in_words(display.figures_of(stage for result in group for stage in result.trace))
+        words = display.in_words(stage for result in group for stage in result.trace)
         spent = display.cost(usage, sum(result.seconds for result in group))
         rows.add_row(method, str(len(group) - failed), str(failed), spent, ", ".join(words))
     console(stderr=to_stderr).print(rows)

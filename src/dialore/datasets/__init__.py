@@ -1,4 +1,4 @@
-"""Published data sets, one file each, read into dialogues."""
+"""Published data sets, read into dialogues; those that read alike share a file."""
 
 from dialore.datasets.base import Answer, DataSet, WholeDialogue, gold_text
 from dialore.datasets.registry import data_set, data_set_names, knowledge_pieces

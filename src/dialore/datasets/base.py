@@ -159,13 +159,3 @@ def gold_text(item: Gold) -> str:
             return text
     relation = str(item.get("relation") or "").replace("_", " ")
     return " ".join(part for part in (str(item.get("head") or ""), relation, str(item.get("tail") or "")) if part)
-
-
-def gold_title(item: Gold) -> str:
-    """Return the title of the document that a piece of gold knowledge stands in; empty where it has none."""
-    return "" if isinstance(item, str) else str(item.get("title") or "").strip()
-
-
-def gold_url(item: Gold) -> str:
-    """Return the address of the page that a piece of gold knowledge stands on; empty where it has none."""
-    return "" if isinstance(item, str) else str(item.get("url") or "").strip()

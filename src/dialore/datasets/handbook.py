@@ -19,11 +19,10 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 SMALL_TALK = "small-talk"
-UNDERSPECIFIED = "underspecified"
 UNANSWERABLE = ("near-miss", "false-premise")
 HALVES = ("a", "b")
-UNCLEAR = {"a": "a-unclear", "b": "b-unclear"}
-"""The split of each half whose questions leave open what is meant."""
+SPLITS = (*HALVES, "a-unclear", "b-unclear")
+"""The halves, and of each the questions that leave open what is meant."""
 LANGUAGES: tuple[Language, ...] = ("en", "zh")
 FOLDER = Path(str(resources.files("dialore") / "data" / "handbook"))
 
@@ -68,11 +67,8 @@ class Item(BaseModel):
     @property
     def answerability(self) -> str:
         """The label of its last turn, as MTRAG's turns have it."""
-        if self.category == SMALL_TALK:
-            return "CONVERSATIONAL"
-        if self.category == UNDERSPECIFIED:
-            return "UNDERSPECIFIED"
-        return "UNANSWERABLE" if self.category in UNANSWERABLE else "ANSWERABLE"
+        labels = {SMALL_TALK: "CONVERSATIONAL", "underspecified": "UNDERSPECIFIED"}
+        return labels.get(self.category, "UNANSWERABLE" if self.category in UNANSWERABLE else "ANSWERABLE")
 
 
 class Handbook(Jsonl):
@@ -110,7 +106,7 @@ class HandbookEn(Handbook):
 
     name = "handbook-en"
     languages = ("en",)
-    bundled: ClassVar = {split: FOLDER / f"en.{split}.jsonl" for split in (*HALVES, *UNCLEAR.values())}
+    bundled: ClassVar = {split: FOLDER / f"en.{split}.jsonl" for split in SPLITS}
 
 
 class HandbookZh(Handbook):
@@ -118,19 +114,14 @@ class HandbookZh(Handbook):
 
     name = "handbook-zh"
     languages = ("zh",)
-    bundled: ClassVar = {split: FOLDER / f"zh.{split}.jsonl" for split in (*HALVES, *UNCLEAR.values())}
+    bundled: ClassVar = {split: FOLDER / f"zh.{split}.jsonl" for split in SPLITS}
 
 
-def read_items(*, half: str | None = None, language: str | None = None, unclear: bool = False) -> list[Item]:
-    """Return the items of a half and a language, of both where None; or those whose question is unclear."""
-    splits = UNCLEAR.values() if unclear else HALVES
-    files = [FOLDER / f"{own}.{split}.jsonl" for own in LANGUAGES for split in splits if own == (language or own)]
-    return [
-        item
-        for path in files
-        for line in path.read_text("utf-8").splitlines()
-        if (item := Item.model_validate_json(line)).half == (half or item.half)
-    ]
+def read_items(*, half: str | None = None, language: str | None = None) -> list[Item]:
+    """Return the items of a half and a language, of both where None."""
+    halves, languages = (HALVES if half is None else (half,)), (LANGUAGES if language is None else (language,))
+    paths = [FOLDER / f"{own}.{split}.jsonl" for own in languages for split in halves]
+    return [Item.model_validate_json(line) for path in paths for line in path.read_text("utf-8").splitlines()]
 
 
 def read_passages(language: str) -> list[HandbookPassage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,27 +44,21 @@ class KBP(DataSet):
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the system's turns are the references."""
         for place, entry in read_entries(path, _Entry, self.published):
-            documents = self._documents(entry, place)
-            pool = [text for texts in documents.values() for text in texts]
-            talk = Talk(
-                f"{self.name}-{place.number}", "zh", persona=tuple(documents), documents=documents, pool=tuple(pool)
-            )
+            documents: dict[str, list[str]] = {}
+            for label, sentence in entry.persona.items():
+                if label not in entry.persona_kg:
+                    raise place.error("no documents under it", f"persona_kg.{label}")
+                # A sentence that stands twice has the documents of both.
+                documents.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
+            pool = tuple(chain.from_iterable(documents.values()))
+            identifier = f"{self.name}-{place.number}"
+            talk = Talk(identifier, "zh", persona=tuple(documents), documents=documents, pool=pool)
             for number, turn in enumerate(entry.conversation):
                 talk.say("user", turn.user)
                 knowledge = list(_gold(entry, turn, place, f"conversation[{number}].P-K"))
                 plan = ("persona", "documents")[: len(turn.labels)]
                 talk.answer("system", turn.system, knowledge, plan)
             yield from talk.whole()
-
-    @staticmethod
-    def _documents(entry: _Entry, place: Place) -> dict[str, list[str]]:
-        """Return the documents under each persona sentence; a sentence that stands twice has those of both."""
-        documents: dict[str, list[str]] = {}
-        for label, sentence in entry.persona.items():
-            if label not in entry.persona_kg:
-                raise place.error("no documents under it", f"persona_kg.{label}")
-            documents.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
-        return documents
 
 
 def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:

@@ -12,13 +12,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import read_forms
+from dialore.datasets.files import read_entries
 from dialore.files import read_text
 
 _KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _ADVERSARIAL = 5
 _TURN = re.compile(r"D\d+:\d+")
-_DATES = ("%I:%M %p on %d %B, %Y", "%I:%M %p on %d %B %Y")
 
 
 class _Turn(BaseModel):
@@ -36,7 +35,6 @@ class _Turn(BaseModel):
 class _Question(BaseModel):
     question: str
     answer: str | int | float | None = None
-    adversarial_answer: str | None = None
     evidence: list[str] = []
     category: int
 
@@ -67,19 +65,20 @@ class LoCoMo(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Yield the questions of each conversation."""
-        wrong = _wrong_answers(path)
-        for place, entry in read_forms(path, {"conversation": _Sample}, self.published):
-            if isinstance(entry, _Sample):
-                yield from self._questions(entry, f"locomo_{place.number - 1}", wrong)
+        wrong: set[str] = set()
+        for audit in path.parent.glob("errors*.json*"):
+            wrong.update(entry["question_id"] for entry in json.loads(read_text(audit)))
+        for place, entry in read_entries(path, _Sample, self.published):
+            yield from self._questions(entry, f"locomo_{place.number - 1}", wrong)
 
     def _questions(self, sample: _Sample, name: str, wrong: set[str]) -> Iterator[WholeDialogue]:
-        sessions = _sessions(sample.conversation)
-        memory = []
-        for begins, turns in sessions.values():
-            for moment, turn in _timed(begins, turns):
+        memory: list[dict[str, object]] = []
+        texts = {}
+        for moment, turn in _timed_turns(sample.conversation):
+            texts[turn.dia_id] = turn.said
+            if turn.said.strip():
                 told = {"text": turn.said, "said": moment.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
-                memory += [told | {"is_turn": True}] if turn.said.strip() else []
-        texts = {turn.dia_id: turn.said for _, turns in sessions.values() for turn in turns}
+                memory.append(told | {"is_turn": True})
         for number, asked in enumerate(sample.qa):
             if f"{name}_qa{number}" in wrong or (asked.category == _ADVERSARIAL) != self._adversarial:
                 continue
@@ -99,37 +98,12 @@ class LoCoMoAdversarial(LoCoMo):
     _adversarial = True
 
 
-def _wrong_answers(path: Path) -> set[str]:
-    """Return the ids of the questions that an audit beside a file lists."""
-    wrong: set[str] = set()
-    for audit in path.parent.glob("errors*.json*"):
-        wrong.update(entry["question_id"] for entry in json.loads(read_text(audit)))
-    return wrong
-
-
-def _sessions(conversation: dict[str, Any]) -> dict[int, tuple[datetime, list[_Turn]]]:
-    """Return the sessions by their numbers, each with when it began."""
+def _timed_turns(conversation: dict[str, Any]) -> Iterator[tuple[datetime, _Turn]]:
+    """Yield the turns of all sessions in order, those of one a second apart, so that their order is kept."""
     numbers = sorted(int(name.removeprefix("session_")) for name in conversation if re.fullmatch(r"session_\d+", name))
-    return {
-        number: (
-            _moment(conversation[f"session_{number}_date_time"]),
-            [_Turn.model_validate(turn) for turn in conversation[f"session_{number}"]],
-        )
-        for number in numbers
-    }
-
-
-def _moment(text: str) -> datetime:
-    """Return the time that a session's heading says: "1:56 pm on 8 May, 2023"."""
-    for form in _DATES:
-        try:
-            return datetime.strptime(text, form).replace(tzinfo=UTC)
-        except ValueError:
-            continue
-    raise ValueError(f"{text!r} is no date of LoCoMo")
-
-
-def _timed(begins: datetime, turns: list[_Turn]) -> Iterator[tuple[datetime, _Turn]]:
-    """Yield a session's turns, a second apart, so that their order is kept."""
-    for number, turn in enumerate(turns):
-        yield begins + timedelta(seconds=number), turn
+    for number in numbers:
+        # "1:56 pm on 8 May, 2023"; some headings have no comma.
+        heading = conversation[f"session_{number}_date_time"].replace(",", "")
+        begins = datetime.strptime(heading, "%I:%M %p on %d %B %Y").replace(tzinfo=UTC)
+        for place, turn in enumerate(conversation[f"session_{number}"]):
+            yield begins + timedelta(seconds=place), _Turn.model_validate(turn)

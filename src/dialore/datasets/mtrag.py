@@ -71,8 +71,11 @@ class Mtrag(DataSet):
         tasks: list[_Task] = []
         for place, entry in read_forms(path, {"tasks": _Evaluated, "task_id": _Task}, self.published):
             if isinstance(entry, _Evaluated):
+                texts = {document.document_id: document for document in entry.documents}
                 try:
-                    tasks += _with_texts(entry)
+                    for task in entry.tasks:
+                        task.contexts = [texts[context.document_id] for context in task.contexts]
+                        tasks.append(task)
                 except KeyError as error:
                     raise place.error(f"the context {error} is none of the documents", "tasks") from error
             elif isinstance(entry, _Task):
@@ -85,12 +88,6 @@ class Mtrag(DataSet):
         for name, turns in conversations.items():
             fields = {"collection": turns[0].collection or None, "pool": tuple(pools[turns[0].collection].values())}
             yield from _talk(Talk(f"{self.name}-{name}", "en", **fields), turns)
-
-
-def _with_texts(entry: _Evaluated) -> Iterator[_Task]:
-    documents = {document.document_id: document for document in entry.documents}
-    for task in entry.tasks:
-        yield task.model_copy(update={"contexts": [documents[context.document_id] for context in task.contexts]})
 
 
 def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:

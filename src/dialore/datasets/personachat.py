@@ -1,15 +1,20 @@
-"""PersonaChat (Zhang et al., ACL 2018): two strangers, each with a few persona sentences, get to know each other."""
+"""PersonaChat (Zhang et al., ACL 2018), talks of two strangers with a few persona sentences each, and its sequel.
+
+In Multi-Session Chat (Xu et al., ACL 2022) PersonaChat's speakers meet again over up to five sessions.
+"""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import Any
 
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import open_text, read_entries
+from dialore.datasets.files import open_text, read_entries, read_forms
 from dialore.errors import InputError
 
 _LINE = re.compile(r"^(\d+) (.*)$")
@@ -37,44 +42,109 @@ class PersonaChat(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; the turns of the one with the persona are the references."""
-        form = self.published
-        with open_text(path, form=form) as text:
+        with open_text(path, form=self.published) as text:
             is_json = text.read(64).lstrip()[:1] in {"[", "{", ""}
         if is_json:
             for place, entry in read_entries(path, _Pairs, self.published):
-                yield from _talk(f"{self.name}-{place.number}", entry.meta, [], entry.dialogue)
+                yield from _talk(
+                    f"{self.name}-{place.number}", [], [line.strip() for line in entry.meta], entry.dialogue
+                )
             return
-        yield from self._read_lines(path, form)
+        for count, (personas, pairs) in enumerate(self._numbered(path), start=1):
+            others, own = (personas.get(f"{whose} persona", []) for whose in ("partner's", "your"))
+            yield from _talk(f"{self.name}-{count}", others, [line.strip() for line in own], pairs)
 
-    def _read_lines(self, path: Path, form: str) -> Iterator[WholeDialogue]:
+    def _numbered(self, path: Path) -> Iterator[tuple[dict[str, list[str]], list[tuple[str, str]]]]:
+        """Yield the personas and the pairs of turns of each dialogue in ParlAI's form."""
         personas: dict[str, list[str]] = {}
         pairs: list[tuple[str, str]] = []
-        count = 0
-        with open_text(path, form=form) as text:
+        with open_text(path, form=self.published) as text:
             for line, raw in enumerate(text, start=1):
                 match = _LINE.match(raw.rstrip("\n"))
                 if match is None:
-                    raise InputError(f"{path}, line {line}: no number at its start", hint=form)
+                    raise InputError(f"{path}, line {line}: no number at its start", hint=self.published)
                 if match[1] == "1" and (personas or pairs):
-                    count += 1
-                    yield from _close(f"{self.name}-{count}", personas, pairs)
+                    yield personas, pairs
                     personas, pairs = {}, []
                 if persona := _PERSONA.match(match[2]):
                     personas.setdefault(persona[1], []).append(persona[2])
                 else:
-                    turns = match[2].split("\t")
-                    if len(turns) < 2 or not turns[1].strip():
-                        raise InputError(f"{path}, line {line}: no reply after a tab", hint=form)
-                    pairs.append((turns[0], turns[1]))
-        yield from _close(f"{self.name}-{count + 1}", personas, pairs)
+                    turn, reply = (*match[2].split("\t"), "")[:2]
+                    if not reply.strip():
+                        raise InputError(f"{path}, line {line}: no reply after a tab", hint=self.published)
+                    pairs.append((turn, reply))
+        yield personas, pairs
 
 
-def _close(identifier: str, personas: dict[str, list[str]], pairs: list[tuple[str, str]]) -> Iterator[WholeDialogue]:
-    return _talk(identifier, personas.get("your persona", []), personas.get("partner's persona", []), pairs)
+class _Message(BaseModel):
+    text: str
 
 
-def _talk(identifier: str, own: list[str], others: list[str], pairs: list[tuple[str, str]]) -> Iterator[WholeDialogue]:
-    talk = Talk(identifier, "en", persona=tuple(line.strip() for line in own), user_persona=others or None)
+class _Session(BaseModel):
+    dialog: list[_Message]
+    time_num: int | None = None
+    time_unit: str | None = None
+
+
+class _Original(BaseModel):
+    personas: tuple[list[str], list[str]]
+    dialog: list[_Message]
+    previous_dialogs: list[_Session] = []
+    metadata: dict[str, Any] = {}
+
+
+class _Personas(BaseModel):
+    user: list[str]
+    assistant: list[str]
+
+
+class _NamedPairs(BaseModel):
+    id: str
+    meta: _Personas
+    dialogue: list[tuple[str, str]]
+
+
+class MultiSessionChat(DataSet):
+    """Two forms: ParlAI's JSONL (`personas`, `dialog`, `previous_dialogs`) and the few-shot bot benchmark's JSON list.
+
+    Speaker 1 is `user`, Speaker 2 `system`. `persona` is Speaker 2's, as summed up from the sessions before;
+    `extra["user_persona"]` Speaker 1's. Earlier sessions, which ParlAI's form has, are `extra["sessions"]`:
+    `[{"turns": [text, ...], "ago": "5 days"}, ...]`, the oldest first.
+    """
+
+    name = "multi-session-chat"
+    languages = ("en",)
+    paper = "Multi-Session Chat (Xu et al., ACL 2022)"
+    licence = "see ParlAI"
+    where = "parl.ai/projects/msc; github.com/andreamad8/FSB, data/msc"
+    form = "JSONL of {`personas`, `dialog`, ...}, or a JSON list of {`id`, `meta`, `dialogue`}"
+    has = ("persona",)
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Yield the last session of each; Speaker 2's turns are the references."""
+        for place, entry in read_forms(path, {"personas": _Original, "dialogue": _NamedPairs}, self.published):
+            if isinstance(entry, _Original):
+                name = f"{self.name}-{entry.metadata.get('initial_data_id') or place.number}"
+                turns = [message.text for message in entry.dialog]
+                pairs = zip_longest(turns[::2], turns[1::2], fillvalue="")
+                yield from _talk(name, *entry.personas, pairs, [*map(_session, entry.previous_dialogs)])
+            elif isinstance(entry, _NamedPairs):
+                yield from _talk(f"{self.name}-{entry.id}", entry.meta.user, entry.meta.assistant, entry.dialogue)
+
+
+def _session(session: _Session) -> dict[str, object]:
+    ago = f"{session.time_num} {session.time_unit}" if session.time_num is not None and session.time_unit else None
+    return {"turns": [message.text for message in session.dialog], **({"ago": ago} if ago else {})}
+
+
+def _talk(
+    identifier: str,
+    others: list[str],
+    own: list[str],
+    pairs: Iterable[tuple[str, str]],
+    sessions: Sequence[dict[str, object]] = (),
+) -> Iterator[WholeDialogue]:
+    talk = Talk(identifier, "en", persona=tuple(own), user_persona=others or None, sessions=sessions or None)
     for user, system in pairs:
         # ParlAI's mark for a partner who has not spoken yet.
         talk.pair("" if user == "__SILENCE__" else user, system)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from dialore.datasets.base import Answer, DataSet, Holding, WholeDialogue
 from dialore.datasets.files import json_entries
-from dialore.dialogue import Dialogue, Utterance, dialogue_from
+from dialore.dialogue import Utterance, dialogue_from
 
 if TYPE_CHECKING:
     from dialore.text import Language
@@ -42,7 +42,17 @@ class Jsonl(DataSet):
             if digest in seen:
                 raise place.error(f"{dialogue.id!r} was already used", "id")
             seen.add(digest)
-            yield _whole(dialogue)
+            fields = {name: getattr(dialogue, name) for name in dialogue.model_fields_set}
+            if dialogue.reference and dialogue.reference.strip():
+                answer = Answer(
+                    turn=len(dialogue.turns),
+                    knowledge=fields.pop("knowledge", ()),
+                    sources=fields.pop("sources", None),
+                    extra=fields.pop("extra", {}),
+                )
+                reply = Utterance(speaker=dialogue.responder, text=fields.pop("reference"))
+                fields |= {"turns": (*dialogue.turns, reply), "answers": (answer,)}
+            yield WholeDialogue.model_validate(fields)
 
 
 class Everyday(Jsonl):
@@ -62,17 +72,3 @@ def unanswered(dialogue: WholeDialogue) -> WholeDialogue:
         return dialogue
     answer = Answer(turn=len(dialogue.turns), knowledge=dialogue.knowledge)
     return dialogue.model_copy(update={"answers": (answer,)})
-
-
-def _whole(dialogue: Dialogue) -> WholeDialogue:
-    fields = {name: getattr(dialogue, name) for name in dialogue.model_fields_set}
-    if dialogue.reference and dialogue.reference.strip():
-        answer = Answer(
-            turn=len(dialogue.turns),
-            knowledge=fields.pop("knowledge", ()),
-            sources=fields.pop("sources", None),
-            extra=fields.pop("extra", {}),
-        )
-        reply = Utterance(speaker=dialogue.responder, text=fields.pop("reference"))
-        fields |= {"turns": (*dialogue.turns, reply), "answers": (answer,)}
-    return WholeDialogue.model_validate(fields)

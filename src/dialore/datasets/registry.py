@@ -6,36 +6,36 @@ import hashlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from dialore.datasets.base import DataSet, gold_text, gold_title, gold_url
+from dialore.datasets.base import DataSet, gold_text
 from dialore.errors import InputError
 from dialore.plugins import find, loadable, names_of
 
 GROUP = "dialore.datasets"
 _SETS = {
-    "cmu-dog": "dialore.datasets.cmu_dog:CMUDoG",
-    "commonsense-dialogues": "dialore.datasets.commonsense_dialogues:CommonsenseDialogues",
+    "cmu-dog": "dialore.datasets.films:CMUDoG",
+    "commonsense-dialogues": "dialore.datasets.small_talk:CommonsenseDialogues",
     "coq": "dialore.datasets.coq:COQ",
     "coq-contexts": "dialore.datasets.coq:CoqContexts",
-    "dailydialog": "dialore.datasets.dailydialog:DailyDialog",
-    "diamante": "dialore.datasets.diamante:Diamante",
+    "dailydialog": "dialore.datasets.small_talk:DailyDialog",
+    "diamante": "dialore.datasets.small_talk:Diamante",
     "everyday": "dialore.datasets.plain:Everyday",
     "handbook-en": "dialore.datasets.handbook:HandbookEn",
     "handbook-zh": "dialore.datasets.handbook:HandbookZh",
-    "holl-e": "dialore.datasets.holl_e:HollE",
+    "holl-e": "dialore.datasets.films:HollE",
     "jsonl": "dialore.datasets.plain:Jsonl",
     "kbp": "dialore.datasets.kbp:KBP",
-    "kdconv": "dialore.datasets.kdconv:KdConv",
+    "kdconv": "dialore.datasets.graph_talks:KdConv",
     "locomo": "dialore.datasets.locomo:LoCoMo",
     "locomo-adversarial": "dialore.datasets.locomo:LoCoMoAdversarial",
     "mtrag": "dialore.datasets.mtrag:Mtrag",
-    "multi-session-chat": "dialore.datasets.multi_session_chat:MultiSessionChat",
-    "opendialkg": "dialore.datasets.opendialkg:OpenDialKG",
+    "multi-session-chat": "dialore.datasets.personachat:MultiSessionChat",
+    "opendialkg": "dialore.datasets.graph_talks:OpenDialKG",
     "personachat": "dialore.datasets.personachat:PersonaChat",
     "topical-chat": "dialore.datasets.topical_chat:TopicalChat",
-    "wizard-of-internet": "dialore.datasets.wizard_of_internet:WizardOfInternet",
-    "wizard-of-wikipedia": "dialore.datasets.wizard_of_wikipedia:WizardOfWikipedia",
-    "xdailydialog-en": "dialore.datasets.dailydialog:XDailyDialogEn",
-    "xdailydialog-zh": "dialore.datasets.dailydialog:XDailyDialogZh",
+    "wizard-of-internet": "dialore.datasets.wizards:WizardOfInternet",
+    "wizard-of-wikipedia": "dialore.datasets.wizards:WizardOfWikipedia",
+    "xdailydialog-en": "dialore.datasets.small_talk:XDailyDialogEn",
+    "xdailydialog-zh": "dialore.datasets.small_talk:XDailyDialogZh",
 }
 
 
@@ -65,13 +65,13 @@ def knowledge_pieces(name: str, path: Path) -> Iterator[tuple[str, str, str]]:
     """
     reader = data_set(name)
     if "knowledge" not in reader.has:
-        with_knowledge = ", ".join(
-            entry.name for entry in loadable(data_set_names(), data_set) if "knowledge" in entry.has
-        )
-        raise InputError(f"{name} comes without knowledge", hint=f"these have some: {with_knowledge}")
+        others = (other.name for other in loadable(data_set_names(), data_set) if "knowledge" in other.has)
+        raise InputError(f"{name} comes without knowledge", hint=f"these have some: {', '.join(others)}")
     seen: set[bytes] = set()
     for piece in reader.knowledge(path):
-        text, title, url = gold_text(piece).strip(), gold_title(piece), gold_url(piece)
+        known = {} if isinstance(piece, str) else piece
+        text = gold_text(piece).strip()
+        title, url = (str(known.get(key) or "").strip() for key in ("title", "url"))
         # A digest, so that a data set of millions of sentences is not held in memory.
         digest = hashlib.blake2b(f"{url}\n{title}\n{text}".encode(), digest_size=12).digest()
         if text and digest not in seen:

@@ -14,16 +14,11 @@ from dialore.text import asks
 Cut = Literal["last", "random", "all"]
 CUTS: tuple[Cut, ...] = get_args(Cut)
 Condition = Literal["searched", "knowledge", "passive"]
-
-
-def _fits(dialogue: Dialogue, answer: Answer, where: Sequence[Condition]) -> bool:
-    """Return whether a turn may be the reference under conditions; see `split_dialogues`."""
-    held = {
-        "searched": lambda: bool(answer.extra.get("query")),
-        "knowledge": lambda: bool(answer.knowledge),
-        "passive": lambda: not asks(dialogue.turns[answer.turn - 1].text),
-    }
-    return all(held[condition]() for condition in where)
+_HOLDS: dict[Condition, Callable[[Dialogue, Answer], bool]] = {
+    "searched": lambda _, answer: bool(answer.extra.get("query")),
+    "knowledge": lambda _, answer: bool(answer.knowledge),
+    "passive": lambda dialogue, answer: not asks(dialogue.turns[answer.turn - 1].text),
+}
 
 
 def split_dialogues(
@@ -68,36 +63,29 @@ def stream_histories(
     """
     if limit is not None and limit < 1:
         raise InputError(f"the limit must be at least 1, not {limit}")
+    sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
+
+    def choose(on_left_out: Callable[[Dialogue], None]) -> Iterator[tuple[Dialogue, Answer]]:
+        for dialogue in read():
+            answers = [it for it in answers_of(dialogue) if all(_HOLDS[held](dialogue, it) for held in where)]
+            if answers:
+                sampled = sampler.randint(1, len(answers)) - 1
+                chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]
+                yield from ((dialogue, answer) for answer in chosen)
+            else:
+                on_left_out(dialogue)
+
     kept: set[int] | None = None
     if limit is not None:
-        sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-        count = sum(1 for _ in _choose(read(), cut, where, sampler))
+        count = sum(1 for _ in choose(lambda _: None))
         kept = set(sampler.sample(range(count), limit)) if limit < count else None
-    # The sampler starts anew, so that both readings choose the same turns.
-    sampler = random.Random(seed)  # noqa: S311 - a sample, not a secret
-    for position, (dialogue, answer) in enumerate(_choose(read(), cut, where, sampler, on_left_out)):
+        sampler.seed(seed)  # anew, so that both readings choose the same turns
+    for position, (dialogue, answer) in enumerate(choose(on_left_out)):
         if kept is None or position in kept:
             history = _history(dialogue, answer, named=cut != "last")
             if pool and isinstance(dialogue, WholeDialogue):
                 history = history.model_copy(update={"extra": {**history.extra, "pool": list(dialogue.pool)}})
             yield history
-
-
-def _choose(
-    dialogues: Iterable[Dialogue],
-    cut: Cut,
-    where: Sequence[Condition],
-    sampler: random.Random,
-    on_left_out: Callable[[Dialogue], None] = lambda _: None,
-) -> Iterator[tuple[Dialogue, Answer]]:
-    for dialogue in dialogues:
-        answers = tuple(answer for answer in answers_of(dialogue) if _fits(dialogue, answer, where))
-        if answers:
-            sampled = sampler.randint(1, len(answers)) - 1
-            chosen = {"last": answers[-1:], "random": answers[sampled : sampled + 1], "all": answers}[cut]
-            yield from ((dialogue, answer) for answer in chosen)
-        else:
-            on_left_out(dialogue)
 
 
 def answers_of(dialogue: Dialogue) -> tuple[Answer, ...]:

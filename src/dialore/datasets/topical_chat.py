@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
 from dialore.datasets.files import json_entries, read_entries
 from dialore.text import split_lines
 
@@ -46,15 +46,18 @@ class TopicalChat(DataSet):
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Whole dialogues; every turn but the first may be the reference."""
-        sets = _ReadingSets(path, self.published)
+        folder = path.parent.parent / "reading_sets" / "post-build"
+        files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
+        built = next((file for file in files if file.is_file()), None)
+        reading_sets = json_entries(built, self.published, keyed=True) if built else iter(())
+        passed: dict[str, Any] = {}
         for place, entry in read_entries(path, _Entry, self.published, keyed=True):
-            sections = sets.of(place.key)
+            # They are read along with the conversations, as both files have the same order.
+            while place.key not in passed and (reading_set := next(reading_sets, None)):
+                passed[reading_set[0].key] = reading_set[1]
+            sections = _sections(passed.pop(place.key, {}))
             pool = dict.fromkeys(
-                sentence
-                for pieces in sections.values()
-                for piece in pieces
-                if isinstance(piece, dict)
-                for sentence in split_lines(str(piece["text"]))
+                sentence for pieces in sections.values() for piece in pieces for sentence in split_lines(piece["text"])
             )
             talk = Talk(place.key, "en", article_url=entry.article_url, config=entry.config, pool=tuple(pool))
             for turn in entry.content:
@@ -68,36 +71,17 @@ class TopicalChat(DataSet):
             yield from talk.whole()
 
 
-Sections = dict[tuple[str, str], list[Gold]]
-
-
-class _ReadingSets:
-    """The reading sets that go with a file of conversations, read along with it, as both have the same order."""
-
-    def __init__(self, path: Path, form: str) -> None:
-        folder = path.parent.parent / "reading_sets" / "post-build"
-        files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
-        file = next((file for file in files if file.is_file()), None)
-        self._entries = json_entries(file, form, keyed=True) if file else iter(())
-        self._passed: dict[str, Any] = {}
-
-    def of(self, conversation: str) -> Sections:
-        """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
-        while conversation not in self._passed:
-            entry = next(self._entries, None)
-            if entry is None:
-                return {}
-            self._passed[entry[0].key] = entry[1]
-        data = self._passed.pop(conversation)
-        sections: Sections = {}
-        for agent in ("agent_1", "agent_2"):
-            for label, section in (data.get(agent) or {}).items():
-                texts = [section[lead] for lead in _LEADS if section.get(lead)] + list(section.get("fun_facts") or ())
-                title = section.get("entity", "")
-                sections[agent, label] = [{"text": text, "title": title, "section": label} for text in texts if text]
-        article = data.get("article") or {}
-        for label, text in article.items():
-            if label.startswith("AS") and text:
-                title = article.get("headline", "")
-                sections["article", label] = [{"text": text, "title": title, "section": label}]
-        return sections
+def _sections(data: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, str]]]:
+    """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
+    sections: dict[tuple[str, str], list[dict[str, str]]] = {}
+    for agent in ("agent_1", "agent_2"):
+        for label, section in (data.get(agent) or {}).items():
+            texts = [section[lead] for lead in _LEADS if section.get(lead)] + list(section.get("fun_facts") or ())
+            title = section.get("entity", "")
+            sections[agent, label] = [{"text": text, "title": title, "section": label} for text in texts if text]
+    article = data.get("article") or {}
+    for label, text in article.items():
+        if label.startswith("AS") and text:
+            title = article.get("headline", "")
+            sections["article", label] = [{"text": text, "title": title, "section": label}]
+    return sections

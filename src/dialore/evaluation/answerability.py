@@ -47,7 +47,7 @@ def make(name: str, context: Context) -> IdkConditioned | Clarifies:
         judge = None if name.endswith("-lexical") else asker_of(context) or "no judge was given"
         return Clarifies(name, judge)
     if name in {"idk-lexical", "idk-rouge-l"}:
-        return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.make("rouge-l", context))
+        return IdkConditioned(name, None, None if name == "idk-lexical" else overlap.RougeL("rouge-l", context))
     metric = None if name == "idk" else scoring.make("ragas-faithfulness", context)
     return IdkConditioned(name, asker_of(context) or "no judge was given", metric)
 

@@ -7,38 +7,29 @@ import functools
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Protocol
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Sample, SampleScore, unavailable
 from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
+from dialore.evaluation.registry import Context, OwnMetric
 from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 
-if TYPE_CHECKING:
-    from dialore.evaluation.registry import Context
 
-
-def make(name: str, context: Context) -> Metric:
-    """Return a metric of this file by name."""
-    if name == "rejection-rate":
-        return RejectionRate()
-    model = None if context.nli is None else _load(context.nli)
-    return Consistency("persona" if name == "persona-consistency" else "documents", model, context.nli or "")
-
-
-class Consistency(Mean):
+class Consistency(OwnMetric, Mean):
     """C(r, g) of Equation 4, averaged (Equations 6 and 7).
 
     1 or 0 by the NLI model where there is gold knowledge of the kind of source and the plan uses it; 1 where there is
     none and the plan does not use it; 0 where plan and gold disagree.
     """
 
-    def __init__(self, source: Literal["persona", "documents"], model: Entailment | None, name: str = "") -> None:
-        self._source, self._model, self.identity = source, model, name
-        self.about = about_of("persona-consistency" if source == "persona" else "knowledge-consistency")
+    def __init__(self, name: str, context: Context) -> None:
+        super().__init__(name, context)
+        self._source = "persona" if name == "persona-consistency" else "documents"
+        self._model, self.identity = None if context.nli is None else _load(context.nli), context.nli or ""
 
     async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""
@@ -69,10 +60,8 @@ _MACHINE = re.compile(
 )
 
 
-class RejectionRate(Mean):
+class RejectionRate(OwnMetric, Mean):
     """How often a response steps out of its part: it declines to answer, or says that it is a machine."""
-
-    about = about_of("rejection-rate")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""

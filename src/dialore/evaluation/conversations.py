@@ -5,21 +5,18 @@ A conversation's turns are responses to the dialogues `NAME@1`, `NAME@2` and so 
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from functools import partial
 
 from pydantic import BaseModel
 
 from dialore.datasets.handbook import Item
 from dialore.dialogue import Checked, Dialogue
-from dialore.evaluation.base import Mean, Metric, Proportion, Sample, SampleScore, about_of, unavailable
+from dialore.evaluation.base import Mean, Proportion, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.handbook import is_right
 from dialore.evaluation.judges.asking import JudgeClient, asker_of, spoken
 from dialore.evaluation.judges.scoring import Judge, faithfulness, pieces_of
+from dialore.evaluation.registry import Context, OwnMetric
 from dialore.text import content_lemmas, split_sentences
-
-if TYPE_CHECKING:
-    from dialore.evaluation.registry import Context
 
 METRICS = [f"conversation-{name}" for name in ("goal", "turns-to-goal", "tokens", "repeated-questions")]
 """The metrics that need no model."""
@@ -64,21 +61,16 @@ class Standing(Checked):
         return bool(self.answer) and is_right(item, "\n".join([*earlier, text]))
 
 
-def make(name: str, context: Context) -> Metric:
-    """Return a metric of this file by name."""
-    if name in METRICS:
-        return (Goal if name == "conversation-goal" else ByRule)(name)
+def make(name: str, context: Context) -> Judge:
+    """Return a metric of this file that a judge measures."""
     if name == "conversation-faithfulness":
         prompts = ("ragas-faithfulness-statements", "ragas-faithfulness-verdicts")
         return Judge(about_of(name), asker_of(context), _faithful, prompts)
-    return Judge(about_of(name), asker_of(context), _without(name), ("conversation",))
+    return Judge(about_of(name), asker_of(context), partial(_without_fault, name), ("conversation",))
 
 
-class ByRule(Mean):
+class ByRule(OwnMetric, Mean):
     """A metric that needs no model: a count at a conversation's end, or whether a turn asks again."""
-
-    def __init__(self, name: str) -> None:
-        self.about = about_of(name)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return the count at the end of a conversation; 1 or 0 at every turn but the first."""
@@ -134,14 +126,10 @@ class InConversation(BaseModel):
     forgets: bool
 
 
-def _without(name: str) -> Callable[[JudgeClient, Sample], Awaitable[SampleScore]]:
-    """Return what scores 1 where a turn has not the fault; both metrics ask alike, so that the cache answers one."""
-
-    async def score(judge: JudgeClient, sample: Sample) -> SampleScore:
-        if len(sample.dialogue.turns) < 2:
-            return unavailable(_FIRST)
-        verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
-        fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
-        return SampleScore((float(not fault),))
-
-    return score
+async def _without_fault(name: str, judge: JudgeClient, sample: Sample) -> SampleScore:
+    """Return 1 where a turn has not the fault; both metrics ask alike, so that the cache answers one."""
+    if len(sample.dialogue.turns) < 2:
+        return unavailable(_FIRST)
+    verdict = await judge.ask("conversation", InConversation, sample.dialogue, response=spoken(sample.response))
+    fault = verdict.contradicts if name == "conversation-consistency" else verdict.forgets
+    return SampleScore((float(not fault),))

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
+from dialore.evaluation.base import Mean, Sample, SampleScore, Summed, unavailable
+from dialore.evaluation.registry import Context, OwnMetric
 from dialore.text import normalise
-
-if TYPE_CHECKING:
-    from dialore.evaluation.registry import Context
 
 _DECISIONS = {"null": frozenset[str](), "persona": frozenset({"persona"}), "both": frozenset({"persona", "documents"})}
 _ORPHANS = frozenset({"documents"})
-
-
-def make(name: str, context: Context) -> Metric:
-    """Return a metric of this file by name: `planning-f1-both`, `decisions-null`, `recall-1-persona-both`, `mrr`."""
-    kind, *rest = name.split("-")
-    if kind == "decisions":
-        return Decisions(*rest)
-    if kind == "planning":
-        return PlanningF1(rest[1]) if rest[0] == "f1" else PlanningAccuracy()
-    return Ranking(name)
 
 
 def _kinds_of(names: Iterable[str], sample: Sample) -> frozenset[str]:
@@ -59,20 +46,15 @@ def gold_texts(sample: Sample, kind: str = "") -> list[str]:
     return [gold_text(piece) for piece, of in pieces if not kind or kind in _kinds_of([str(of or "")], sample)]
 
 
-class PlanningF1(Summed):
+class PlanningF1(OwnMetric, Summed):
     """F1 of one decision: to use no source, the persona alone, or persona and documents (SAFARI, Table 4)."""
-
-    _kind = "planning-f1"
-
-    def __init__(self, decision: str) -> None:
-        self._wanted, self.about = _DECISIONS[decision], about_of(f"{self._kind}-{decision}")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return whether it was decided and right, decided, and right."""
         made, gold = plan_of(sample)
         if made is None or gold is None:
             return no_plan(gold)
-        wanted = self._wanted
+        wanted = _DECISIONS[self.about.name.rpartition("-")[2]]
         return SampleScore((float(made == gold == wanted), float(made == wanted), float(gold == wanted)))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -85,17 +67,13 @@ class PlanningF1(Summed):
 class Decisions(PlanningF1):
     """How often the same decision was made: the numbers in brackets there."""
 
-    _kind = "decisions"
-
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return how many."""
         return sums[..., 1]
 
 
-class PlanningAccuracy(Mean):
+class PlanningAccuracy(OwnMetric, Mean):
     """How often the plan is the gold plan, whatever its order."""
-
-    about = about_of("planning-accuracy")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0."""
@@ -103,14 +81,14 @@ class PlanningAccuracy(Mean):
         return SampleScore((float(made == gold),)) if made is not None and gold is not None else no_plan(gold)
 
 
-class Ranking(Mean):
+class Ranking(OwnMetric, Mean):
     """Ranking of the knowledge that a response was given: of all or one kind of source, for all or one gold plan.
 
     Pieces are compared by their text, whatever its case and spaces; one that was given before is no second hit.
     """
 
-    def __init__(self, name: str) -> None:
-        self.about = about_of(name)
+    def __init__(self, name: str, context: Context) -> None:
+        super().__init__(name, context)
         self._kind, top, self._source, case = [*name.split("-"), "", "", ""][:4]
         self._top = int(top or 10)
         self._plan = {"alone": "persona", "both": "both"}.get(case)

@@ -14,28 +14,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets.handbook import FOLDER, SMALL_TALK, UNANSWERABLE, Item, item_of, read_passages
-from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, about_of, own_metrics, unavailable
+from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, own_metrics, unavailable
+from dialore.evaluation.registry import OwnMetric
 from dialore.text import HAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.evaluation.registry import Context
-
 METRICS = tuple(name for name in own_metrics() if name.startswith("handbook-"))
 _OTHER = "the dialogue is none of the handbook test"
 
 
-def make(name: str, context: Context) -> Outcome | Cited:
-    """Return a metric of this file by name."""
-    return (Cited if "citation" in name else Outcome)(name)
-
-
-class Outcome(Proportion):
+class Outcome(OwnMetric, Proportion):
     """The share of the turns of one kind that are answered as they should be: right, refused, or by the draft."""
-
-    def __init__(self, name: str) -> None:
-        self.about = about_of(name)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """1 or 0; unavailable for turns of the other kinds."""
@@ -55,11 +46,8 @@ class Outcome(Proportion):
         return SampleScore((float(value),))
 
 
-class Cited(Summed):
+class Cited(OwnMetric, Summed):
     """Precision or recall of the cited passages, over all answers to turns that want the handbook."""
-
-    def __init__(self, name: str) -> None:
-        self.about = about_of(name)
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return how many cited passages are needed, and how many are cited, or how many are needed."""

@@ -17,12 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError, import_optional, install
-from dialore.evaluation.base import Metric, Sample, SampleScore, Summed, about_of, unavailable
-from dialore.evaluation.overlap import NO_REFERENCE, Compared, check_chinese_tokens, on_one_line
+from dialore.evaluation.base import Sample, SampleScore, Summed, unavailable
+from dialore.evaluation.overlap import NO_REFERENCE, Compared, on_one_line
+from dialore.evaluation.registry import OwnMetric
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.registry import Context
 
 
 # Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
@@ -31,18 +31,8 @@ _ALPHA, _BETA, _GAMMA, _DELTA = 0.85, 0.2, 0.6, 0.75
 _WEIGHTS = np.array([1.0, 0.6, 0.8, 0.6])
 
 
-def make(name: str, context: Context) -> Metric:
-    """Return a metric of this file by name."""
-    if name == "meteor-nlgeval":
-        return Meteor15()
-    chinese = check_chinese_tokens(context.tokens)
-    return Meteor(chinese) if name == "meteor" else MeteorExactStem(chinese)
-
-
 class MeteorExactStem(Compared):
     """nltk's METEOR with exact and stem matches; without WordNet's synonyms, so that it can be had everywhere."""
-
-    about = about_of("meteor-exact-stem")
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """METEOR."""
@@ -51,8 +41,6 @@ class MeteorExactStem(Compared):
 
 class Meteor(MeteorExactStem):
     """nltk's METEOR with WordNet's synonyms too, where nltk's data hold WordNet."""
-
-    about = about_of("meteor")
 
     @property
     def identity(self) -> str:
@@ -112,13 +100,11 @@ def _stemmer() -> Any:  # noqa: ANN401 - the library is untyped
     return stemmer
 
 
-class Meteor15(Summed):
+class Meteor15(OwnMetric, Summed):
     """Meteor 1.5 by its authors' own program, with its paraphrase table, as nlg-eval and coco-caption run it.
 
     The measure of a response is the 23 statistics of its alignment, which add up; the figure is made of them here.
     """
-
-    about = about_of("meteor-nlgeval")
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return the statistics of the alignment."""

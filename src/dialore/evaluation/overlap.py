@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.base import Mean, Metric, Sample, SampleScore, Summed, about_of, unavailable
+from dialore.evaluation.base import Mean, Sample, SampleScore, Summed, unavailable
+from dialore.evaluation.registry import Context, OwnMetric
 from dialore.text import HAN, UNSPACED, Language, words
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.registry import Context
 
 ChineseTokens = Literal["character", "word"]
 _ORDERS = 4
@@ -37,27 +37,6 @@ _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
 _RUN = re.compile(r"[a-z0-9]+|[^\s]")
 _ALL = re.compile(r"\w+|[^\w\s]")
 NO_REFERENCE = "the dialogue has no reference"
-
-
-def make(name: str, context: Context) -> Metric:
-    """Return a metric of this file by name."""
-    chinese = check_chinese_tokens(context.tokens)
-    for kind in (Compared, KnowledgeF1, KnowledgeCopy, RougeL, RougeLNlgEval):
-        if name == kind.about.name:
-            return kind(chinese)
-    if name == "bleu-nlgeval":
-        return BleuNlgEval(chinese)
-    if name.startswith("bleu"):
-        return Bleu(name, chinese)
-    _, order, *form = name.split("-")
-    return Distinct(int(order), chinese, words_alone=bool(form))
-
-
-def check_chinese_tokens(name: str) -> ChineseTokens:
-    """Return the way of counting Chinese of that name; raise InputError where there is none."""
-    if name not in get_args(ChineseTokens):
-        raise InputError(f"Chinese cannot be counted by {name!r}", hint="by character or by word")
-    return cast("ChineseTokens", name)
 
 
 @functools.lru_cache(maxsize=65536)
@@ -82,11 +61,14 @@ def on_one_line(text: str) -> str:
     return " ".join(text.splitlines()).strip()
 
 
-class Worded:
+class Worded(OwnMetric):
     """Metrics that may count Chinese by character or by word."""
 
-    def __init__(self, chinese: ChineseTokens = "character") -> None:
-        self._chinese: ChineseTokens = chinese
+    def __init__(self, name: str, context: Context) -> None:
+        super().__init__(name, context)
+        if context.tokens not in get_args(ChineseTokens):
+            raise InputError(f"Chinese cannot be counted by {context.tokens!r}", hint="by character or by word")
+        self._chinese = cast("ChineseTokens", context.tokens)
 
     @property
     def identity(self) -> str:
@@ -123,11 +105,6 @@ class Bleu(Summed, Worded):
     figure of any set of responses is sacrebleu's own. `bleu` is the mean of BLEU-1 to BLEU-4 (MSDP, Section 3.4).
     """
 
-    def __init__(self, name: str, chinese: ChineseTokens = "character") -> None:
-        super().__init__(chinese)
-        self.about = about_of(name)
-        self._orders = [int(name[-1])] if name[-1].isdigit() else range(1, _ORDERS + 1)
-
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
         reference = sample.dialogue.reference
@@ -143,7 +120,9 @@ class Bleu(Summed, Worded):
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """BLEU, or the mean over several orders, from summed matches, totals and lengths."""
-        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in self._orders], axis=0)
+        last = self.about.name[-1]
+        orders = [int(last)] if last.isdigit() else range(1, _ORDERS + 1)
+        figure: NDArray[np.float64] = np.mean([_bleu_of(sums, order) for order in orders], axis=0)
         return figure
 
 
@@ -174,7 +153,6 @@ class BleuNlgEval(Summed, Worded):
     Nothing is smoothed but by the epsilons that keep a division by zero away.
     """
 
-    about = about_of("bleu-nlgeval")
     _SMALL, _TINY = 1e-9, 1e-15
 
     async def measure(self, sample: Sample) -> SampleScore:
@@ -209,23 +187,19 @@ class Distinct(Worded):
     of them only.
     """
 
-    def __init__(self, order: int, chinese: ChineseTokens = "character", *, words_alone: bool = False) -> None:
-        super().__init__(chinese)
-        self.order, self._words_alone = order, words_alone
-        self.about = about_of(f"distinct-{order}-words" if words_alone else f"distinct-{order}")
-
     async def measure(self, sample: Sample) -> SampleScore:
         """Return the response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
         text, language = sample.response.text, sample.dialogue.language
-        if self._words_alone or is_foreign(sample.dialogue):
+        order = int(self.about.name.split("-")[1])
+        if self.about.name.endswith("-words") or is_foreign(sample.dialogue):
             tokens = self._split(text, sample.dialogue)
         else:  # punctuation too
             pattern = _ALL if language == "en" else _RUN
             by_word = language == "zh" and self._chinese == "word"
             tokens = tuple(words(text.lower(), "zh") if by_word else pattern.findall(text.lower()))
-        grams = zip(*(tokens[start:] for start in range(self.order)), strict=False)
+        grams = zip(*(tokens[start:] for start in range(order)), strict=False)
         return SampleScore(tuple(float(_number(" ".join(gram))) for gram in grams))
 
     def combine(self, values: NDArray[np.float64]) -> float:
@@ -251,7 +225,6 @@ class Distinct(Worded):
 class Compared(Mean, Worded):
     """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
 
-    about = about_of("f1")
     lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> SampleScore:
@@ -281,8 +254,6 @@ class Compared(Mean, Worded):
 class RougeL(Compared):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
-    about = about_of("rouge-l")
-
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
         if dialogue.language == "en" and not is_foreign(dialogue):
@@ -297,7 +268,6 @@ class RougeL(Compared):
 class RougeLNlgEval(Compared):
     """ROUGE-L as nlg-eval and coco-caption compute it: tokens at each space, case kept, recall weighed by beta 1.2."""
 
-    about = about_of("rouge-l-nlgeval")
     _BETA = 1.2
 
     def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
@@ -311,7 +281,6 @@ class RougeLNlgEval(Compared):
 class KnowledgeF1(Compared):
     """Unigram F1 with the gold knowledge."""
 
-    about = about_of("kf1")
     lacking = "the dialogue has no gold knowledge"
 
     def other_text(self, sample: Sample) -> str:
@@ -322,7 +291,6 @@ class KnowledgeF1(Compared):
 class KnowledgeCopy(Compared):
     """How much of the response is in the knowledge that it was given."""
 
-    about = about_of("knowledge-copy")
     lacking = "the response was given no knowledge"
 
     def other_text(self, sample: Sample) -> str:

@@ -12,43 +12,33 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import ModelError
-from dialore.evaluation.base import Sample, SampleScore, Summed, about_of, unavailable
+from dialore.evaluation.base import Sample, SampleScore, Summed, unavailable
+from dialore.evaluation.registry import Context, OwnMetric
 from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import Likelihood, LocalLikelihood, Scored
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.evaluation.registry import Context
 
 _model = functools.cache(LocalLikelihood)  # one model of a name is shared by all
 _LARGEST = 700.0
 
 
-def make(name: str, context: Context) -> Perplexity:
-    """Return the metric of this file."""
-    chosen = (context.language_model or "").removeprefix(LOCAL)
-    return Perplexity(_model(chosen) if chosen else None, chosen)
-
-
-class Perplexity(Summed):
+class Perplexity(OwnMetric, Summed):
     """Perplexity a token of all responses together, each given its history, a turn a line.
 
     The measure of a response is its summed negative log-likelihood and its tokens. Figures of models with different
     tokens do not compare.
     """
 
-    def __init__(self, model: LocalLikelihood | None, name: str = "") -> None:
-        self._batches = _MicroBatches(model) if model is not None else None
-        self._name = name
-        self.about = about_of("perplexity")
-        if name:
-            definition = self.about.definition.replace("a causal language model", name)
+    def __init__(self, name: str, context: Context) -> None:
+        super().__init__(name, context)
+        model = (context.language_model or "").removeprefix(LOCAL)
+        self.identity = f"{model}, a turn a line"
+        self._batches = _MicroBatches(_model(model)) if model else None
+        if model:
+            definition = self.about.definition.replace("a causal language model", model)
             self.about = replace(self.about, definition=definition)
-
-    @property
-    def identity(self) -> str:
-        """The model, and how a history is laid out."""
-        return f"{self._name}, a turn a line"
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return summed negative log-likelihood in nats, and tokens."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError
-from dialore.evaluation.base import Metric, MetricInfo, own_metrics
+from dialore.evaluation.base import Metric, MetricInfo, about_of, own_metrics
 from dialore.plugins import find, guarded, names_of
 
 if TYPE_CHECKING:
@@ -42,6 +42,13 @@ class Context:
     tokens: str = "character"
 
 
+class OwnMetric:
+    """One of our own metrics, which its entry in `data/metrics.yaml` describes."""
+
+    def __init__(self, name: str, context: Context) -> None:
+        self.about = about_of(name)
+
+
 def metric_names() -> list[str]:
     """Return the names of all metrics, in the order of tables."""
     return [*own_metrics(), *names_of(GROUP)]
@@ -54,8 +61,8 @@ def load_metric(name: str, context: Context) -> Metric:
     it needs the `evaluation` or the `local` extra.
     """
     if name in own_metrics():
-        module, _ = own_metrics()[name]
-        made: Metric = importlib.import_module(f"dialore.evaluation.{module}").make(name, context)
+        module, _, maker = own_metrics()[name][0].rpartition(".")
+        made: Metric = getattr(importlib.import_module(f"dialore.evaluation.{module}"), maker)(name, context)
         return made
     known = dict.fromkeys(own_metrics(), "")
     make = find("metric", name, GROUP, known, lambda value: getattr(value, "__name__", "") == "make")

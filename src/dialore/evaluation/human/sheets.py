@@ -349,22 +349,17 @@ def answer_columns(criteria: Iterable[str], form: Form, letters: int) -> list[st
     return list(criteria)
 
 
-def columns_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[str]:
-    """Return all columns of a sheet: the item, what is read, what is filled in."""
+def table_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:
+    """Return a sheet: its columns (the item, what is read, what is filled in), then a row an item without answers."""
     letters = max((len(item.texts) for item in items), default=2)
     texts = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS[:letters]]
-    return ["item", *chosen.shows, "dialogue", *texts, *answer_columns(chosen.criteria, form, letters), "comment"]
-
-
-def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list[str]]:
-    """Return a sheet's rows, with the answers' columns empty."""
-    columns = columns_of(items, chosen, form)
-    rows = []
+    answers = answer_columns(chosen.criteria, form, letters)
+    columns = ["item", *chosen.shows, "dialogue", *texts, *answers, "comment"]
+    rows = [columns]
     for item in items:
         known = {name: "\n".join(lines) for name, lines in item.shown.items()}
         known |= {"item": item.id, "dialogue": "\n".join(f"{speaker}: {text}" for speaker, text in item.turns)}
-        names = [chosen.judges] if form == "likert" else [f"{chosen.judges} {letter}" for letter in LETTERS]
-        known |= dict(zip(names, item.texts, strict=False)) | dict.fromkeys(item.skips, NOT_ASKED)
+        known |= dict(zip(texts, item.texts, strict=False)) | dict.fromkeys(item.skips, NOT_ASKED)
         rows.append([known.get(column, "") for column in columns])
     return rows
 
@@ -372,9 +367,7 @@ def rows_of(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> list[list
 def render_csv(items: Sequence[Item], chosen: CriteriaSet, form: Form) -> str:
     """Return a sheet as CSV, with a byte-order mark, so that spreadsheets read it as UTF-8."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(columns_of(items, chosen, form))
-    writer.writerows([inert(text) for text in row] for row in rows_of(items, chosen, form))
+    csv.writer(text, lineterminator="\n").writerows(map(inert, row) for row in table_of(items, chosen, form))
     return "\ufeff" + text.getvalue()
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from unicodedata import east_asian_width
 
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import CriteriaSet, Criterion, Form, Item, columns_of, rows_of, sheet_words
+from dialore.evaluation.human.sheets import CriteriaSet, Criterion, Form, Item, sheet_words, table_of
 
 if TYPE_CHECKING:
     from dialore.text import Language
@@ -51,7 +51,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     from openpyxl.worksheet.datavalidation import DataValidation
 
     words = sheet_words(language)
-    columns = columns_of(items, chosen, form)
+    columns, *rows = table_of(items, chosen, form)
     letters = max((len(item.texts) for item in items), default=2)
     sheet.title = "answers"
     sheet.freeze_panes = "B2"
@@ -62,7 +62,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
     ]
     _lay_out(sheet, widths)
     _put(sheet, 1, columns, widths, language, is_head=True)
-    for number, row in enumerate(rows_of(items, chosen, form), start=2):
+    for number, row in enumerate(rows, start=2):
         _put(sheet, number, row, widths, language)
     fill = PatternFill("solid", fgColor=_TO_FILL)
     for column, name in enumerate(columns, start=1):

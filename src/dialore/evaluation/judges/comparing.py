@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import combinations
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from pydantic import BaseModel, create_model
 
@@ -96,8 +96,33 @@ async def compare(
     if len(responses) < 2:
         raise InputError("a comparison wants at least two systems", hint="name another")
     check_criteria(criteria, judged)
-    pairs = combinations(responses, 2)
-    by_pair = await gather(*(_pair(judge, dialogue, responses, pair, tuple(criteria), judged) for pair in pairs))
+    prompt, shape = f"pairwise-{judged}", _preferences_shape(tuple(criteria))
+    texts = {system: shown(response, judged) for system, response in responses.items()}
+
+    async def ask(first: str, second: str) -> dict[str, str]:
+        variables = {"a": texts[first], "b": texts[second], "criteria": tuple(criteria)}
+        verdict = await judge.ask(prompt, shape, dialogue, label=f"{prompt}/{first}/{second}", **variables)
+        named = {"A": first, "B": second, "same": ""}
+        return {criterion: named[pick] for criterion, pick in verdict.model_dump().items()}
+
+    async def prefer(first: str, second: str) -> list[Preference]:
+        problem: dict[str, Any] = {}
+        forward = backward = dict.fromkeys(criteria, "")
+        a, b = texts[first], texts[second]
+        lacking = [system for system in (first, second) if _is_unjudged(responses[system], judged)]
+        if lacking:
+            reason = f"{lacking[0]} has no {'response' if judged == 'responses' else 'query'}"
+            problem = {"problem": "unavailable", "reason": reason}
+        elif a == b or not a or not b:  # an answer that says nothing loses
+            forward = backward = dict.fromkeys(criteria, "" if a == b else first if a else second)
+        else:
+            try:
+                forward, backward = await gather(ask(first, second), ask(second, first))
+            except UnjudgedError as error:
+                problem = {"problem": error.measure.problem, "reason": error.measure.reason}
+        return [Preference(name, first, second, (forward[name], backward[name]), **problem) for name in criteria]
+
+    by_pair = await gather(*(prefer(first, second) for first, second in combinations(responses, 2)))
     return [preference for some in by_pair for preference in some]
 
 
@@ -124,38 +149,6 @@ def _is_unjudged(response: Response, judged: Judged) -> bool:
 def _preferences_shape(criteria: tuple[str, ...]) -> type[BaseModel]:
     """Return a pick for each criterion."""
     return create_model("Preferences", **dict.fromkeys(criteria, (Pick, ...)))  # type: ignore[call-overload,no-any-return]
-
-
-async def _pair(
-    judge: JudgeClient,
-    dialogue: Dialogue,
-    responses: Mapping[str, Response],
-    pair: tuple[str, str],
-    criteria: tuple[str, ...],
-    judged: Judged,
-) -> list[Preference]:
-    first, second = pair
-    a, b = (shown(responses[system], judged) for system in pair)
-    lacking = [system for system in pair if _is_unjudged(responses[system], judged)]
-    if lacking:
-        reason = f"{lacking[0]} has no {'response' if judged == 'responses' else 'query'}"
-        return [Preference(name, first, second, problem="unavailable", reason=reason) for name in criteria]
-    if a == b or not a or not b:  # an answer that says nothing loses
-        winner = "" if a == b else first if a else second
-        return [Preference(name, first, second, (winner, winner)) for name in criteria]
-    name, shape = f"pairwise-{judged}", _preferences_shape(criteria)
-    try:
-        forward, backward = await gather(
-            judge.ask(name, shape, dialogue, label=f"{name}/{first}/{second}", a=a, b=b, criteria=criteria),
-            judge.ask(name, shape, dialogue, label=f"{name}/{second}/{first}", a=b, b=a, criteria=criteria),
-        )
-    except UnjudgedError as error:
-        failure = error.measure
-        return [Preference(name, first, second, problem=failure.problem, reason=failure.reason) for name in criteria]
-    picked, other = forward.model_dump(), backward.model_dump()
-    ahead, behind = {"A": first, "B": second, "same": ""}, {"A": second, "B": first, "same": ""}
-    picks = ((name, (ahead[picked[name]], behind[other[name]])) for name in criteria)
-    return [Preference(criterion, first, second, both) for criterion, both in picks]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 
 from dialore.evaluation.base import Mean, MetricInfo, Sample, SampleScore, about_of, unavailable
 from dialore.evaluation.judges.asking import JudgeClient, UnjudgedError, asker_of, list_shape, queries_of, spoken
-from dialore.retrieval.embedding import Embedder, load_embedder
+from dialore.retrieval.embedding import load_embedder
 from dialore.text import SENTENCE_RULES, split_lines
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
+_embedder = functools.lru_cache(maxsize=2)(load_embedder)
 Score = Callable[[JudgeClient, Sample], Awaitable[SampleScore]]
 
 
@@ -181,11 +182,6 @@ def pieces_of(sample: Sample) -> list[str]:
     asked = "\n".join(message["content"] for stage in sample.response.trace for message in stage.messages)
     shown = (piece.triple if piece.triple in asked else piece.text for piece in sample.response.knowledge)
     return [" ".join(text.split()) for text in shown]
-
-
-@functools.lru_cache(maxsize=2)
-def _embedder(spec: str) -> Embedder:
-    return load_embedder(spec)
 
 
 def sentences_of(piece: Knowledge, text: str) -> list[str]:

@@ -47,11 +47,6 @@ class Report:
     figures: dict[str, list[tuple[str, list[Figure]]]]
     browser: Browser | None
 
-    @property
-    def described(self) -> list[MetricInfo]:
-        """Every metric that the report names, those without a column too."""
-        return [*self.table.metrics, *(about for about, _ in self.table.absent)]
-
     def files(self) -> Iterator[tuple[str, Figure]]:
         """Yield every figure with a name for its file, without an ending: metric, group if there are several, kind."""
         for metric, groups in self.figures.items():
@@ -184,7 +179,19 @@ class Browser:
     def packed(self) -> dict[str, str]:
         """Return the index (systems, metrics, dialogues with their answers) and the details, by the page's ids."""
         entries = list(self._entries.values())
-        _mark_disagreement(entries)
+        # How far a dialogue's systems lie apart, as a share of a metric's range, averaged over metrics.
+        by_metric: dict[str, list[float]] = {}
+        own: list[dict[str, list[float]]] = []
+        for entry in entries:
+            own.append({})
+            for answers in entry["answers"].values():
+                for name, value in answers[0]["values"].items():
+                    own[-1].setdefault(name, []).append(value)
+                    by_metric.setdefault(name, []).append(value)
+        ranges = {name: max(values) - min(values) for name, values in by_metric.items()}
+        for entry, values in zip(entries, own, strict=True):
+            apart = [(max(v) - min(v)) / ranges[name] for name, v in values.items() if len(v) > 1 and ranges[name] > 0]
+            entry["apart"] = round(sum(apart) / len(apart), 4) if apart else None
         metrics = [
             {"name": about.name, "level": about.level, "higher": about.higher_is_better}
             for about in self._abouts.values()
@@ -212,23 +219,6 @@ class Browser:
                 "answers": {},
             }
         return self._entries[key]
-
-
-def _mark_disagreement(entries: Sequence[dict[str, Any]]) -> None:
-    """Mark how far a dialogue's systems lie apart, as a share of a metric's range, averaged over metrics."""
-    by_metric: dict[str, list[float]] = {}
-    own = []
-    for entry in entries:
-        values: dict[str, list[float]] = {}
-        for answers in entry["answers"].values():
-            for name, value in answers[0]["values"].items():
-                values.setdefault(name, []).append(value)
-                by_metric.setdefault(name, []).append(value)
-        own.append(values)
-    ranges = {name: max(values) - min(values) for name, values in by_metric.items()}
-    for entry, values in zip(entries, own, strict=True):
-        apart = [(max(v) - min(v)) / ranges[name] for name, v in values.items() if len(v) > 1 and ranges[name] > 0]
-        entry["apart"] = round(sum(apart) / len(apart), 4) if apart else None
 
 
 def pack(data: object) -> str:

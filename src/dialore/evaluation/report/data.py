@@ -212,16 +212,14 @@ class Survey:
         totals = self.system.totals
         calls, count = totals.get("calls", 0.0), self.responses or 1
         names = ("calls", "prompt tokens", "completion tokens")
-        means = {name: totals.get(name.replace(" ", "_"), 0.0) / count for name in names}
+        means = [totals.get(name.replace(" ", "_"), 0.0) / count for name in names]
+        shown = (f"{mean:,.0f}" if mean >= 100 or mean == int(mean) else three(mean) for mean in means)
         times = np.quantile(self.seconds, [0.5, 0.95]) if self.seconds else ()
         p50, p95 = map(duration, times) if self.seconds else ("–", "–")
         whole = duration(float(np.median(np.add(self.seconds, self.queued_s)))) if self.seconds else "–"
         return {
             "responses": f"{self.responses:,}",
-            **{
-                name: f"{mean:,.0f}" if mean >= 100 or mean == int(mean) else three(mean)
-                for name, mean in means.items()
-            },
+            **dict(zip(names, shown, strict=True)),
             "cached calls": share(totals.get("cached", 0.0), calls),
             "retries": f"{totals.get('retries', 0.0):,.0f}",
             "p50": p50,

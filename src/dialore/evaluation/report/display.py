@@ -24,12 +24,6 @@ if TYPE_CHECKING:
 _RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NUMBER = re.compile(r"-\d+\Z")
 _BY = {"model": "the model's", "documents": "the base's"}
-_DEMANDS = (
-    ("explicit", "Queries said", "entities that the history mentions"),
-    ("implicit", "Queries inferred", "entities that lie behind it"),
-    ("maintained", "Topics kept", "of the history, to stay with"),
-    ("extended", "Topics to bring up", "new ones, for the next turn"),
-)
 
 
 def raised(numbers: list[int]) -> str:
@@ -119,8 +113,8 @@ def longest_chain(stages: Sequence[StageTrace]) -> int:
     return max((depth for _, depth, _ in ended), default=0)
 
 
-def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
-    """Return counts of traces by what they count: stages that were not parsed at once, links, facts found by kind."""
+def in_words(trace: Iterable[StageTrace]) -> list[str]:
+    """Return what traces count, in words: links, facts found by kind, and stages that were not parsed at once."""
     figures: Counter[str] = Counter()
     for stage in trace:
         output = stage.output
@@ -131,11 +125,6 @@ def figures_of(trace: Iterable[StageTrace]) -> Counter[str]:
             counts = {"facts found": output.get("found")}
             counts |= {kind: (output.get(kind) or {}).get("found") for kind in ("foreseen", "unforeseen")}
             figures.update({kind: count for kind, count in counts.items() if count is not None})
-    return figures
-
-
-def in_words(figures: Counter[str]) -> list[str]:
-    """Figures in words, those that are there."""
     names = ("linked", "facts found", "foreseen", "unforeseen")
     phrases = [f"{figures[name]} {name}" for name in names if name in figures]
     phrases.append("1 parse failure" if figures["unparsed"] == 1 else f"{figures['unparsed']} parse failures")
@@ -155,7 +144,7 @@ def cost(usage: Usage, seconds: float) -> str:
 
 def summary(result: Grounding) -> str:
     """One line about one result: what it cost, and the figures of its trace."""
-    return " · ".join([cost(result.usage, result.seconds), *in_words(figures_of(result.trace))])
+    return " · ".join([cost(result.usage, result.seconds), *in_words(result.trace)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,74 +164,16 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         styles=("page/dialogue.css", "demo/page.css"),
         made=made,
         pace=pace,
-        demand_kinds=_DEMANDS,
         milliseconds=_milliseconds,
         notes_of=notes_of,
         pretty=_pretty,
-        conversations=[_conversation(talk, number) for number, talk in enumerate(conversations, start=1)],
+        summary=summary,
+        steps_of=steps_of,
+        longest_chain=longest_chain,
+        origin_of=origin_of,
+        marked=_marked,
+        conversations=conversations,
     )
-
-
-def _conversation(conversation: Conversation, number: int) -> dict[str, Any]:
-    dialogue = conversation.dialogue
-    documents = dialogue.extra.get("documents")
-    documents = documents if isinstance(documents, dict) else {}
-    return {
-        "anchor": f"d{number}",
-        "first": number == 1,
-        "heading": conversation.heading,
-        "id": dialogue.id,
-        "name": dialogue.topic or dialogue.id,
-        "language": dialogue.language,
-        "turns": [
-            {"text": t.text, "speaker": t.speaker, "mine": t.speaker == dialogue.last.speaker} for t in dialogue.turns
-        ],
-        # Each sentence with how many documents belong to it.
-        "persona": [(sentence, len(documents.get(sentence) or ())) for sentence in dialogue.persona],
-        "responses": [
-            _response(response, dialogue, f"d{number}r{column}")
-            for column, response in enumerate(conversation.responses, start=1)
-        ],
-    }
-
-
-def _response(response: Response, dialogue: Dialogue, anchor: str) -> dict[str, Any]:
-    numbers, used = response.numbers, response.used
-    raising = Markup("<sup>{}</sup>")
-    return {
-        "anchor": anchor,
-        "method": response.method,
-        "model": response.model,
-        "failed": response.status == "failed",
-        "error": response.error,
-        "text": Markup("").join(
-            _marked(text, used, dialogue) + (raising.format(", ".join(map(str, cited))) if cited else "")
-            for text, cited in response.parts
-        ),
-        "way": steps_of(response),
-        "given": "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces",
-        "used": [_chip(item, numbers.get(item.id)) for item in used],
-        "unused": [_chip(item) for item in response.knowledge if not item.used],
-        "demands": response.demands,
-        "cost": cost(response.usage, response.seconds),
-        "figures": in_words(figures_of(response.trace)),
-        "calls": sum(bool(stage.usage.calls) for stage in response.trace),
-        "steps": longest_chain(response.trace),
-        "prompt_changed": any(stage.prompt_changed for stage in response.trace),
-        "seconds": response.seconds,
-        "trace": response.trace,
-    }
-
-
-def _chip(item: Knowledge, number: int | None = None) -> dict[str, Any]:
-    return {
-        "text": item.text,
-        "number": number,
-        "set": item.set,
-        "used": item.used,
-        "origin": "" if item.kind == "fact" else origin_of(item),
-        "hint": " · ".join(part for part in (item.triple, f"{item.score:.3f}", item.origin) if part),
-    }
 
 
 def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:

@@ -9,7 +9,7 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import yaml
@@ -20,7 +20,7 @@ from dialore.evaluation.report import plots
 from dialore.evaluation.report.data import MINUS, arrow, p_value, signed, three, unit
 from dialore.evaluation.report.people import READING as PEOPLE
 from dialore.evaluation.report.people import People
-from dialore.evaluation.report.tables import READING, Cell, MainTable, Part, how_to_read, significant
+from dialore.evaluation.report.tables import READING, Cell, how_to_read, significant
 
 if TYPE_CHECKING:
     import jinja2
@@ -50,21 +50,17 @@ def render_html(report: Report) -> str:
         table=report.table,
         slots=slots,
         browser=browser,
-        reading=how_to_read(report.table),
         can_draw=plots.can_draw(),
-        reading_judged=READING,
-        reading_people=PEOPLE,
-        ran=[_ran(name, facts) for name, facts in report.facts.items()],
     )
 
 
 def _templates() -> jinja2.Environment:
     """Return the package's templates with what those of reports call."""
     made = pages.environment()
-    made.filters["breakable"] = breakable
-    made.globals |= {
-        function.__name__: function for function in (arrow, how_to_read, p_value, signed, significant, three, unit)
-    }
+    made.filters |= {"breakable": breakable, "folded": folded}
+    called = (arrow, how_to_read, p_value, signed, significant, three, unit)
+    made.globals |= {function.__name__: function for function in called}
+    made.globals |= {"reading_judged": READING, "reading_people": PEOPLE}
     return made
 
 
@@ -73,19 +69,11 @@ def breakable(name: str) -> Markup:
     return Markup(re.sub(r"([_=,(/·]|-(?=\w))", r"\1<wbr>", str(escape(name))).replace("(<wbr>", "<wbr>("))  # noqa: S704
 
 
-def _ran(name: str, facts: Any) -> dict[str, Any]:  # noqa: ANN401 - what a run keeps of itself
-    """Return a run's facts, each as text that folds."""
-    facts = dict(facts) if isinstance(facts, dict) else {}
-    config = facts.get("config") or {}
-    known = {"name": str(facts.pop("name", "") or name), "about": str(facts.pop("about", "") or "")}
-    parts = []
-    for key, value in facts.items():
-        if value:
-            plain = _without_empty(json.loads(json.dumps(value, default=str)))
-            words = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=100).rstrip()
-            parts.append((key.replace("_", " ").capitalize(), words))
-    seed = (config.get("dataset") or {}).get("seed") if isinstance(config, dict) else None
-    return {"folder": name, **known, "seed": seed, "parts": parts}
+def folded(value: object) -> str:
+    """Return what a run keeps of itself as text that folds, without what is empty."""
+    plain = _without_empty(json.loads(json.dumps(value, default=str)))
+    words: str = yaml.safe_dump(plain, allow_unicode=True, sort_keys=False, width=100)
+    return words.rstrip()
 
 
 def _without_empty(value: Any) -> Any:  # noqa: ANN401 - plain data
@@ -120,18 +108,16 @@ _GREEK = "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu 
 _SIGNS |= dict(zip("αβγδεζηθικλμνξπρστφχψω", _GREEK.split(), strict=True))
 _SPECIAL |= {sign: f"$\\{name}$" for sign, name in _SIGNS.items()}
 _PATTERN = re.compile("|".join(map(re.escape, sorted(_SPECIAL, key=len, reverse=True))))
-_SUBCOLUMNS = 3  # of a metric: figure, mark, interval
 
 
 def render_latex(report: Report) -> str:
     """Return the main table and people's for a paper, with the packages they want in comments, notes at the end."""
     table = report.table
-    notes = [escape_latex(text) for text in how_to_read(table)]
-    notes += [f"{_note(number)}\\,{escape_latex(text)}" for number, text in enumerate(table.notes, start=1)]
-    parts = [_part(table, part) for part in table.parts(_WIDEST)]
-    shown = f"{report.title}{notes}{parts}{[item.findings for item in report.people]}"
-    # Marks that LaTeX has not; texts are escaped here.
-    templates = pages.environment().overlay(
+    rows = [row.label for group in table.groups for row in group.rows]
+    heads = [about.name for about in table.metrics] + [group.title for group in table.groups] * table.has_groups
+    shown = f"{report.title}{table.notes}{rows}{heads}{[item.findings for item in report.people]}"
+    # Marks that LaTeX has not; the template escapes texts.
+    templates = _templates().overlay(
         variable_start_string="(((",
         variable_end_string=")))",
         block_start_string="((%",
@@ -143,13 +129,10 @@ def render_latex(report: Report) -> str:
         keep_trailing_newline=True,
     )
     return templates.get_template("report/table.tex.j2").render(
-        title=" ".join(report.title.split()),
-        caption=escape_latex(report.title),
+        report=report,
+        table=table,
         label=re.sub(r"[^a-z0-9]+", "-", report.title.lower()).strip("-") or "main",
-        parts=parts,
-        notes=notes,
-        people=report.people,
-        reading_people=PEOPLE,
+        parts=table.parts(_WIDEST),
         escape=escape_latex,
         chinese=any(unicodedata.east_asian_width(character) in "WF" for character in shown),
         foreign=any(ord(item) > 0x17F and unicodedata.category(item)[0] == "L" for item in shown),
@@ -167,53 +150,6 @@ def escape_latex(text: str) -> str:
     return _PATTERN.sub(lambda match: _SPECIAL[match[0]], plain)
 
 
-def _part(table: MainTable, part: Part) -> dict[str, Any]:
-    """Return what the template shows of one tabular: some of the columns, and all rows."""
-    places = [column for _, some in part for column in some]
-    has_families = len(table.families) > 1
-    ends = [_SUBCOLUMNS * sum(len(some) for _, some in part[: number + 1]) + 2 for number in range(len(part))]
-    rules = (f"\\cmidrule(lr){{{begin + 1}-{end}}}" for begin, end in zip([2, *ends], ends, strict=False))
-    return {
-        "width": len(places),
-        "families": [_spanning(len(some), escape_latex(title)) for title, some in part] if has_families else [],
-        "rules": "".join(rules),
-        "heads": [
-            _spanning(1, escape_latex(f"{about.name}{f' ({unit(about)})' if unit(about) else ''} {arrow(about)}"))
-            for about in (table.metrics[column] for column in places)
-        ],
-        "groups": [
-            (
-                escape_latex(group.title) if table.has_groups else "",
-                [
-                    [escape_latex(row.label), f"{row.n:,}", *(_cell(row.cells[column]) for column in places)]
-                    for row in group.rows
-                ],
-            )
-            for group in table.groups
-        ],
-    }
-
-
-def _spanning(metrics: int, text: str) -> str:
-    return f"\\multicolumn{{{_SUBCOLUMNS * metrics}}}{{c}}{{{text}}}"
-
-
-def _cell(cell: Cell) -> str:
-    """Return a figure, its mark, and its interval with the number of its note."""
-    note = _note(cell.note) if cell.note else ""
-    if not cell.text:
-        return _spanning(1, f"n/a{note}")
-    text = escape_latex(cell.text)
-    shown = f"\\textbf{{{text}}}" if cell.place == 1 else f"\\underline{{{text}}}" if cell.place == 2 else text
-    mark = f"$^{{{cell.mark}}}$" if cell.mark else ""
-    wide = f"\\,{{\\scriptsize$\\pm${escape_latex(cell.spread)}}}" if cell.spread else ""
-    return f"{shown} & {mark} & {wide}{note}"
-
-
-def _note(number: int) -> str:
-    return f"\\textsuperscript{{{number}}}"
-
-
 _COLUMNS = (
     *("run", "dataset", "model", "system", "method", "options", "metric", "higher_is_better", "scale"),
     *("value", "low", "high", "n", "place"),
@@ -225,25 +161,8 @@ _COLUMNS = (
 
 def render_markdown(report: Report) -> str:
     """Return the report's tables as Markdown, with HTML only where Markdown has no sign of its own (underline)."""
-    facts = [entry["about"] for entry in report.facts.values() if isinstance(entry, dict) and entry.get("about")]
-    compared = [("Significance", "", report.table.comparisons)]
-    compared += [
-        (f"Ablation of {entry.full.name}", "Differences from the full method.", entry.comparisons)
-        for entry in report.ablations
-    ]
     templates = _templates().overlay(autoescape=False, finalize=lambda value: escape_markdown(str(value)))
-    text = templates.get_template("report/report.md.j2").render(
-        report=report,
-        table=report.table,
-        abouts=facts,
-        compared=compared,
-        counted=[
-            ("Cost and latency, a response", [survey.costs for survey in report.surveys]),
-            ("Failures and parsing", [survey.outcomes for survey in report.surveys]),
-        ],
-        reading=READING,
-        reading_people=PEOPLE,
-    )
+    text = templates.get_template("report/report.md.j2").render(report=report, table=report.table)
     return re.sub(r"\n{3,}", "\n\n", text) + "\n"
 
 
@@ -255,19 +174,14 @@ def escape_markdown(text: str) -> str:
 
 def render_csv(report: Report) -> str:
     """Return a line for each system and metric in full precision; what is not available is empty, with a reason."""
-    text = io.StringIO()
-    writer = csv.DictWriter(text, _COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for group in report.table.groups:
-        for row in group.rows:
-            system = row.system
-            known = {name: getattr(system, name) for name in ("run", "dataset", "model", "method")}
-            known |= {"system": system.name, "options": json.dumps(system.options, ensure_ascii=False, sort_keys=True)}
-            for about, cell in zip(report.table.metrics, row.cells, strict=True):
-                writer.writerow(known | _measured(about, cell))
-            for about, reason in report.table.absent:
-                writer.writerow(known | {"metric": about.name, "n": 0, "reason": reason})
-    return text.getvalue()
+    lines = []
+    for system, cells in ((row.system, row.cells) for group in report.table.groups for row in group.rows):
+        known = {name: getattr(system, name) for name in ("run", "dataset", "model", "method")}
+        known |= {"system": system.name, "options": json.dumps(system.options, ensure_ascii=False, sort_keys=True)}
+        measured = zip(report.table.metrics, cells, strict=True)
+        lines += [known | _measured(about, cell) for about, cell in measured]
+        lines += [known | {"metric": about.name, "n": 0, "reason": reason} for about, reason in report.table.absent]
+    return _csv(_COLUMNS, lines)
 
 
 def render_people(people: Sequence[People]) -> str:
@@ -279,10 +193,18 @@ def render_people(people: Sequence[People]) -> str:
         every = [*findings["standings"], *findings["contests"], *findings["agreement"]]
         lines += [known | figures.pop("rate", {}) | figures for figures in every]
         lines += [known | {"criterion": name, "reason": annotated.counted} for name in annotated.unanswered]
+    return _csv(list(dict.fromkeys(name for line in lines for name in line)), lines)
+
+
+def _csv(columns: Sequence[str], lines: Sequence[Mapping[str, object]]) -> str:
+    """Return lines as CSV; a figure that is no number is empty."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(dict.fromkeys(name for line in lines for name in line)), lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows({name: _number(x) if isinstance(x, float) else x for name, x in line.items()} for line in lines)
+    writer.writerows(
+        {name: "" if isinstance(value, float) and math.isnan(value) else value for name, value in line.items()}
+        for line in lines
+    )
     return text.getvalue()
 
 
@@ -290,17 +212,10 @@ def _measured(about: MetricInfo, cell: Cell) -> dict[str, object]:
     score, compared = cell.score, cell.comparison
     line: dict[str, object] = {"metric": about.name, "scale": about.scale, "n": score.n, "reason": score.reason}
     line |= {"higher_is_better": str(about.higher_is_better).lower(), "place": cell.place or "", "mark": cell.mark}
-    line |= {name: _number(getattr(score, name)) for name in ("value", "low", "high")}
+    line |= {"value": score.value, "low": score.low, "high": score.high}
     line["problems"] = json.dumps(score.problems, sort_keys=True) if score.problems else ""
     if compared is not None:
-        line |= {"baseline": compared.baseline.name, "difference": _number(compared.difference)}
-        line |= {"difference_low": _number(compared.low), "difference_high": _number(compared.high)}
-        line |= {"p_bootstrap": _number(compared.bootstrap), "p_wilcoxon": _number(compared.wilcoxon)}
-        line["p_wilcoxon_uncorrected"] = _number(compared.uncorrected)
-        line["pairs"] = compared.pairs
+        line |= {"baseline": compared.baseline.name, "pairs": compared.pairs, "difference": compared.difference}
+        line |= {"difference_low": compared.low, "difference_high": compared.high, "p_bootstrap": compared.bootstrap}
+        line |= {"p_wilcoxon": compared.wilcoxon, "p_wilcoxon_uncorrected": compared.uncorrected}
     return line
-
-
-def _number(value: float | None) -> str:
-    """Return a number that reads back as the same; empty where there is none."""
-    return "" if value is None or math.isnan(value) else repr(float(value))

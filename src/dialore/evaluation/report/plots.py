@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.report.tables import Row
 
     ByResponse = Mapping[tuple[str, int], float]
-    _Point = tuple[float, float, float, float]  # across, up, and the ends of its interval
+    _Point = tuple[float, float, float, float, int]  # across, up, the ends of its interval, and of how many it is, or 0
     _Line = tuple[str, str, list[_Point]]  # its label, its colour
 
 COLOURS = ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#857509", "#2f7fb0", "#6b5b4b", "#b0303c")
@@ -175,7 +175,6 @@ def knowledge_against(
 ) -> Figure | None:
     """Score against how much knowledge a response was given, in steps of about equal numbers of responses."""
     lines: list[_Line] = []
-    counts: list[list[int]] = []
     # An interval by the normal curve may pass what a score can be.
     scores = [score for by_dialogue in values for score in by_dialogue.values()]
     low, high = min(0.0, *scores, 0.0), max(scores, default=0.0)
@@ -183,23 +182,17 @@ def knowledge_against(
         keys = [key for key in by_dialogue if key in amounts]
         if any(amounts[key] for key in keys):
             steps = _steps(np.array([amounts[key] for key in keys]), np.array([by_dialogue[key] for key in keys]))
-            points = [(x, y, max(low, y - half), min(high, y + half)) for x, y, half, _ in steps]
+            points = [(x, y, max(low, y - half), min(high, y + half), count) for x, y, half, count in steps]
             lines.append((row.label, _colour(position), points))
-            counts.append([count for *_, count in steps])
     if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
         return None
-    head = ["system", "pieces given", about.name, "95% interval", "n"]
-    table = [
-        [label, three(x), three(y), _interval(least, most), str(count)]
-        for (label, _, points), some in zip(lines, counts, strict=True)
-        for (x, y, least, most), count in zip(points, some, strict=True)
-    ]
     caption = (
         f"{about.name} against knowledge given, {title}: a line a system, the mean score of responses that were given "
         "about so many pieces, with 95% intervals"
     )
-    height, draw = _drawn(lines, "pieces of knowledge given")
-    return Figure("knowledge", "Knowledge given against score", caption, head, table, height, draw)
+    head = ["system", "pieces given", about.name, "95% interval", "n"]
+    heading = ("knowledge", "Knowledge given against score", caption, head)
+    return _lined(heading, lines, "pieces of knowledge given")
 
 
 def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
@@ -210,27 +203,24 @@ def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, fl
         score = row.system.scores.get(about.name)
         if size and score is not None and (value := score.value) is not None:
             low, high = (value if end is None else end for end in (score.low, score.high))
-            series.setdefault(row.system.name, []).append((size, value, low, high))
+            series.setdefault(row.system.name, []).append((size, value, low, high, 0))
     if len({size for points in series.values() for size, *_ in points}) < 2:
         return None
-    head = ["method", "billion parameters", about.name, "95% interval"]
-    table = [
-        [name, f"{size:g}", three(value), _interval(low, high)]
-        for name, points in series.items()
-        for size, value, low, high in sorted(points)
-    ]
     caption = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
     lines = [(name, _colour(position), sorted(points)) for position, (name, points) in enumerate(series.items())]
-    height, draw = _drawn(lines, "billion parameters (log scale)", is_log=True)
-    return Figure("sizes", "Model size against score", caption, head, table, height, draw)
+    head = ["method", "billion parameters", about.name, "95% interval"]
+    heading = ("sizes", "Model size against score", caption, head)
+    return _lined(heading, lines, "billion parameters (log scale)", is_log=True)
 
 
-def _drawn(lines: Sequence[_Line], across: str, *, is_log: bool = False) -> tuple[float, Callable[[Any], None]]:
-    """Return the height of a figure of lines with their error bars, and what draws it."""
+def _lined(
+    heading: tuple[str, str, str, list[str]], lines: Sequence[_Line], across: str, *, is_log: bool = False
+) -> Figure:
+    """Return a figure of lines with their error bars."""
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
         for label, colour, points in lines:
-            x, y, low, high = np.array(points).T
+            x, y, low, high, _ = np.array(points).T
             errors = np.clip(np.stack([y - low, high - y]), 0, None)
             axes.errorbar(x, y, errors, fmt="o-", color=colour, label=_wrapped(label))
         if is_log:
@@ -243,7 +233,13 @@ def _drawn(lines: Sequence[_Line], across: str, *, is_log: bool = False) -> tupl
         axes.set_xlabel(across)
         axes.get_figure().legend(loc="outside lower left")
 
-    return 3.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label, *_ in lines), draw
+    table = [
+        [label, f"{x:g}" if is_log else three(x), three(y), _interval(low, high), *([str(n)] if n else [])]
+        for label, _, points in lines
+        for x, y, low, high, n in points
+    ]
+    height = 3.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label, *_ in lines)
+    return Figure(*heading, table, height, draw)
 
 
 def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, float, float, int]]:

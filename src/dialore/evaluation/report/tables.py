@@ -334,7 +334,6 @@ class Group:
 
     title: str
     rows: list[Row]
-    baseline: SystemScores | None
     comparisons: list[Comparison]
 
 
@@ -350,10 +349,10 @@ class MainTable:
 
     metrics: list[MetricInfo]
     families: list[tuple[str, int]]
-    groups: list[Group]
+    remarks: list[str]
+    groups: list[Group] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     absent: list[tuple[MetricInfo, str]] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
 
     @property
     def has_groups(self) -> bool:
@@ -400,13 +399,27 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     abouts = sorted(results.metrics(), key=lambda about: list(_FAMILIES).index(family(about)))
     empty = [about for about in abouts if all(_score(system, about).value is None for system in systems)]
     shown = [about for about in abouts if keep_absent or about not in empty]
-    made = MainTable(shown, [(title, len(list(some))) for title, some in groupby(shown, family)], [])
-    made.remarks = _remarks(results.facts)
+    families = [(title, len(list(some))) for title, some in groupby(shown, family)]
+    made = MainTable(shown, families, _remarks(results.facts))
     for about in empty if not keep_absent else ():
         reasons = dict.fromkeys(_score(system, about).reason or "not measured" for system in systems)
         made.absent.append((about, "; ".join(reasons)))
     for title, some in grouped(systems):
-        made.groups.append(_group(results, title, some, shown, baseline, made.notes))
+        name = baseline or "vanilla"
+        called = [system for system in some if system.name == name]
+        called = called or [system for system in some if system.method == name] or ([] if baseline else some)
+        base = called[0] if called and len(some) > 1 else None
+        compared = compare(results, some, base, shown) if base is not None else []
+        pairs = {(id(pair.system), pair.metric): pair for pair in compared}
+        places = {about.name: _places(some, about) for about in shown}
+        rows = []
+        for number, (system, label) in enumerate(zip(some, labels(some), strict=True)):
+            cells = [
+                _cell(_score(system, it), places[it.name][number], pairs.get((id(system), it.name)), made.notes)
+                for it in shown
+            ]
+            rows.append(Row(system, label, cells, system is base))
+        made.groups.append(Group(title, rows, compared))
     return made
 
 
@@ -448,32 +461,6 @@ def labels(systems: Sequence[SystemScores]) -> list[str]:
     if len(set(names)) < len(names):
         names = [f"{name} · {system.run}" for name, system in zip(names, systems, strict=True)]
     return names
-
-
-def _group(
-    results: Results,
-    title: str,
-    systems: Sequence[SystemScores],
-    abouts: Sequence[MetricInfo],
-    wanted: str | None,
-    notes: list[str],
-) -> Group:
-    name = wanted or "vanilla"
-    called = [system for system in systems if system.name == name]
-    called = called or [system for system in systems if system.method == name]
-    called = called or ([] if wanted else list(systems))
-    baseline = called[0] if called and len(systems) > 1 else None
-    made = compare(results, systems, baseline, abouts) if baseline is not None else []
-    by_place = {(id(pair.system), pair.metric): pair for pair in made}
-    places = {about.name: _places(systems, about) for about in abouts}
-    rows = []
-    for number, (system, label) in enumerate(zip(systems, labels(systems), strict=True)):
-        cells = []
-        for about in abouts:
-            pair = by_place.get((id(system), about.name))
-            cells.append(_cell(_score(system, about), places[about.name][number], pair, notes))
-        rows.append(Row(system, label, cells, system is baseline))
-    return Group(title, rows, baseline, made)
 
 
 def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
