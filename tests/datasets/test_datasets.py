@@ -9,8 +9,8 @@ import math
 import pytest
 
 from dialore.datasets import files
+from dialore.datasets.dailydialog import untokenise
 from dialore.datasets.registry import data_set, knowledge_pieces
-from dialore.datasets.small_talk import untokenise
 from dialore.datasets.split import split_dialogues, stream_histories
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError

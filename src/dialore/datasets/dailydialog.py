@@ -1,4 +1,4 @@
-"""Everyday talks without knowledge: DailyDialog, XDailyDialog, Commonsense-Dialogues, and Diamante in Chinese."""
+"""DailyDialog (Li et al., 2017), everyday English conversations, and XDailyDialog (Liu et al., ACL 2023) of it."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import open_text, read_entries, read_forms
+from dialore.datasets.files import open_text, read_forms
 from dialore.errors import InputError
 
 if TYPE_CHECKING:
     from dialore.text import Language
 
 _SPACED = re.compile(r"(?<!\s)\s+([.,!?;:%)\]’])|([(\[$])\s+")
+
+
 _APOSTROPHE = re.compile(r"(\w)\s*['’]\s*(s|t|re|ve|ll|d|m)\b", re.IGNORECASE)
+
+
 _START = 1 << 16
 """Characters of a file that tell its form: no dialogue is as long."""
 
@@ -102,61 +106,3 @@ def untokenise(text: str) -> str:
     """Text with the spaces before punctuation and inside contractions taken out: "that 's fine ." is "that's fine."."""
     joined = _SPACED.sub(lambda match: match[1] or match[2], text.strip())
     return " ".join(_APOSTROPHE.sub(r"\1'\2", joined).split())
-
-
-class _Situation(BaseModel):
-    context: str
-    speaker: str
-    turns: list[str]
-
-
-class CommonsenseDialogues(DataSet):
-    """A JSON object of `{number: {"context", "speaker", "turns"}}`; the named speaker talks first, with a friend.
-
-    `extra["context"]` is the situation that the speaker is in.
-    """
-
-    name = "commonsense-dialogues"
-    languages = ("en",)
-    paper = "Commonsense-Dialogues (Zhou et al., SIGDIAL 2021)"
-    licence = "CC BY-NC 4.0"
-    where = "github.com/alexa/Commonsense-Dialogues, data"
-    form = "a JSON object of {number: {`context`, `speaker`, `turns`}}"
-
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Situation, self.published, keyed=True):
-            talk = Talk(f"{self.name}-{place.key or place.number}", "en", context=entry.context)
-            yield from talk.alternate(entry.turns, entry.speaker.strip() or "speaker", "friend").whole()
-
-
-class _ChosenTurn(BaseModel):
-    utterance: str
-    response_candidates: list[str] = []
-
-
-class _Chat(BaseModel):
-    conversation: list[_ChosenTurn]
-
-
-class Diamante(DataSet):
-    """JSONL of `{"conversation": [{"utterance", "response_candidates"}, ...]}`.
-
-    `extra["candidates"]` holds what the model had proposed for the turn, blanks left out.
-    """
-
-    name = "diamante"
-    languages = ("zh",)
-    paper = "Diamante (Lu et al., 2022)"
-    licence = "as LUGE states it"
-    where = "luge.ai, Diamante"
-    form = "JSONL of {`conversation`: [{`utterance`, `response_candidates`}, ...]}"
-
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Chat, self.published):
-            talk = Talk(f"{self.name}-{place.number}", "zh")
-            for number, turn in enumerate(entry.conversation):
-                candidates = [text for text in turn.response_candidates if text.strip()]
-                talk.answer("AB"[number % 2], turn.utterance, extra={"candidates": candidates or None})
-            yield from talk.whole()

@@ -1,4 +1,4 @@
-"""Talks over knowledge graphs: OpenDialKG (Moon et al., ACL 2019) and, in Chinese, KdConv (Zhou et al., ACL 2020)."""
+"""OpenDialKG (Moon et al., ACL 2019): dialogues that walk a knowledge graph."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, json_entries, open_text, parse, read_entries
-from dialore.errors import describe
+from dialore.datasets.files import Place, checked, open_text, parse, read_entries
+from dialore.datasets.kdconv import fact_of
 from dialore.files import with_long_cells
 
 Triple = tuple[str, str, str]
@@ -97,63 +97,6 @@ class OpenDialKG(DataSet):
 
 def _facts(triples: Iterable[Triple]) -> list[Gold]:
     return [
-        _fact(tail, relation[1:], head) if relation.startswith("~") else _fact(head, relation, tail)
+        fact_of(tail, relation[1:], head) if relation.startswith("~") else fact_of(head, relation, tail)
         for head, relation, tail in triples
     ]
-
-
-class _Attribute(BaseModel):
-    name: str
-    attrname: str
-    attrvalue: str
-
-
-class _KdMessage(BaseModel):
-    message: str
-    attrs: list[_Attribute] = []
-
-
-class _KdTalk(BaseModel):
-    name: str
-    messages: list[_KdMessage]
-
-
-class KdConv(DataSet):
-    """A JSON list of `{"name": topic, "messages": [{"message", "attrs"?}, ...]}` for each of three domains.
-
-    `knowledge` is the facts that a turn used. `knowledge_pieces` also takes a domain's graph, `kb_film.json` and so on.
-    """
-
-    name = "kdconv"
-    languages = ("zh",)
-    paper = "KdConv (Zhou et al., ACL 2020)"
-    licence = "Apache-2.0"
-    where = "github.com/thu-coai/KdConv, data"
-    form = "a JSON list of {`name`, `messages`: [{`message`, `attrs`}, ...]}"
-    has = ("knowledge",)
-
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _KdTalk, self.published):
-            talk = Talk(f"{self.name}-{place.number}", "zh", topic=entry.name)
-            for number, message in enumerate(entry.messages):
-                facts = [_fact(attribute.name, attribute.attrname, attribute.attrvalue) for attribute in message.attrs]
-                talk.answer("AB"[number % 2], message.message, facts)
-            yield from talk.whole()
-
-    def knowledge(self, path: Path) -> Iterator[Gold]:
-        """Yield the facts as `head relation tail`: those that were used, or all of a graph file."""
-        triples = TypeAdapter(list[tuple[str, str, str]])
-        for place, data in json_entries(path, self.published, keyed=True):
-            if not place.key:
-                yield from super().knowledge(path)
-                return
-            try:
-                for head, relation, tail in triples.validate_python(data):
-                    yield _fact(head, relation, tail)
-            except ValidationError as error:
-                raise place.error(describe(error)) from error
-
-
-def _fact(head: str, relation: str, tail: str) -> Gold:
-    return {"head": head, "relation": relation, "tail": tail}

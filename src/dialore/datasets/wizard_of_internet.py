@@ -1,4 +1,4 @@
-"""Wizards who read talk with apprentices: Wizard of Wikipedia (ICLR 2019) and Wizard of the Internet (ACL 2022)."""
+"""Wizard of the Internet (Komeili et al., ACL 2022): a wizard who searches the web talks with an apprentice."""
 
 from __future__ import annotations
 
@@ -8,89 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, json_entries, read_forms
-
-_UNUSED = "no_passages_used"
-
-
-class _WikipediaMessage(BaseModel):
-    speaker: str
-    text: str
-    checked_sentence: dict[str, str] | None = None
-    checked_passage: dict[str, str] | None = None
-    retrieved_passages: list[dict[str, list[str]]] = []
-
-
-class _WikipediaTalk(BaseModel):
-    chosen_topic: str
-    persona: str = ""
-    chosen_topic_passage: list[str] = []
-    dialog: list[_WikipediaMessage]
-
-
-class _WikipediaPairs(BaseModel):
-    meta: list[list[str]]
-    dialogue: list[tuple[str, str]]
-
-
-class WizardOfWikipedia(DataSet):
-    """Two forms: ParlAI's JSON lists (`dialog`) and the few-shot bot benchmark's (`dialogue`, `meta`).
-
-    The apprentice is `user`, the wizard `system`. A wizard who opens the dialogue answers nothing there; that turn is
-    history only, as ParlAI has it. `knowledge` is the checked sentence, with its article's `title` in ParlAI's form;
-    the passage that was checked is `extra["checked_topic"]`, sentence or no sentence.
-    """
-
-    name = "wizard-of-wikipedia"
-    version = 2
-    languages = ("en",)
-    paper = "Wizard of Wikipedia (Dinan et al., ICLR 2019)"
-    licence = "CC BY 4.0"
-    where = "parl.ai/projects/wizard_of_wikipedia; github.com/andreamad8/FSB, data/wow"
-    form = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}"
-    has = ("knowledge",)
-
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
-        """Whole dialogues; the wizard's turns are the references."""
-        for place, entry in read_forms(path, {"dialog": _WikipediaTalk, "dialogue": _WikipediaPairs}, self.published):
-            identifier = f"{self.name}-{place.number}"
-            if isinstance(entry, _WikipediaTalk):
-                yield from _read_wikipedia(entry, identifier)
-            elif isinstance(entry, _WikipediaPairs):
-                yield from _read_wikipedia_pairs(entry, identifier, place)
-
-
-def _read_wikipedia(entry: _WikipediaTalk, identifier: str) -> Iterator[WholeDialogue]:
-    title_of = dict.fromkeys(entry.chosen_topic_passage, entry.chosen_topic)
-    for message in entry.dialog:
-        for passage in message.retrieved_passages:
-            for title, texts in passage.items():
-                for text in texts:
-                    title_of.setdefault(text, title)
-    pool = tuple({"text": text, "title": title} for text, title in title_of.items())
-    # Of the apprentice: the persona sentence that the topic was chosen for.
-    fields = {"topic": entry.chosen_topic, "pool": pool, "user_persona": [entry.persona]}
-    talk = Talk(identifier, "en", **{key: value for key, value in fields.items() if value != [""]})
-    for message in entry.dialog:
-        if "Wizard" not in message.speaker:
-            talk.say("user", message.text)
-            continue
-        used = [text for text in (message.checked_sentence or {}).values() if text != _UNUSED]
-        passages = [title for title in (message.checked_passage or {}).values() if title != _UNUSED]
-        checked = passages[0] if len(passages) == 1 else None
-        knowledge: list[Gold] = [{"text": text, "title": checked or title_of.get(text, "")} for text in used]
-        talk.answer("system", message.text, knowledge, extra={"checked_topic": checked})
-    yield from talk.whole()
-
-
-def _read_wikipedia_pairs(entry: _WikipediaPairs, identifier: str, place: Place) -> Iterator[WholeDialogue]:
-    if len(entry.meta) != len(entry.dialogue):
-        raise place.error(f"{len(entry.meta)} lists for {len(entry.dialogue)} pairs of turns", "meta")
-    talk = Talk(identifier, "en")
-    for (user, wizard), knowledge in zip(entry.dialogue, entry.meta, strict=True):
-        talk.pair(user, wizard, knowledge)
-    yield from talk.whole()
-
+from dialore.datasets.files import Place, checked, json_entries
 
 _NOBODY = "none"
 """Stands in the benchmark's first pair for the apprentice's turn where the wizard opens the dialogue."""
@@ -107,18 +25,18 @@ class _Context(BaseModel):
     selected_contents: list[list[bool]] = []
 
 
-class _InternetMessage(BaseModel):
+class _Message(BaseModel):
     action: str
     text: str
     context: _Context = _Context()
 
 
-class _InternetTalk(BaseModel):
+class _Talk(BaseModel):
     apprentice_persona: str = ""
-    dialog_history: list[_InternetMessage]
+    dialog_history: list[_Message]
 
 
-class _InternetPairs(BaseModel):
+class _Pairs(BaseModel):
     id: str
     meta: list[str]
     dialogue: list[tuple[str, str]]
@@ -153,12 +71,12 @@ class WizardOfInternet(DataSet):
                 if len(data) != 1:
                     raise place.error("neither an object with `dialogue` nor one dialogue under its id")
                 ((identifier, whole),) = data.items()
-                yield from _read_internet(checked(whole, _InternetTalk, place), f"{self.name}-{identifier}", place)
+                yield from _read_talk(checked(whole, _Talk, place), f"{self.name}-{identifier}", place)
             else:
-                yield from _read_internet_pairs(checked(data, _InternetPairs, place), self.name, place)
+                yield from _read_pairs(checked(data, _Pairs, place), self.name, place)
 
 
-def _read_internet(entry: _InternetTalk, identifier: str, place: Place) -> Iterator[WholeDialogue]:
+def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDialogue]:
     persona = [line.strip() for line in entry.apprentice_persona.split("\n") if line.strip()]
     pages = [page for message in entry.dialog_history for page in message.context.contents]
     lines = dict.fromkeys((line, page.title, page.url) for page in pages for line in page.content)
@@ -206,7 +124,7 @@ def _queries(queries: list[str], last: str) -> dict[str, object]:
     return {"query": typed[-1], "queries": typed if len(typed) > 1 else None}
 
 
-def _read_internet_pairs(entry: _InternetPairs, name: str, place: Place) -> Iterator[WholeDialogue]:
+def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogue]:
     for field, lists in (("query", entry.query), ("KB", entry.KB)):
         if len(lists) != len(entry.dialogue):
             raise place.error(f"{len(lists)} lists for {len(entry.dialogue)} pairs of turns", field)

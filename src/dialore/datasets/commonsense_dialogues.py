@@ -1,0 +1,37 @@
+"""Commonsense-Dialogues (Zhou et al., SIGDIAL 2021): talks that take up a social situation of SocialIQA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from dialore.datasets.base import DataSet, Talk, WholeDialogue
+from dialore.datasets.files import read_entries
+
+
+class _Situation(BaseModel):
+    context: str
+    speaker: str
+    turns: list[str]
+
+
+class CommonsenseDialogues(DataSet):
+    """A JSON object of `{number: {"context", "speaker", "turns"}}`; the named speaker talks first, with a friend.
+
+    `extra["context"]` is the situation that the speaker is in.
+    """
+
+    name = "commonsense-dialogues"
+    languages = ("en",)
+    paper = "Commonsense-Dialogues (Zhou et al., SIGDIAL 2021)"
+    licence = "CC BY-NC 4.0"
+    where = "github.com/alexa/Commonsense-Dialogues, data"
+    form = "a JSON object of {number: {`context`, `speaker`, `turns`}}"
+
+    def read(self, path: Path) -> Iterator[WholeDialogue]:
+        """Whole dialogues; every turn but the first may be the reference."""
+        for place, entry in read_entries(path, _Situation, self.published, keyed=True):
+            talk = Talk(f"{self.name}-{place.key or place.number}", "en", context=entry.context)
+            yield from talk.alternate(entry.turns, entry.speaker.strip() or "speaker", "friend").whole()
