@@ -1,20 +1,24 @@
-"""The protocol of a method, and checks of methods' options."""
+"""The protocol of a method, the sources that methods share, and checks of methods' options."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 from pydantic import Field
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.response import Grounding
+from dialore.sources.declared import DeclaredSources, default_sources
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import StageContext
     from dialore.response import Response
+    from dialore.sources.base import KnowledgeSource
     from dialore.sources.graph import Graph, MultiGraph
 
     AnyGraph = Graph | MultiGraph
@@ -54,6 +58,40 @@ class Method(Protocol):
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Answer the dialogue's last turn: `grounding.response(text)`."""
         ...
+
+
+# Without slots: what is declared by default is worked out once, when it is first asked for.
+@dataclass(frozen=True)
+class OverSources(Method):
+    """A method over the sources that are declared, or all that are open; it is given those of `optional_sources`.
+
+    Attributes:
+        sources: declared sources (`open_declared`).
+        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of themselves in earlier dialogues, likewise: each dialogue's own, or a file's.
+        documents: a document index, where nothing is declared.
+        graph: the commonsense graph, likewise; and where sources declare one without saying which.
+        web: web search, likewise.
+    """
+
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
+
+    sources: DeclaredSources | None = None
+    persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
+    documents: KnowledgeSource | None = None
+    graph: AnyGraph | None = None
+    web: KnowledgeSource | None = None
+
+    @functools.cached_property
+    def declared(self) -> DeclaredSources:
+        """The sources that are declared, or all that are open."""
+        return self.sources or default_sources(self.opened)
+
+    @property
+    def opened(self) -> dict[str, object]:
+        """The open sources by name; None for those that are not open."""
+        return {name: getattr(self, name) for name in OverSources.optional_sources if name != "sources"}
 
 
 def steps_of(method: Method) -> int:

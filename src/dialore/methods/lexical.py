@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.methods.base import Method, check_least
+from dialore.methods.base import OverSources, check_least
 from dialore.methods.demands import link, mentions, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line
@@ -21,9 +21,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageCall, StageContext
-    from dialore.sources.base import KnowledgeSource
 
 T = TypeVar("T", bound=BaseModel)
 HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"
@@ -31,8 +29,8 @@ _FOUND = {"en": "From what was found: ", "zh": "找到的知识："}
 _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与这段对话有关的知识。"}
 
 
-@dataclass(frozen=True, slots=True)
-class Lexical(Method):
+@dataclass(frozen=True)
+class Lexical(OverSources):
     """The response quotes the best-fitting piece of knowledge, and says so: a fact as a sentence, or one of a passage.
 
     It shows what other methods would have to go by, and stands in for them where no language model is set. Its demands
@@ -41,11 +39,6 @@ class Lexical(Method):
     quotes and cites the best that says something new.
 
     Attributes:
-        graph: the commonsense graph.
-        documents: documents.
-        persona: persona sentences.
-        memory: what the user said of themselves in earlier dialogues.
-        web: web search.
         top: pieces asked of each source.
         turns: the latest turns whose concepts are looked up.
     """
@@ -57,11 +50,6 @@ class Lexical(Method):
     calls: ClassVar[str] = "0"
     stages: ClassVar[tuple[str, ...]] = ()
 
-    graph: AnyGraph | None = None
-    documents: KnowledgeSource | None = None
-    persona: KnowledgeSource | None = None
-    memory: KnowledgeSource | None = None
-    web: KnowledgeSource | None = None
     top: int = 20
     turns: int = 3
 

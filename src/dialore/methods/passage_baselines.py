@@ -9,29 +9,27 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import DialoreError, StageError, WindowError
-from dialore.methods.base import Method, check_least
+from dialore.methods.base import OverSources, check_least
 from dialore.methods.cleaning import clean_response, prompt_line
 from dialore.methods.selection import has_asked_back
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
-from dialore.sources.base import KnowledgeSource, listed
+from dialore.sources.base import listed
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.text import HAN
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
 
 _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 _PASSAGES = ("documents", "memory", "web")
 
 
-# Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Rag(Method):
+class Rag(OverSources):
     """Retrieve, then answer: what most chat services over documents do, and the baseline to beat.
 
     One query, the last turn rewritten so that it stands alone, goes to every source of documents and to the web, the
@@ -40,12 +38,6 @@ class Rag(Method):
     alone.
 
     Attributes:
-        sources: declared sources (`open_declared`), whatever they depend on; what the model knows itself is left out.
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of themselves in earlier dialogues, likewise.
-        documents: a document index, where nothing is declared.
-        graph: the commonsense graph, likewise.
-        web: web search, likewise.
         top: how many passages the response is given.
         rewrite: have the model rewrite the last turn; off, it is the query as it stands.
         clarify: ask back where a question may mean several things that were found and whose answers differ.
@@ -55,16 +47,9 @@ class Rag(Method):
     name: ClassVar[str] = "rag"
     paper: ClassVar[str] = "our own, a baseline: retrieval-augmented generation as it is usually done"
     summary: ClassVar[str] = "the best passages for the last turn, rewritten to stand alone, and an answer from them"
-    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "2 (1 without rewrite, or where there is nothing to rewrite)"
     stages: ClassVar[tuple[str, ...]] = ("rag/query-rewriting", "rag/response-generation")
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    memory: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
-    graph: AnyGraph | None = None
-    web: KnowledgeSource | None = None
     top: int = 5
     rewrite: bool = True
     clarify: bool = False
@@ -76,9 +61,7 @@ class Rag(Method):
     @functools.cached_property
     def declared(self) -> DeclaredSources:
         """The sources that are declared, or all that are open."""
-        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        own = {"persona": self.persona, "memory": self.memory}
-        return self.sources or default_sources({**own, **further}, retriever="fused")
+        return self.sources or default_sources(self.opened, retriever="fused")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Return the best passages for one query, then the persona's sentences."""
@@ -117,16 +100,12 @@ class Rag(Method):
 
 
 @dataclass(frozen=True)
-class FullContext(Method):
+class FullContext(OverSources):
     """No retrieval: the persona and every document of the dialogue and of the index in one prompt, while they fit.
 
     What cannot be listed (the web, a graph) cannot be given whole, and is an error.
 
     Attributes:
-        sources: declared sources, where all can be listed.
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of themselves in earlier dialogues, likewise.
-        documents: a document index, where nothing is declared.
         words: how many words of documents are sent at most, a Chinese character counted as one; the default is about
             80,000 tokens. More is an error, as is what the model's window does not hold.
         truncate: leave out what comes first, of memory the oldest, until the rest fits.
@@ -139,21 +118,11 @@ class FullContext(Method):
     calls: ClassVar[str] = "1"
     stages: ClassVar[tuple[str, ...]] = ("full-context/response-generation",)
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    memory: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
     words: int = 60_000
     truncate: bool = False
 
     def __post_init__(self) -> None:
         check_least(self, words=1)
-
-    @functools.cached_property
-    def declared(self) -> DeclaredSources:
-        """The sources that are declared, or all that are open."""
-        opened = {"persona": self.persona, "memory": self.memory, "documents": self.documents}
-        return self.sources or default_sources(opened)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Everything there is, each text once, until it is too much."""

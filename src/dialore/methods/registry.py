@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.files import parse_yaml
-from dialore.methods.base import Method
+from dialore.methods.base import Method, OverSources
 from dialore.plugins import find, names_of, source_of
 from dialore.prompts.library import add_prompts
 from dialore.sources.registry import option_of
@@ -77,7 +77,7 @@ def method_sources(cls: type[Method]) -> tuple[str, ...]:
 
 def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     """Return a method's hyper-parameters and switches by name, its sources left out."""
-    sources = method_sources(cls)
+    sources = (*method_sources(cls), *(OverSources.optional_sources if issubclass(cls, OverSources) else ()))
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
 

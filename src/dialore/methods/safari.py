@@ -18,7 +18,7 @@ from dialore.learned import open_planner
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
-from dialore.methods.base import OURS, Method, check_least
+from dialore.methods.base import OURS, OverSources, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
@@ -28,9 +28,7 @@ from dialore.sources.persona import PersonaSource
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
-    from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
 _SUPERVISED = "supervised"
@@ -51,9 +49,8 @@ class Plan(BaseModel):
     sources: list[str] = Field(description="names of sources in order")
 
 
-# Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Safari(Method):
+class Safari(OverSources):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
     This is the unsupervised setting (Section 4.3); a model that `dialore train generator` made is asked for both plan
@@ -65,11 +62,6 @@ class Safari(Method):
     with a retriever that ranks by the query alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
 
     Attributes:
-        sources: declared sources (`open_declared`).
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        documents: a document index, planned over as `library`, where nothing is declared.
-        graph: the commonsense graph, likewise; and where sources declare one without saying which.
-        web: web search, likewise.
         prompt_variant: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no
             more; `supervised`: the sequence of special tokens that a model was trained on.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
@@ -100,11 +92,6 @@ class Safari(Method):
     forms: ClassVar[tuple[str, ...]] = (_SUPERVISED,)
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
-    graph: AnyGraph | None = None
-    web: KnowledgeSource | None = None
     prompt_variant: str = OURS
     planning: str = "model"
     plan_parser: str = "names"
@@ -134,11 +121,9 @@ class Safari(Method):
     @functools.cached_property
     def declared(self) -> DeclaredSources:
         """The sources that are planned over: the paper plans over PERSONA and DOCUMENTS alone."""
-        if self.sources is not None:
-            return self.sources
-        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        opened = {"persona": self.persona, **(further if self.prompt_variant == OURS else {})}
-        return default_sources(opened, retriever=self.retriever, paper=self.prompt_variant != OURS)
+        is_ours = self.prompt_variant == OURS
+        opened = self.opened if is_ours else {"persona": self.persona}
+        return self.sources or default_sources(opened, retriever=self.retriever, paper=not is_ours)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""

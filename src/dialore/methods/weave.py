@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar
@@ -13,7 +12,7 @@ from pydantic import BaseModel
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import joined
-from dialore.methods.base import Method, Switch, check_least
+from dialore.methods.base import OverSources, Switch, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import (
     MOST,
@@ -31,7 +30,6 @@ from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
-from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.text import asks
@@ -42,9 +40,9 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
+    from dialore.sources.declared import DeclaredSource
 
 _SEEN, _TITLES = 200, 30
 """The most items of a source whose titles are all listed, and the most titles that the needs are shown."""
@@ -130,9 +128,8 @@ class _Turn:
         return any(entry.kind != "graph" for entry in self.entries)
 
 
-# Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Weave(Method):
+class Weave(OverSources):
     """Our own, over every source: at once what the response needs to know and a draft, one look-up, one rewrite.
 
     The draft is written from history, persona and what documents and memory have by the words of the last turns (what
@@ -147,12 +144,6 @@ class Weave(Method):
     source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
 
     Attributes:
-        sources: declared sources (`open_declared`).
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of themselves in earlier dialogues, likewise: each dialogue's own, or a file's.
-        documents: documents, where nothing is declared.
-        graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
-        web: web search, likewise.
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
         top: pieces asked of a source for each need; twice as many for the first look.
         limit: pieces kept at most for what would only make the response better; each need's best comes first.
@@ -174,17 +165,10 @@ class Weave(Method):
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
-    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3; trained 0, or 1)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    memory: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
-    graph: AnyGraph | None = None
-    web: KnowledgeSource | None = None
     persona_limit: int = 20
     top: int = 10
     limit: int = 3
@@ -204,14 +188,6 @@ class Weave(Method):
             raise UnknownNameError("plan of weave", self.plan, _PLANS)
         if isinstance(self.check, str):
             open_entailment(self.check)
-
-    @functools.cached_property
-    def declared(self) -> DeclaredSources:
-        """The sources that can be asked."""
-        if self.sources is not None:
-            return self.sources
-        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        return default_sources({"persona": self.persona, "memory": self.memory, **further})
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Needs and look-up, without a draft."""
