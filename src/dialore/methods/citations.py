@@ -217,7 +217,7 @@ def mark_used(
     """
     if not knowledge:
         return []
-    from dialore.methods.attribution import is_drawn_on  # loads numpy
+    from dialore.methods.usefulness import is_drawn_on  # loads numpy
 
     before = [*history, draft]
     used = (item.id in cited if cited else is_drawn_on(item, text, before, language) for item in knowledge)

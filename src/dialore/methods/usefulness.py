@@ -1,4 +1,4 @@
-"""When is a piece of knowledge of use? The calibrated probability, for whatever retriever found it.
+"""When is a piece of knowledge of use, for whatever retriever found it, and when does a response draw on it?
 
 Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may be much or little, and a rank
 or a share calls the best of six useless passages a 1. Here a small logistic model for each kind of source looks at
@@ -15,7 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,8 +24,7 @@ from dialore.learned.dialogue_ranking import joined
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.spelling import correct
 from dialore.retrieval.static import static_embedder
-from dialore.text import normalise as folded
-from dialore.text import split_sentences
+from dialore.text import Language, is_stop_word, normalise, split_sentences, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +40,8 @@ _SAID = 0.6  # the share of a piece's words and meaning from which one utterance
 _SAME = 0.99
 _LEAST = 1e-9
 _NO_WORD = -1
+_UNLIKE, _ALIKE = 0.5, 0.8  # the cosines of two words from which one says something of the other, and all of it
+_RUN: dict[Language, int] = {"en": 4, "zh": 5}  # words, or Chinese characters, in a row that are a quotation
 
 
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue, also: str = "") -> list[float]:
@@ -246,7 +247,7 @@ def _read(text: str) -> _Reading:
     # A rare word's vector is long, a function word's short: its length is what the word weighs.
     weights = np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _LEAST)
     vector = whole / max(float(np.sqrt(whole @ whole)), _LEAST)
-    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(folded(text))))
+    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(normalise(text))))
 
 
 @functools.lru_cache(maxsize=16 * _REMEMBERED)
@@ -269,3 +270,57 @@ def _best_under(piece: Knowledge, asked: _Reading) -> float:
         return 0.0
     under = _Pieces([_read(text) for text in piece.detail.documents])
     return float((under.vectors @ asked.vector + under.compare(asked)[2]).max())
+
+
+# --- what a response draws on
+
+
+def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: Language) -> bool:
+    """Return whether a response says what is specific to a piece of knowledge and was not said before.
+
+    A fact is drawn on where its tail is news and told, or where its head is and the tail is said as well; anything else
+    where much of what is news is told, by words alike, or where it is quoted. What states other numbers than the
+    response, and none of its own, is about something else, however alike the words are.
+    """
+    earlier = "\n".join(before)
+    numbers, stated = ({*_NUMBER.findall(sentence)} - {*_NUMBER.findall(earlier)} for sentence in (piece.text, text))
+    if numbers and stated and not numbers & stated:
+        return False
+    if piece.kind == "fact":
+        head, tail = (_told(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
+        told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
+        return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)
+    whole = _told(piece.text, text, earlier)
+    if whole.told * whole.share**0.5 >= 0.5:
+        return True
+    return bool((_runs(piece.text, language) & _runs(text, language)) - _runs(earlier, language))
+
+
+class _Told(NamedTuple):
+    """The fate of a text's words in a response, each weighed by how rare it is.
+
+    So much of it is `new`, of which the response has `told` so much, a `share` of that; of all of it, it has `said`
+    that share, new or not.
+    """
+
+    new: float
+    told: float
+    share: float
+    said: float
+
+
+def _told(piece: str, text: str, earlier: str) -> _Told:
+    reading = _read(piece)
+    nearest = ((reading.words @ _read(other).words.T).max(axis=1) for other in (text, earlier))
+    likeness, old = (np.clip((cosines - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1) for cosines in nearest)
+    whole = float(reading.weights.sum())
+    new, told = whole - float(reading.weights @ old), float(reading.weights @ np.maximum(likeness - old, 0))
+    return _Told(new, told, told / new if new > 0 else 0.0, float(reading.weights @ likeness) / whole)
+
+
+@functools.lru_cache(maxsize=1024)
+def _runs(text: str, language: Language) -> frozenset[tuple[str, ...]]:
+    """Return every run of so many words that has two of content; of characters where it is Chinese."""
+    tokens = words(text, language) if language == "en" else [*"".join(words(text, language))]
+    runs = zip(*(tokens[start:] for start in range(_RUN[language])), strict=False)
+    return frozenset(run for run in runs if sum(not is_stop_word(word, language) for word in run) > 1)
