@@ -33,7 +33,7 @@ _OWN = {
     "msdp": "dialore.methods.msdp:Msdp",
     "msdp-dcrag": "dialore.methods.msdp:MsdpDcrag",
     "msdp-kg": "dialore.methods.msdp:MsdpKg",
-    "pplm": "dialore.methods.pplm:Pplm",
+    "pplm": "dialore.methods.baselines:Pplm",
     "qp-rag": "dialore.methods.baselines:QpRag",
     "rag": "dialore.methods.passage_baselines:Rag",
     "safari": "dialore.methods.safari:Safari",

@@ -18,8 +18,7 @@ from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
-from dialore.methods.cleaning import CleanStream, clean_response, prompt_line
-from dialore.methods.faults import EchoStream, answer_fault, stops
+from dialore.methods.cleaning import CleanStream, EchoStream, answer_fault, clean_response, prompt_line, stops
 from dialore.prompts.history import Block, asking_for, friend_labels, history_messages, history_variables
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.retrieval.reranking import load_reranker
