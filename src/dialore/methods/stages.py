@@ -168,29 +168,28 @@ class LLMRunner:
             *before_last, last = history_messages(dialogue)
             before, known["last_turn"] = tuple(before_last), Block(last.content)
         known |= {"cite": False, **call.variables}
-        citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
-        if citing is not None:
-            known["citing"] = Block(citing.messages[0].content)
+        further = []
+        if known["cite"]:
+            further.append(self.prompts.get(CITING, dialogue.language).render({}))
+            known["citing"] = Block(further[0].messages[0].content)
         request = prompt.render(known, call.label, before)
         first, *others = request.messages
-        named, told, sampling = [request.prompt], [first.content], request.sampling
-        if citing is not None:
-            named.append(citing.prompt)
-        if call.replies and dialogue.spoken:
-            step.notes.append(FOREIGN.format(dialogue.spoken))
-            told.append(asking_for(dialogue.spoken))
-        if call.replies and self.instructions:
-            variables: dict[str, object] = {"instructions": list(map(Block, self.instructions))}
-            wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language).render(variables)
-            named.append(wanted.prompt)
-            told.append(wanted.messages[0].content)
+        told, sampling = [first.content], request.sampling
         if call.replies:
             sampling = sampling.model_copy(update=self.sampling)
+            if dialogue.spoken:
+                step.notes.append(FOREIGN.format(dialogue.spoken))
+                told.append(asking_for(dialogue.spoken))
+            if self.instructions:
+                wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language)
+                further.append(wanted.render({"instructions": list(map(Block, self.instructions))}))
+                told.append(further[-1].messages[0].content)
         messages = (first.model_copy(update={"content": "\n\n".join(told)}), *others)
         if not call.prompt_variant and issubclass(call.output, Text):
             marks = stops([message.content for message in messages])
             sampling = sampling.model_copy(update={"stop": tuple(dict.fromkeys((*sampling.stop, *marks)))})
-        changes = {"messages": messages, "prompt": " + ".join(named), "sampling": sampling}
+        named = " + ".join([request.prompt, *(added.prompt for added in further)])
+        changes = {"messages": messages, "prompt": named, "sampling": sampling}
         if call.schema is not None:
             changes["output_schema"] = OutputSchema(name=call.output.__name__, definition=dict(call.schema))
         request = request.model_copy(update=changes)
@@ -508,7 +507,12 @@ class StageContext:
         named: list[int] = []
         try:
             if self.rerank == BY_MODEL:
-                named = await self._best(name, query, texts)
+                numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
+                lists = {"best": {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}}
+                schema = {"type": "object", "properties": lists, "required": ["best"], "additionalProperties": False}
+                asked: dict[str, Any] = {"suffix": name, "schema": schema, "query": query, "passages": texts}
+                ranking = await self.ask("shared/reranking", Best, Best(best=[]), **asked)
+                named = [number - 1 for number in ranking.best if 1 <= number <= len(texts)]
             else:
                 with self.step(f"reranking-{name}") as step:
                     reranker = load_reranker(self.rerank)
@@ -520,16 +524,6 @@ class StageContext:
                 raise
         order = dict.fromkeys([*named, *range(len(found))])
         return [(position, 1 - rank / len(found)) for rank, position in enumerate(order)]
-
-    async def _best(self, name: str, query: str, texts: Sequence[str]) -> list[int]:
-        """Return the places of the texts that the language model finds best for a query."""
-        numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
-        best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
-        schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
-        ranking = await self.ask(
-            "shared/reranking", Best, Best(best=[]), suffix=name, schema=schema, query=query, passages=texts
-        )
-        return [number - 1 for number in ranking.best if 1 <= number <= len(texts)]
 
     async def _text(
         self,
