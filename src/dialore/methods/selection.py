@@ -164,10 +164,7 @@ def select(
     had: set[str] = set()  # a need may have been looked up in several sources
     ranked: list[tuple[bool, int, bool, Found]] = []
     for need, kind, hits in found:
-        likely = sorted(
-            (hit for hit in hits if not hit.dropped),
-            key=lambda hit: -hit.probability,
-        )
+        likely = sorted((hit for hit in hits if not hit.dropped), key=lambda hit: -hit.probability)
         near = _NEAR * likely[0].probability if likely else 0.0
         counts = need.asked or kind != "graph" or not drafted
         ranked += [(not need.asked, at, counts and hit.probability >= near, hit) for at, hit in enumerate(likely)]

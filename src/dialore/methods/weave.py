@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
@@ -122,11 +122,6 @@ class _Turn:
     is_planned: bool = True
     may_ask: bool = False
 
-    @property
-    def is_documented(self) -> bool:
-        """Return whether a source tells what must not be guessed; what a graph lacks, a model may well know."""
-        return any(entry.kind != "graph" for entry in self.entries)
-
 
 @dataclass(frozen=True)
 class Weave(OverSources):
@@ -194,7 +189,7 @@ class Weave(OverSources):
         turn = await self._open(dialogue, stage)
         first = None if turn.is_planned else asyncio.create_task(self._look_first(turn))
         plan, selection = await self._look_up(turn, first)
-        return self._grounding(plan, [*selection.kept, *turn.own])
+        return self._grounding(plan, selection, turn)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
@@ -214,8 +209,7 @@ class Weave(OverSources):
                 alone = await self._check(draft, [*turn.own, *shown], stage, suffix="draft") if self.check else []
                 if not alone:
                     stream.release()
-                    grounding = self._grounding(plan, [*selection.kept, *turn.own])
-                    return grounding.drafted(draft, draft, [*turn.own, *shown])
+                    return self._grounding(plan, selection, turn).drafted(draft, draft, [*turn.own, *shown])
         finally:
             for task in (first, drafting):
                 task.cancel()
@@ -224,7 +218,7 @@ class Weave(OverSources):
         cited = {citation.knowledge for citation in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
         text = await self._write(turn, draft, plan, selection, alone, stream)
-        return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
+        return self._grounding(plan, selection, turn).drafted(text, draft, [*turn.own, *shown])
 
     # --- what there is to ask
 
@@ -293,17 +287,9 @@ class Weave(OverSources):
         persona = [prompt_line(piece) for piece in turn.own]
         has_graph = any(entry.kind == "graph" for entry in entries)
         schema = needs_schema([entry.name for entry in entries], topics=has_graph, unclear=turn.may_ask)
+        told: dict[str, Any] = {"sources": listed, "persona": persona, "has_topics": has_graph, "may_ask": turn.may_ask}
         try:
-            needs = await turn.stage.ask(
-                "weave/needs",
-                Needs,
-                fallback,
-                schema=schema,
-                sources=listed,
-                persona=persona,
-                has_topics=has_graph,
-                may_ask=turn.may_ask,
-            )
+            needs = await turn.stage.ask("weave/needs", Needs, fallback, schema=schema, **told)
         except StageError as error:
             _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
@@ -334,12 +320,7 @@ class Weave(OverSources):
         with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, hits) for (need, entry), hits in zip(plan.asked, searches, strict=True)]
             selection = select(
-                by_need,
-                shown,
-                turn.own,
-                limit=self.limit,
-                asked_limit=self.asked_limit,
-                drafted=first is not None,
+                by_need, shown, turn.own, limit=self.limit, asked_limit=self.asked_limit, drafted=first is not None
             )
             every = [*(hit for hits in searches for hit in hits), *shown]
             pieces = [hit.traced(prompt_line(hit.piece)) for hit in every]
@@ -350,13 +331,14 @@ class Weave(OverSources):
                 step.summary += f"; not found: {'; '.join(selection.missing)}"
         return plan, selection
 
-    def _grounding(self, plan: _Plan, knowledge: list[Knowledge]) -> Grounding:
+    def _grounding(self, plan: _Plan, selection: Selection, turn: _Turn) -> Grounding:
         demands = Demands(
             explicit=[need.query for need in plan.needs.needs if need.asked],
             implicit=[need.query for need in plan.needs.needs if not need.asked],
             extended=plan.needs.topics,
         )
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
+        knowledge = [*selection.kept, *turn.own]
         return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
     async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, also: str = "") -> list[Found]:
@@ -394,13 +376,7 @@ class Weave(OverSources):
     # --- write and check
 
     async def _write(
-        self,
-        turn: _Turn,
-        draft: str,
-        plan: _Plan,
-        selection: Selection,
-        unsupported: Sequence[str],
-        stream: _Stream,
+        self, turn: _Turn, draft: str, plan: _Plan, selection: Selection, unsupported: Sequence[str], stream: _Stream
     ) -> str:
         """Return the response from draft and pieces; the draft where that fails."""
         stage, own = turn.stage, turn.own
@@ -421,7 +397,8 @@ class Weave(OverSources):
                 unclear=plan.unclear if turn.may_ask else [],
                 strict=self.strict,
                 brief=not turn.is_planned,
-                is_documented=turn.is_documented,
+                # What must not be guessed where no source has it; what a graph lacks, a model may well know.
+                is_documented=any(entry.kind != "graph" for entry in turn.entries),
                 unsupported=list(unsupported),
             )
 
@@ -503,12 +480,11 @@ def _count(source: KnowledgeSource) -> int:
 
 
 def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
-    return list(dict.fromkeys(filter(None, map(_title, pieces))))
-
-
-def _title(piece: Knowledge) -> str:
-    known = piece.passage
-    return joined(known.persona) or known.title or (piece.text if known.said else "")
+    titles: dict[str, None] = {}
+    for piece in pieces:
+        known = piece.passage
+        titles[joined(known.persona) or known.title or (piece.text if known.said else "")] = None
+    return list(filter(None, titles))
 
 
 def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
