@@ -157,8 +157,13 @@ class Safari(OverSources):
         else:
             with stage.step("planning") as step:
                 if self.planning.startswith(PREFIX):
-                    names, probabilities = self._planned(dialogue)
-                    step.output = {"sources": names, "probabilities": probabilities}
+                    planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
+                    persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
+                    probabilities = planner.probabilities(dialogue, persona)
+                    entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
+                    names = [entry.name for entry in entries if entry is not None]
+                    shares = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
+                    step.output = {"sources": names, "probabilities": shares}
                 else:
                     gold = self.planning == "gold"
                     names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
@@ -168,15 +173,6 @@ class Safari(OverSources):
             with stage.step("plan-mending") as step:
                 step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
         return plan
-
-    def _planned(self, dialogue: Dialogue) -> tuple[list[str], dict[str, float]]:
-        """Return the trained plan, in names of declared sources, and how probable each plan is."""
-        planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
-        persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
-        probabilities = planner.probabilities(dialogue, persona)
-        entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
-        shares = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
-        return [entry.name for entry in entries if entry is not None], shares
 
     async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
@@ -226,22 +222,17 @@ class Safari(OverSources):
         query = query_of(stage.dialogue, self.turns)
         if preceding and not narrowed:
             query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
-        if entry.source is None:
-            return await self._ask_model(entry, query, preceding, stage)
-        top = entry.top or self.top
-        scope = preceding if narrowed else ()
-        return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, scope))[:top]
-
-    async def _ask_model(
-        self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
-    ) -> list[Knowledge]:
-        """Return the model's own knowledge as a source; it may know nothing."""
+        if entry.source is not None:
+            top = entry.top or self.top
+            scope = preceding if narrowed else ()
+            return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, scope))[:top]
+        # What the model knows itself, which may be nothing.
         known = list(map(prompt_line, preceding))
         text = await stage.text("safari/model-knowledge", suffix=entry.name, query=query, knowledge=known)
         text = " ".join(text.split())
-        if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
-            return []
-        return [Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")]
+        is_none = text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}
+        made = Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")
+        return [] if is_none else [made]
 
     def _always(self, which: str) -> list[str]:
         """Return the plan that is the same for every dialogue, with what its sources depend on."""
@@ -263,16 +254,13 @@ class Safari(OverSources):
         return shown
 
 
-def context_of(dialogue: Dialogue) -> str:
-    """Return the context as the authors write it: each turn after its speaker, on a line that ends."""
+def query_of(dialogue: Dialogue, turns: int) -> str:
+    """Return the query: the last turns; for 0 the whole context as the authors write it, with its speakers."""
+    if turns:
+        return " ".join(dialogue.texts[-turns:])
     user, system = _SPEAKERS[dialogue.language]
     sides = [system if turn.speaker == dialogue.responder else user for turn in dialogue.turns]
-    return "".join(f"{side}{on_one_line(turn.text)}\n" for side, turn in zip(sides, dialogue.turns, strict=True))
-
-
-def query_of(dialogue: Dialogue, turns: int) -> str:
-    """Return the query: the last turns; for 0 the whole context, with its speakers."""
-    return " ".join(dialogue.texts[-turns:]) if turns else context_of(dialogue).replace("\n", " ")
+    return "".join(f"{side}{on_one_line(turn.text)} " for side, turn in zip(sides, dialogue.turns, strict=True))
 
 
 def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
@@ -314,7 +302,11 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
     try:
         plan = parse(text, Plan)
     except UnparsedError:
-        entries_named = [] if _DENIED.search(first) or _SENTENCES.search(first) else _names_said(first, declared)
+        if _DENIED.search(first) or _SENTENCES.search(first):
+            return None
+        capitals = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
+        pattern = rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, capitals))})(?![A-Za-z0-9_-])"
+        entries_named = re.findall(pattern, first)
         return Plan(sources=entries_named) if entries_named else None
     names: list[str] = []
     for given in plan.sources:
@@ -330,12 +322,6 @@ def read_substrings(text: str, declared: DeclaredSources) -> Plan:
 
 def _first_block(text: str) -> str:
     return _BLANK.split(text.strip(), maxsplit=1)[0]
-
-
-def _names_said(sentence: str, declared: DeclaredSources) -> list[str]:
-    """Return the sources that a sentence names in capitals, in its order."""
-    names = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
-    return re.findall(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_-])", sentence)
 
 
 def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:
