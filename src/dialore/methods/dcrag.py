@@ -17,7 +17,6 @@ from dialore.methods.demands import (
     link,
     mended,
     mentions,
-    pick,
     produce_queries,
 )
 from dialore.parallel import gather
@@ -192,7 +191,14 @@ class Dcrag(Method):
             return facts[:limit]
         ranked = SelectedFacts(selected=list(range(1, min(len(facts), limit) + 1)))
         chosen = await stage.ask("dcrag/fact-selection", SelectedFacts, ranked, suffix=which, facts=facts, limit=limit)
-        picked = pick(f"selection-mending-{which}", facts, chosen.selected, stage)
+        numbers = dict.fromkeys(chosen.selected)
+        picked = [facts[number - 1] for number in numbers if 1 <= number <= len(facts)]
+        notes = [f"fact {number} was never offered: dropped" for number in numbers if not 1 <= number <= len(facts)]
+        if len(numbers) < len(chosen.selected):
+            notes.append("facts were named more than once: repeats dropped")
+        if notes:
+            with stage.step(f"selection-mending-{which}") as step:
+                step.output, step.notes = {"kept": len(picked)}, notes
         if self.keep_whole_sets and len(facts) <= limit:
             picked += [fact for fact in facts if fact not in picked]
         return picked[:limit]

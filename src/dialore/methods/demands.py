@@ -44,13 +44,14 @@ class DemandsOutput(BaseModel):
         """Return the same demands in this shape."""
         kinds = demands.model_dump(exclude={"thoughts"})
         thoughts = {f"{kind}_thoughts": demands.thoughts.get(kind, "") for kind in kinds}
-        return cls(**{name: value for name, value in (kinds | thoughts).items() if name in cls.model_fields})
+        return cls(**kinds, **thoughts)  # what it has no field for is left out
 
     def demands(self) -> Demands:
         """Return the same as demands."""
-        kinds = [name for name in type(self).model_fields if not name.endswith("_thoughts")]
-        thoughts = {kind: getattr(self, f"{kind}_thoughts") for kind in kinds if hasattr(self, f"{kind}_thoughts")}
-        return Demands(**{kind: getattr(self, kind) for kind in kinds}, thoughts=thoughts)
+        kinds = {name: value for name, value in self if not name.endswith("_thoughts")}
+        return Demands(
+            **kinds, thoughts={name.removesuffix("_thoughts"): value for name, value in self if name not in kinds}
+        )
 
 
 def _shape(name: str, *kinds: str) -> type[DemandsOutput]:
@@ -95,14 +96,33 @@ async def produce_queries(dialogue: Dialogue, stage: StageContext, *, thoughts: 
 
 
 def mended(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str) -> Demands:
-    """Demands mended, as a stage of its own where there was something to mend; by the paper's prompts as they are."""
+    """Put each entity where the kinds' definitions put it, and cut long lists, with a note for each of both.
+
+    An explicit query or maintained topic that the history does not mention becomes implicit or extended, an implicit
+    query or extended topic that it mentions explicit or maintained (errors that are seen without a model: DCRAG,
+    Appendix D, Tables 7 to 9). By the paper's prompts demands stay as they are.
+    """
     if stage.prompt_variant == PAPER:
         return demands
-    right, notes = _mend_demands(demands, dialogue)
+    lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
+    notes: list[str] = []
+    for inside, outside in (("explicit", "implicit"), ("maintained", "extended")):
+        for kind in (inside, outside):
+            named = getattr(demands, kind)
+            if len(named) > _MOST:
+                notes.append(f"{kind}: {len(named)} entities, the first {_MOST} are kept")
+            for entity in named[:_MOST]:
+                right = inside if is_mentioned(entity, dialogue.texts, dialogue.language) else outside
+                if right != kind:
+                    where = "is in the history" if right == inside else "is not in the history"
+                    notes.append(f"{kind} {entity!r} {where}: moved to {right}")
+                lists[right].append(entity)
+    for kind, entities in lists.items():  # each entity once, whatever its case
+        lists[kind] = list({normalise(entity): entity for entity in reversed(entities)}.values())[::-1]
     if notes:
         with stage.step(name) as step:
-            step.output, step.notes = right.model_dump(exclude={"thoughts"}), notes
-    return right
+            step.output, step.notes = dict(lists), notes
+    return Demands(**lists, thoughts=demands.thoughts)
 
 
 def link(name: str, work: Callable[[], list[Link]], stage: StageContext, *, summary: bool = True) -> list[Link]:
@@ -131,44 +151,3 @@ async def retrieve_facts(
         facts, count = await asyncio.to_thread(graph.retrieve_queries, links, dialogue, top)
         step.output = {"graph": graph.name, "concepts": len(links), "found": count, "kept": len(facts)}
     return facts
-
-
-# --- mending of errors that are seen without a model (DCRAG, Appendix D, Tables 7 to 9)
-
-
-def _mend_demands(demands: Demands, dialogue: Dialogue) -> tuple[Demands, list[str]]:
-    """Put each entity where the kinds' definitions put it, and cut long lists, with a note for each of both.
-
-    An explicit query or maintained topic that the history does not mention becomes implicit or extended; an extended
-    topic that it mentions becomes maintained. An implicit query that it mentions becomes explicit, likewise.
-    """
-    lists: dict[str, list[str]] = {"explicit": [], "implicit": [], "maintained": [], "extended": []}
-    notes: list[str] = []
-    texts = dialogue.texts
-    for inside, outside in (("explicit", "implicit"), ("maintained", "extended")):
-        for kind in (inside, outside):
-            named = getattr(demands, kind)
-            if len(named) > _MOST:
-                notes.append(f"{kind}: {len(named)} entities, the first {_MOST} are kept")
-            for entity in named[:_MOST]:
-                right = inside if is_mentioned(entity, texts, dialogue.language) else outside
-                if right != kind:
-                    where = "is in the history" if right == inside else "is not in the history"
-                    notes.append(f"{kind} {entity!r} {where}: moved to {right}")
-                lists[right].append(entity)
-    for kind, entities in lists.items():  # each entity once, whatever its case
-        lists[kind] = list({normalise(entity): entity for entity in reversed(entities)}.values())[::-1]
-    return Demands(**lists, thoughts=demands.thoughts), notes
-
-
-def pick(name: str, pieces: Sequence[Knowledge], numbers: Sequence[int], stage: StageContext) -> list[Knowledge]:
-    """Return the pieces with these numbers, counted from 1; what had to be dropped is noted in a stage of that name."""
-    known = range(1, len(pieces) + 1)
-    picked = [pieces[number - 1] for number in dict.fromkeys(numbers) if number in known]
-    notes = [f"fact {number} was never offered: dropped" for number in dict.fromkeys(numbers) if number not in known]
-    if len(set(numbers)) < len(numbers):
-        notes.append("facts were named more than once: repeats dropped")
-    if notes:
-        with stage.step(name) as step:
-            step.output, step.notes = {"kept": len(picked)}, notes
-    return picked
