@@ -49,9 +49,8 @@ class DemandsOutput(BaseModel):
     def demands(self) -> Demands:
         """Return the same as demands."""
         kinds = {name: value for name, value in self if not name.endswith("_thoughts")}
-        return Demands(
-            **kinds, thoughts={name.removesuffix("_thoughts"): value for name, value in self if name not in kinds}
-        )
+        thoughts = {name.removesuffix("_thoughts"): thought for name, thought in self if name not in kinds}
+        return Demands(**kinds, thoughts=thoughts)
 
 
 def _shape(name: str, *kinds: str) -> type[DemandsOutput]:

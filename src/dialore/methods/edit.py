@@ -99,12 +99,23 @@ class Edit(Method):
             raise InputError("edit without the model's answers needs documents", hint="give a base with --documents")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
-        """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
+        """Question Generation and Question Answering (Sections 3.2 and 3.3); a repeated answer counts once."""
         if not self.questions:
             return Grounding()
         questions = await self.ask_questions(stage)
         answered = await gather(*(self.answer(number, question, stage) for number, question in enumerate(questions, 1)))
-        return Grounding(knowledge=self._knowledge(questions, answered, stage))
+        with stage.step("answer-integration") as step:
+            step.notes = [
+                f"question {number} has no answer" for number, answers in enumerate(answered, 1) if not answers
+            ]
+            if self.base_answers and self.documents is None:
+                step.notes.append(_NO_BASE)
+            taken = []
+            for question, answers in zip(questions, answered, strict=True):
+                texts = {answer.source: answer.text for answer in answers}
+                taken.append({"question": question, "by": answers[0].source if answers else "model", "from": texts})
+            step.output = {"answers": taken}
+        return Grounding(knowledge=list({answers[0].id: answers[0] for answers in answered if answers}.values()))
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Response Generation from history and answers (Section 3.4)."""
@@ -158,23 +169,6 @@ class Edit(Method):
         given: dict[str, Any] = {"question": question, "answers": [answer.text for answer in shown]}
         chosen = await stage.ask("edit/answer-choice", Better, first, suffix=str(number), **given)
         return shown if chosen.better == "A" else shown[::-1]
-
-    def _knowledge(
-        self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: StageContext
-    ) -> list[Knowledge]:
-        """Return the chosen answers, in the questions' order, as knowledge; a repeated answer counts once."""
-        with stage.step("answer-integration") as step:
-            step.notes = [
-                f"question {number} has no answer" for number, answers in enumerate(answered, 1) if not answers
-            ]
-            if self.base_answers and self.documents is None:
-                step.notes.append(_NO_BASE)
-            taken = []
-            for question, answers in zip(questions, answered, strict=True):
-                texts = {answer.source: answer.text for answer in answers}
-                taken.append({"question": question, "by": answers[0].source if answers else "model", "from": texts})
-            step.output = {"answers": taken}
-        return list({answers[0].id: answers[0] for answers in answered if answers}.values())
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pydantic import BaseModel
 
 from dialore.errors import InputError
+from dialore.knowledge import Knowledge
 from dialore.methods.base import OverSources, check_least
 from dialore.methods.demands import link, mentions, retrieve_facts
 from dialore.parallel import gather
@@ -19,7 +19,6 @@ from dialore.text import is_mentioned, split_sentences
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
     from dialore.methods.stages import StageCall, StageContext
 
@@ -58,12 +57,25 @@ class Lexical(OverSources):
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
-        demands, facts = await self._look_up(dialogue, stage)
+        demands, facts = Demands(), list[Knowledge]()
+        if (graph := self.graph) is not None:
+            own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
+            others = tuple(turn for turn in dialogue.turns if not turn.text.startswith(own))
+            latest = dialogue.model_copy(update={"turns": others})
+            links = link("concept-mentions", lambda: mentions(graph, latest, self.turns), stage)
+            text, language = dialogue.last.text, dialogue.language
+            last = [concept.name for concept in links if is_mentioned(concept.phrase, [text], language)]
+            demands = Demands(explicit=[concept.name for concept in links], maintained=last)
+            facts = await retrieve_facts(graph, links, dialogue, stage, self.top)
         further = [source for source in (self.persona, self.memory, self.documents, self.web) if source is not None]
         query = dialogue.last.text
         passages = await gather(*(stage.search(f"{source.name}-search", source, query, self.top) for source in further))
         pieces = [*facts, *(piece for result in passages for piece in result)]
-        return Grounding(knowledge=_ranked(pieces, dialogue, stage), demands=demands)
+        with stage.step("ranking") as step:
+            order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
+            ranked = [pieces[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
+            step.output = {"ranked": [{"id": piece.id, "score": piece.score} for piece in ranked]}
+        return Grounding(knowledge=ranked, demands=demands)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then quote the first piece that says something new."""
@@ -76,31 +88,6 @@ class Lexical(OverSources):
             cited = [Citation(start=len(lead), end=len(text), knowledge=new.id)]
         stage.send(text)
         return grounding.response(text, cited)
-
-    async def _look_up(self, dialogue: Dialogue, stage: StageContext) -> tuple[Demands, list[Knowledge]]:
-        graph = self.graph
-        if graph is None:
-            return Demands(), []
-        own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
-        others = [turn for turn in dialogue.turns if not turn.text.startswith(own)]
-        latest = dialogue.model_copy(update={"turns": tuple(others)})
-        links = link("concept-mentions", lambda: mentions(graph, latest, self.turns), stage)
-        last = [
-            spoken_of for spoken_of in links if is_mentioned(spoken_of.phrase, [dialogue.last.text], dialogue.language)
-        ]
-        demands = Demands(
-            explicit=[spoken_of.name for spoken_of in links], maintained=[spoken_of.name for spoken_of in last]
-        )
-        return demands, await retrieve_facts(graph, links, dialogue, stage, self.top)
-
-
-def _ranked(pieces: Sequence[Knowledge], dialogue: Dialogue, stage: StageContext) -> list[Knowledge]:
-    """Return the pieces, the nearest to the last two turns first; their scores are these cosines."""
-    with stage.step("ranking") as step:
-        order = load_reranker().rerank(" ".join(dialogue.texts[-2:]), [piece.text for piece in pieces], len(pieces))
-        ranked = [pieces[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
-        step.output = {"ranked": [{"id": piece.id, "score": piece.score} for piece in ranked]}
-    return ranked
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
