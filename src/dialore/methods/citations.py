@@ -97,13 +97,19 @@ class MarkReader:
                 self._give(end)
             elif self._code or match["marks"] is None:
                 self._give(match.end())
-                self._turn_code(match[0])
+                sign = match[0]  # code begins or ends; a line break ends inline code, which models leave open
+                if not self._code:
+                    self._code = sign
+                elif sign == "\n":
+                    self._code = self._code if len(self._code) >= _FENCE else ""
+                elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
+                    self._code = ""
             else:
                 self._cite(match)
         return self.text[before:]
 
     def _cite(self, match: re.Match[str]) -> None:
-        """Take out marks that stand together; those of nothing that was given stay."""
+        """Take out marks that stand together, with white space around them; those of nothing that was given stay."""
         cited: dict[int, None] = {}
         stay = ""
         for mark in _MARKS.findall(match["marks"]):
@@ -120,20 +126,17 @@ class MarkReader:
         self._give(until)
         self.marks.append(Mark(len(self.text), tuple(cited)))
         self._place = match.end()
-        self.text += space + stay + match["after"] if stay else self._gap(space, match["after"])
+        after, beyond = match["after"], self._came[self._place : self._place + 1]
+        if stay:
+            self.text += space + stay + after
+        elif self.text and beyond and (after or beyond not in _CLOSING):
+            gap = after if after and "\n" not in space else space
+            between_wide = _WIDE.match(self.text[-1]) and _WIDE.match(beyond)
+            self.text += "" if between_wide and "\n" not in gap else gap
 
     def _give(self, end: int) -> None:
         self.text += self._came[self._place : end]
         self._place = end
-
-    def _turn_code(self, sign: str) -> None:
-        """Code begins or ends. A line break ends inline code, which models leave open."""
-        if not self._code:
-            self._code = sign
-        elif sign == "\n":
-            self._code = self._code if len(self._code) >= _FENCE else ""
-        elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
-            self._code = ""
 
     def _numbers(self, mark: str) -> dict[int, None]:
         """Return the pieces that a mark cites, each once, following notes that cite others; none of other marks."""
@@ -151,15 +154,6 @@ class MarkReader:
         if is_beyond:
             self.notes.append(f"{mark}: only {count} pieces of knowledge were given; what is beyond is left out")
         return {number: None for number in cited if number <= count}
-
-    def _gap(self, before: str, after: str) -> str:
-        """Return the white space that stays of that around marks."""
-        beyond = self._came[self._place : self._place + 1]
-        if not self.text or not beyond or (not after and beyond in _CLOSING):
-            return ""
-        gap = after if after and "\n" not in before else before
-        between_wide = _WIDE.match(self.text[-1]) and _WIDE.match(beyond)
-        return "" if between_wide and "\n" not in gap else gap
 
 
 def read_citations(text: str, knowledge: Sequence[Knowledge]) -> MarkReader:

@@ -166,9 +166,11 @@ def answer_fault(text: str, dialogue: Dialogue, instructions: str = "") -> str:
         return ECHO
     speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
     users = (*_USERS, *speakers - {dialogue.responder})
-    marks = _marks(_CODE.sub("", text), (*users, *_OTHERS, *speakers))
-    both = len({label for label, _ in marks}) > 1
-    speaks_on = any(label in users and begins_line for label, begins_line in marks[1:] or marks)
+    labels = "|".join(map(re.escape, sorted({*users, *_OTHERS, *speakers}, key=len, reverse=True)))
+    label = rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({labels})(?:\*\*)?[ \t]?[:：]"
+    marks = list(re.finditer(label, _CODE.sub("", text)))
+    both = len({mark[2] for mark in marks}) > 1
+    speaks_on = any(mark[2] in users and mark[1] is not None for mark in marks[1:] or marks)
     return SCRIPT if both or speaks_on else ""
 
 
@@ -206,15 +208,6 @@ def _is_question(text: str) -> bool:
 
 def _plain(text: str) -> str:
     return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
-
-
-def _marks(text: str, labels: tuple[str, ...]) -> list[tuple[str, bool]]:
-    """Return the speakers' labels in a text, in order, and whether each begins a line."""
-    names = "|".join(re.escape(label) for label in sorted(set(labels), key=len, reverse=True))
-    matches = re.finditer(
-        rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({names})(?:\*\*)?[ \t]?[:：]", text
-    )
-    return [(match[2], match[1] is not None) for match in matches]
 
 
 def stops(messages: list[str]) -> tuple[str, ...]:

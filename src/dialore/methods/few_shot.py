@@ -92,8 +92,8 @@ class Sample:
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
         """Return the sample that a history, its reference and its gold knowledge (or this) are; None without any."""
-        known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
-        known = one_line(known)
+        known = " ".join(map(_text, dialogue.knowledge)) if knowledge is None else knowledge
+        known = " ".join(known.split())
         if not known or known in _UNUSED:
             return None
         turns = sided(dialogue)
@@ -133,18 +133,13 @@ def aligned_samples(
             yield sample
 
 
-def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
-    """Return the share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+def overlaps(knowledge: str, response: str, language: Language, run: int = 1) -> tuple[float, float]:
+    """Return the words of a response that stand in its knowledge, as shares of both (MSDP, Sections 2.2 and 4.2).
 
     Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
     same phrase cannot hide it. Words count only in a row of at least `run` that all stand in the knowledge: 1 is the
     paper's formula; its authors' released code counts rows of 10.
     """
-    return _shares(knowledge, response, language, run)[0]
-
-
-def _shares(knowledge: str, response: str, language: Language, run: int) -> tuple[float, float]:
-    """Return the words of a response that stand in its knowledge, as shares of response and knowledge."""
     tokens, known = _tokens(response, language), _tokens(knowledge, language)
     shared = row = 0
     for token in [*tokens, None]:
@@ -207,7 +202,8 @@ def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
     asked, given = (value if isinstance(value, str) else "" for value in noted)
     titles = [str(piece.get("title") or "") for piece in dialogue.knowledge or () if isinstance(piece, dict)]
     checked = asked or given or next(filter(None, titles), "") or dialogue.topic
-    return one_line({"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or "")
+    topic = {"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or ""
+    return " ".join(topic.split())
 
 
 def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
@@ -219,7 +215,7 @@ def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
 
 def ended(text: str, language: Language) -> str:
     """Return a turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
-    line = one_line(text)
+    line = " ".join(text.split())
     return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
 
 
@@ -236,11 +232,6 @@ def _whole_id(identifier: str) -> str:
 def _number(topic: str) -> int:
     """Return what a topic is found by, whatever its case."""
     return int.from_bytes(hashlib.blake2b(normalise(topic).encode(), digest_size=8).digest())
-
-
-def one_line(text: str) -> str:
-    """Return the text on one line."""
-    return " ".join(text.split())
 
 
 def _text(piece: str | dict[str, Any]) -> str:
@@ -325,11 +316,8 @@ class SampleDatabase:
         """
         named, rows = topic_of(dialogue, topic), self._rows(dialogue)
         scores = self._scores(dialogue, named, with_topics=bool(named))
-        groups = [(False, rows)]
-        if fit:
-            same = self._same(rows, named)
-            groups = [(False, same), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
-        return self._first(dialogue, groups, scores, top)
+        fitting = [(False, self._same(rows, named)), (bool(named), rows[self._columns["fit"][rows]])] if fit else []
+        return self._first(dialogue, [*fitting, (False, rows)], scores, top)
 
     def released(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "checked", seen: bool = False
@@ -388,9 +376,8 @@ class SampleDatabase:
         shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
         met = [sample for sample in samples if _grams(sample, grams) & shared]
         known = topics.intersection(self._columns["topics"].tolist())
-        counts = {"rows": (others, shared), "pieces": (samples, met), "topics": (topics, known)}
         shares: dict[str, float] = {}
-        for name, (every, here) in counts.items():
+        for name, every, here in (("rows", others, shared), ("pieces", samples, met), ("topics", topics, known)):
             shares |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
         return shares
 
@@ -458,7 +445,7 @@ def build_samples(
     if not rows:
         raise InputError("no sample has any knowledge", hint="take dialogues whose replies come with their knowledge")
     check_out(out)
-    shares, covered = np.array([_shares(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
+    shares, covered = np.array([overlaps(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
     lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
     given = perplexities or {}
     arrays: dict[str, NDArray[Any]] = {

@@ -56,7 +56,8 @@ def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dial
         return [max(pair) for pair in zip(*by_both, strict=True)]
     query = correct(query, lambda letter: _terms_of(pieces, letter))
     chances = np.zeros(len(pieces))
-    names = [_model_of(piece) for piece in pieces]
+    kinds = [piece.source if piece.kind == "passage" else piece.kind for piece in pieces]
+    names = [_MODEL_OF.get(kind, "passages") for kind in kinds]
     for name in dict.fromkeys(names):
         rows = [row for row, kind in enumerate(names) if kind == name]
         features = features_of([pieces[row] for row in rows], query, dialogue)
@@ -78,15 +79,12 @@ def already_said(pieces: Sequence[Knowledge], dialogue: Dialogue) -> list[bool]:
         return []
     compared = _pieces_of(tuple(map(_text_of, pieces)))
     told = np.zeros(len(pieces), bool)
-    for turn in filter(None, map(_without_questions, dialogue.texts)):
-        told |= compared.told(_read(turn)) >= _SAID
+    for turn in dialogue.texts:
+        sentences = [sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？"))]
+        if stated := " ".join(sentences):
+            told |= compared.told(_read(stated)) >= _SAID
     ended = [piece.kind == "passage" and bool(piece.passage.until) for piece in pieces]
     return [bool(is_told) and not closed for is_told, closed in zip(told, ended, strict=True)]
-
-
-@functools.lru_cache(maxsize=256)
-def _without_questions(turn: str) -> str:
-    return " ".join(sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？")))
 
 
 @functools.lru_cache(maxsize=1)
@@ -97,15 +95,9 @@ def _models() -> dict[str, Any]:
 
 
 _MODEL_OF = {"persona": "persona", "memory": "persona", "documents": "passages", "web": "passages", "graph": "graph"}
+_MODEL_OF["fact"] = "graph"  # facts and persona sentences are told by what they are, whatever their source is called
 THRESHOLD: dict[str, float] = {kind: _models()[model]["threshold"] for kind, model in _MODEL_OF.items()}
 """By kind of source, the probability with the best F-beta on held-out labels: of 2, of .5 for facts."""
-
-
-def _model_of(piece: Knowledge) -> str:
-    """Facts and persona sentences are told by what they are, whatever their source is called."""
-    if piece.kind != "passage":
-        return "graph" if piece.kind == "fact" else "persona"
-    return _MODEL_OF.get(piece.source, "passages")
 
 
 # --- what is looked at
@@ -206,11 +198,8 @@ class _Pieces:
         Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
         counts by its weight. Last, the weight of the rarest word that both have.
         """
-        if id(text) not in self._compared:
-            self._compared[id(text)] = text, self._compare(text)
-        return self._compared[id(text)][1]
-
-    def _compare(self, text: _Reading) -> _Compared:
+        if (known := self._compared.get(id(text))) is not None:
+            return known[1]
         step = max(1, _ALONE // text.words.size)
         places = range(0, len(self._words), step)
         cosines = np.hstack([text.words @ self._words[start : start + step].T for start in places])
@@ -218,13 +207,15 @@ class _Pieces:
         back = cosines.max(axis=0)
         share = text.weights / text.weights.sum()
         same = nearest > _SAME
-        return (
+        shares = (
             share @ nearest,
             np.add.reduceat(back * self._weights, self._starts) / self._sums,
             share @ same,
             np.add.reduceat((back > _SAME) * self._weights, self._starts) / self._sums,
             (same * text.weights[:, None]).max(axis=0),
         )
+        self._compared[id(text)] = text, shares
+        return shares
 
     def told(self, turn: _Reading) -> Vector:
         """Return how much of each piece an utterance has said, in words and meaning; nothing without a number of it."""
