@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, ClassVar, TypeVar
 from pydantic import BaseModel
 
 from dialore.errors import InputError
-from dialore.knowledge import Knowledge
 from dialore.methods.base import OverSources, check_least
 from dialore.methods.demands import link, mentions, retrieve_facts
 from dialore.parallel import gather
@@ -19,6 +18,7 @@ from dialore.text import is_mentioned, split_sentences
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
     from dialore.methods.stages import StageCall, StageContext
 
@@ -57,7 +57,8 @@ class Lexical(OverSources):
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Look up what is mentioned, search every other source, rank all of it together."""
-        demands, facts = Demands(), list[Knowledge]()
+        demands = Demands()
+        facts: list[Knowledge] = []
         if (graph := self.graph) is not None:
             own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
             others = tuple(turn for turn in dialogue.turns if not turn.text.startswith(own))

@@ -81,15 +81,14 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
     kept = [claim for claim in told if 0 < len(claim.text.strip()) <= LONGEST and is_harmless(claim.text)]
-    kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and (dialogue.spoken or _is_own(claim.text))][
-        :_MOST
-    ]
+    if not dialogue.spoken:  # else the statement may be a translation, of which words tell nothing
+        kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and _is_own(claim.text)]
     turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     language = dialogue.language
     made: list[Statement] = []
     replaced: dict[str, Statement] = {}
-    for claim in kept:
+    for claim in kept[:_MOST]:
         text = on_one_line(claim.text)
         period = period_of(text, now)
         since = period.begins if period and period.ends <= now else None
@@ -97,7 +96,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         earlier = [shown[number - 1] for number in dict.fromkeys(claim.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in claim.unsure if 1 <= number <= len(shown)]
         certain = [former for former in earlier if former not in unsure and _may_replace(former.text, text, language)]
-        shared = [former for former in earlier if former not in certain and _share(former.text, text, language)]
+        own, others = _borne_words(text, language), (former for former in earlier if former not in certain)
+        shared = [former for former in others if own & _borne_words(former.text, language)]
         doubted = [*unsure, *shared]  # what else is said to be replaced small models name at random
         replaced |= {former.id: former.closed_by(statement) for former in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
@@ -114,11 +114,6 @@ def quoted_turn(text: str) -> str:
 def says_something(text: str) -> bool:
     """Return whether a turn has two words that count: "Tell me more." is not worth finding again."""
     return len(_borne_words(text, "zh" if is_chinese(text) else "en")) > 1
-
-
-def _share(one: str, other: str, language: Language) -> bool:
-    """Return whether two statements have a word that counts in common."""
-    return bool(_borne_words(one, language) & _borne_words(other, language))
 
 
 def _may_replace(earlier: str, later: str, language: Language) -> bool:
@@ -141,11 +136,8 @@ def _is_own(text: str) -> bool:
 def _is_borne(text: str, dialogue: Dialogue) -> bool:
     """Return whether the last turn says half of a statement's content words, and earlier turns the others.
 
-    "In Leeds" says "I live in Leeds" where it answers "Where do you live?". Where the user speaks neither English nor
-    Chinese the statement may be a translation, which words cannot tell.
+    "In Leeds" says "I live in Leeds" where it answers "Where do you live?".
     """
-    if dialogue.spoken:
-        return True
     language = dialogue.language
     words = _borne_words(text, language)
     own = words & _borne_words(dialogue.last.text, language)
@@ -201,11 +193,10 @@ def sentences_of_himself(text: str) -> list[str]:
     somebody or something near, is no question, and has at most thirty words. Moods, intentions and what is done just
     now ("I'm tired", "I'm looking for") are left out. Chinese likewise, by 我.
     """
-    sentences = split_lines(text)
-    return [sentence for sentence in sentences if _says_of_himself(sentence.replace("’", "'"))]
-
-
-def _says_of_himself(sentence: str) -> bool:
-    if sentence.rstrip("\"'”’)）").endswith(("?", "？")) or len(sentence.split()) > _WORDS:
-        return False
-    return bool(_ENGLISH.match(sentence) or _CHINESE.match(sentence))
+    lasting = []
+    for sentence in split_lines(text):
+        plain = sentence.replace("’", "'")
+        is_statement = len(plain.split()) <= _WORDS and not plain.rstrip("\"'”’)）").endswith(("?", "？"))
+        if is_statement and (_ENGLISH.match(plain) or _CHINESE.match(plain)):
+            lasting.append(sentence)
+    return lasting

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -16,7 +16,7 @@ from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.sources.base import listed
-from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
+from dialore.sources.declared import DeclaredSources, default_sources
 from dialore.text import HAN
 
 if TYPE_CHECKING:
@@ -65,7 +65,10 @@ class Rag(OverSources):
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Return the best passages for one query, then the persona's sentences."""
-        query = await self._query(dialogue, stage)
+        query = dialogue.last.text
+        if self.rewrite and len(dialogue.turns) > 1:
+            rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
+            query = clean_response(" ".join(rewritten.split()), ()) or query
         passages = await self._search(_PASSAGES, query, stage) or await self._search(("graph",), query, stage)
         return Grounding(knowledge=[*passages, *_persona(self.declared, dialogue)])
 
@@ -76,13 +79,6 @@ class Rag(OverSources):
         shown = _shown(grounding.knowledge)
         text = await stage.write("rag/response-generation", **shown, may_ask=may_ask, strict=self.strict)
         return grounding.response(text)
-
-    async def _query(self, dialogue: Dialogue, stage: StageContext) -> str:
-        """Return the last turn, rewritten where it may lean on others."""
-        if not self.rewrite or len(dialogue.turns) == 1:
-            return dialogue.last.text
-        rewritten = await stage.text("rag/query-rewriting", summary="Query: {}")
-        return clean_response(" ".join(rewritten.split()), ()) or dialogue.last.text
 
     async def _search(self, kinds: Sequence[str], query: str, stage: StageContext) -> list[Knowledge]:
         """Return the best pieces of all sources of some kinds, asked at once."""
@@ -159,8 +155,8 @@ def _too_much(message: str) -> DialoreError:
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
-    entries: Iterable[DeclaredSource] = (entry for entry in declared.entries if entry.kind == "persona")
-    return [piece for entry in entries for piece in listed(entry.source, dialogue)]
+    sources = [entry.source for entry in declared.entries if entry.kind == "persona"]
+    return [piece for source in sources for piece in listed(source, dialogue)]
 
 
 def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
