@@ -50,10 +50,9 @@ class MarkReader:
     """Takes marks out of a text as it streams in; what it gives is final, however the text was cut into pieces.
 
     A mark is one number or more in square brackets, of whatever width: [2], [1][3], [1, 3], [1-3], 【2】. It is held
-    back until it is known to be one, and takes the white space before it along. Other brackets stay: those that hold
-    words or numbers of nothing that was given ([2024], [0, 1]), marks in code, links (`[1](...)`, `[text][1]`), and
-    definitions of links (`[1]: ...`). Of a range, what was given is cited. The `knowledge` is numbered from 1; `text`
-    is what was given so far, `marks` what was cited, in order, and `notes` tell of citations to nothing.
+    back until it is known to be one. Other brackets stay: words, numbers of nothing that was given ([2024], [0, 1]),
+    marks in code, links (`[1](...)`, `[text][1]`) and their definitions (`[1]: ...`). Of a range, what was given is
+    cited. The `knowledge` is numbered from 1; `text` is what was given so far, `notes` tell of citations to nothing.
     """
 
     knowledge: Sequence[Knowledge]

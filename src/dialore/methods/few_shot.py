@@ -1,8 +1,4 @@
-"""Samples to prompt with (MSDP): what one is, which are good, and the database that they are selected from.
-
-A sample has topic, history, knowledge and response of another dialogue (Section 2). A database is a NumPy archive: the
-samples as JSON Lines, their encodings with topics and without, and the numbers that they are selected by.
-"""
+"""Samples to prompt with (MSDP, Section 2): what one is, which are good, and the database they are selected from."""
 
 from __future__ import annotations
 
@@ -38,19 +34,15 @@ if TYPE_CHECKING:
     _Rows = NDArray[np.int64]
 
 _VERSION = 5
-TOPICS = ("chosen", "checked", "none")
-"""The ways to tell a dialogue's topic; see `topic_of`."""
-TURNS = 3
-"""Last turns of a history that are encoded, as in MSDP's released code."""
+TOPICS = ("chosen", "checked", "none")  # the ways to tell a dialogue's topic; see `topic_of`
+TURNS = 3  # last turns of a history that are encoded, as in MSDP's released code
 _GROUNDED = (0.6, 0.9)  # the overlap of response and knowledge that MSDP prompts with (Section 2.2)
 _BATCH = 1024
-_SPARE = 16
-"""Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
+_SPARE = 16  # rows looked at beyond those wanted, as some may be of the very dialogue that is answered
 _BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError)
 _MEND = "build it again with `dialore samples build`"
 Side = Literal["user", "system"]
-_UNUSED = frozenset({"no_passages_used", "no passages used"})
-"""The sentences of Wizard of Wikipedia and its readers for turns that used no knowledge."""
+_UNUSED = frozenset({"no_passages_used", "no passages used"})  # Wizard of Wikipedia's, for turns without knowledge
 _LONGEST = 20  # words of fit knowledge at most
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
 _BRACKETS = frozenset("()（）")
@@ -68,8 +60,8 @@ class SampleTurn:
 class Sample:
     """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
 
-    Its id is the history's in its data set, its topic the title of its knowledge where that has one; a topic that
-    nobody said is empty, and so is a response that there is not, which leaves the sample to knowledge generation.
+    Its id is the history's in its data set. A topic that nobody said is empty, as is a response that there is not,
+    which leaves the sample to knowledge generation.
     """
 
     id: str
@@ -112,10 +104,7 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
 def aligned_samples(
     dialogues: Iterable[Dialogue], graph: Graph | MultiGraph, embedder: Embedder, top: int = 3
 ) -> Iterator[Sample]:
-    """Yield samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
-
-    Where there are more than `top` facts, those nearest to history and reference by the embedder are taken.
-    """
+    """Yield samples whose knowledge is the facts nearest to them that hard matching finds (DCRAG, Appendix A.1.1)."""
     matcher = HardMatcher(stores_of(graph))
     matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
     for dialogue in dialogues:
@@ -136,9 +125,8 @@ def aligned_samples(
 def overlaps(knowledge: str, response: str, language: Language, run: int = 1) -> tuple[float, float]:
     """Return the words of a response that stand in its knowledge, as shares of both (MSDP, Sections 2.2 and 4.2).
 
-    Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
-    same phrase cannot hide it. Words count only in a row of at least `run` that all stand in the knowledge: 1 is the
-    paper's formula; its authors' released code counts rows of 10.
+    Chinese is taken by characters, as a phrase may be cut into words in two ways. Words count in rows of at least `run`
+    that all stand in the knowledge: 1 is the paper's formula; its authors' released code counts rows of 10.
     """
     tokens, known = _tokens(response, language), _tokens(knowledge, language)
     shared = row = 0
@@ -163,11 +151,9 @@ def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
 
 
 def is_fit(sample: Sample) -> bool:
-    """Return whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+    """Return whether a sample's knowledge shows well what is to be generated, as the paper's released code has it.
 
-    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
-    paper does not say so; its authors' released code selects by this where a topic is not in the database (and by the
-    first two on their unseen data sets where it is).
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...).
     """
     text = normalise(sample.knowledge)
     pointing = _POINTING[sample.language]
@@ -178,10 +164,7 @@ def is_fit(sample: Sample) -> bool:
 
 
 def released_marks(sample: Sample) -> int:
-    """Return what the released code's filters say of a sample's knowledge, letter by letter.
-
-    1: it names its topic and has no brackets; 2: it has at most 20 words and does not open by "It" or "This".
-    """
+    """Return what the released code's filters say of a sample's knowledge, letter by letter: 1 plain, 2 short."""
     text = sample.knowledge
     is_plain = sample.topic in text and not {"(", ")"} & set(text)
     is_short = len(text.split()) <= _LONGEST and not text.startswith(("It", "it", "This", "this"))
@@ -243,11 +226,7 @@ def _text(piece: str | dict[str, Any]) -> str:
 
 
 class SamplesMeta(BaseModel):
-    """How a database was made (see `build_samples`), and what is in it.
-
-    So many are `fit` for knowledge generation (see `is_fit`), and so many `grounded`: their response overlaps its
-    knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
-    """
+    """How a database was made (see `build_samples`), and how many samples are `fit` (`is_fit`) and `grounded`."""
 
     version: int = _VERSION
     samples: int
@@ -308,11 +287,10 @@ class SampleDatabase:
     def nearest(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "chosen", fit: bool = True
     ) -> list[tuple[Sample, float]]:
-        """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
+        """Return the samples most like a dialogue's topic and history (Section 2.1), with scores, the best first.
 
-        They are of its language and come with the dot products of the encodings, which are without topics where the
-        dialogue has none (see `topic_of`). With `fit` they are of the dialogue's own topic, be they few, where the
-        database has it; else fit for knowledge generation, and each of another topic.
+        Encodings are without topics where the dialogue has none (see `topic_of`). With `fit` the samples are of the
+        dialogue's own topic, be they few, where the database has it; else fit, and each of another topic.
         """
         named, rows = topic_of(dialogue, topic), self._rows(dialogue)
         scores = self._scores(dialogue, named, with_topics=bool(named))
@@ -348,8 +326,7 @@ class SampleDatabase:
     ) -> list[Sample]:
         """Return random samples, the same for every dialogue of a language but its own (Section 2.2, Tables 5, 8).
 
-        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold at
-        least; where they need no response, `answered` is off.
+        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold.
         """
         rows = self._rows(dialogue)
         rows = rows[self._columns["covered"][rows] >= np.float32(covered)]
@@ -434,12 +411,11 @@ def build_samples(
     graph: str = "",
     on_step: Callable[[str, int, int | None], None] | None = None,
 ) -> SamplesMeta:
-    """Write a database of samples; an old one stays in place until the new one is whole.
+    """Write a database of samples; an old one stays in place until the new one is whole. Raises InputError.
 
-    The embedder encodes topic and history of each, so many last turns of it (Section 2.1). `perplexities` has each
-    sample's as a prompt, by its id (Appendix A), and `perplexity_by` the model that they are of; `graph` names the
-    graph that the knowledge was aligned with, which is fit as it is. `on_step` is told what is being done, how much of
-    it is done, and of how much. Raises InputError for no samples, and a file that cannot be written or is another.
+    It is a NumPy archive: samples as JSON Lines, encodings of topic and last turns, and of turns alone (Section 2.1).
+    `perplexities` has each sample's as a prompt, by its id (Appendix A); knowledge aligned with a `graph` is fit as it
+    is. `on_step` is told what is being done, how much of it is done, and of how much.
     """
     rows = list(samples)
     if not rows:

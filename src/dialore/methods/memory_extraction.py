@@ -54,21 +54,10 @@ class Remembered:
 async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], stage_runner: StageRunner) -> Remembered:
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
-    Left out are statements with a password, an e-mail address, a card or phone number, of more than 300 characters,
-    that the turn does not bear (`_is_borne`), and that are not of the user (`_is_own`). Without a model, sentences in
-    the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
-
-    A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where
-    both are of one thing or share most of their words; else it stands, doubted where the model is unsure or
-    they share a word.
-
-    Args:
-        dialogue: the history up to the user's turn.
-        known: their earlier statements: the newest forty are shown, of which the new ones may replace some.
-        stage_runner: who does the stage `memory/extraction`.
-
-    Raises:
-        StageError: the model failed.
+    Left out are statements that are too long, hold a secret or an address (`is_harmless`), are not borne by the turn
+    (`_is_borne`) or not of the user (`_is_own`). A time in a statement ("last month") is since when it holds. Of what
+    is `known` the newest are shown. What the model says is replaced is closed where both are of one thing or share most
+    of their words; else it stands, doubted where the model is unsure or they share a word. Raises StageError.
     """
     now = datetime.now(UTC)
     shown = standing(known, now)[:_SHOWN]

@@ -31,18 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
 
-CITING = "shared/citing"
-"""The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
+CITING = "shared/citing"  # the prompt that says how to cite: a response prompt gets it as `citing` where `cite` is on
 _INSTRUCTIONS = "shared/instructions"  # the prompt with what the operator of a service wants of its responses
-_SLOW, _LATEST = 6, 20
-"""Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
+_SLOW, _LATEST = 6, 20  # tokens a second, the prompt's reading included, under which the latest calls are slow
 CUT_OFF = "the answer was cut off at the token limit"
-"""A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
-BY_MODEL = "model"
-"""The reranker that is the language model itself."""
-_CANDIDATES, _NAMED = 20, 5
-"""Pieces that are found to be reranked, and how many of them the model names."""
+BY_MODEL = "model"  # the reranker that is the language model itself
+_CANDIDATES, _NAMED = 20, 5  # pieces that are found to be reranked, and how many of them the model names
 _SECOND, _AGAIN = 1000, 0.7  # the sample index and the temperature at which an answer is asked for once more
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
@@ -61,31 +56,18 @@ class Best(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StageCall(Generic[T]):
-    """A stage as a stage runner is asked to do it.
-
-    Attributes:
-        prompt: `<method>/<stage>` of the prompt file that says what is wanted.
-        dialogue: the dialogue being answered.
-        output: the shape of the answer; Text for plain text.
-        variables: the prompt's variables, beside the dialogue.
-        label: names the call in recordings: dialogue, method and stage.
-        replies: whether it writes what may become the response, which is asked for in the user's language.
-        leads: words before plain text that a model may repeat of its prompt; they are taken off.
-        prompt_variant: "" or `paper` (see `Method`).
-        parser: reads an answer that need not be JSON; an answer that it returns None for is read as JSON.
-        schema: the JSON schema that is sent, where it is narrower than that of the output's shape: made for the call.
-    """
+    """A stage as a stage runner is asked to do it, by the name of a prompt file; `StageContext` says the rest."""
 
     prompt: str
     dialogue: Dialogue
-    output: type[T]
+    output: type[T]  # Text for plain text
     variables: dict[str, object]
-    label: str
-    replies: bool = False
+    label: str  # names the call in recordings: dialogue, method and stage
+    replies: bool = False  # it writes what may become the response, which is asked for in the user's language
     leads: tuple[str, ...] = ()
     prompt_variant: str = ""
     parser: Callable[[str], T | None] | None = None
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None  # where it is narrower than that of the output's shape
 
 
 class StageRunner(Protocol):
@@ -106,13 +88,11 @@ class LLMRunner:
     """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
     Attributes:
-        model: does every stage that no other is named for; it writes the response, and has its name.
+        model: does every stage that no other is named for, and writes the response.
         prompts: the prompt files.
-        stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
-            `<method>/<stage>`, which wins.
-        instructions: what the operator of the service wants of responses, verbatim; the stages that write what
-            may become the response get it.
-        sampling: what these stages sample otherwise than their prompts say.
+        stages: other models by the stage's name without a suffix, or by `<method>/<stage>`, which wins.
+        instructions: what the operator of the service wants of responses, verbatim.
+        sampling: what the stages that write what may become the response sample otherwise than their prompts say.
     """
 
     model: LanguageModel
