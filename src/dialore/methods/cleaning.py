@@ -147,10 +147,8 @@ INSTRUCTIONS = "the answer says the instructions back"
 FAULTS = (ECHO, SCRIPT, INSTRUCTIONS)
 _ALIKE = 0.92
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
-_FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4
-"""Words, or Chinese characters, from which a question that is said back word for word is no answer."""
-_LEAST_RUN, _LEAST_SHARE = 4, 0.6
-"""Words, or Chinese characters, of a run that stands in the instructions, and the share of an answer in such runs."""
+_FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4  # words, or Chinese characters, from which a question said back is no answer
+_LEAST_RUN, _LEAST_SHARE = 4, 0.6  # words of a run that stands in the instructions, an answer's share in such runs
 _USERS = ("Me", "User", "Human", "Customer", "我", "用户")
 _OTHERS = ("Friend", "Assistant", "AI", "Bot", "System", "朋友", "助手")
 _CODE = re.compile(r"^```.*?(?:^```|\Z)", re.DOTALL | re.MULTILINE)

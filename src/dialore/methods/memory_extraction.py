@@ -176,11 +176,9 @@ _WORDS = 30
 
 
 def sentences_of_himself(text: str) -> list[str]:
-    """Return the sentences that say something lasting of their speaker, by how they begin.
+    """Return the sentences that say something lasting of their speaker, by how they begin, no questions among them.
 
-    A sentence does where it begins with "I am", "I have", "I live", "I work", "I like" and the like, or with "My" and
-    somebody or something near, is no question, and has at most thirty words. Moods, intentions and what is done just
-    now ("I'm tired", "I'm looking for") are left out. Chinese likewise, by 我.
+    Moods, intentions and what is done just now ("I'm tired", "I'm looking for") are left out.
     """
     lasting = []
     for sentence in split_lines(text):

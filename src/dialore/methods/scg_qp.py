@@ -1,7 +1,4 @@
-"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2.
-
-With it its queries on a commonsense graph (DCRAG's Table 1), and its baseline, a query from the dialogue alone.
-"""
+"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2."""
 
 from __future__ import annotations
 
@@ -34,8 +31,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["information", "opinion", "passive", "none"]
 
-_TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30
-"""A topic's most words (English) or characters (Chinese); what is longer is a sentence about the dialogue."""
+_TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30  # what is longer (in English, Chinese) is a sentence about the dialogue
 _QUERY_WORDS, _QUERY_CHARACTERS = 40, 80
 _EDGES = " \t.,;:!?。，、；：！？*`"
 _BULLET = re.compile(r"\A(?:[-*•>]|\d{1,2}[.)、])\s+")
@@ -161,10 +157,7 @@ def _bare(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuidedQuery:
-    """The query to be searched for (empty: none), and what led to it: the turn's kind, the topic, and the directive.
-
-    That is the commonsense response which guides the query; empty where there is none.
-    """
+    """The query to be searched for, if any, and what led to it: kind of turn, topic, and a commonsense response."""
 
     query: str = ""
     kind: Kind = "passive"

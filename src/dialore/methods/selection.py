@@ -66,7 +66,7 @@ def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict
 
 @dataclass(slots=True)
 class Found:
-    """A piece, what it was looked up for and where, and why it was dropped; nothing where it is kept."""
+    """A piece, what it was looked up for and where, and why it was dropped; empty where it is kept."""
 
     need: Need
     source: str

@@ -1,10 +1,7 @@
 """When is a piece of knowledge of use, for whatever retriever found it, and when does a response draw on it?
 
-Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may be much or little, and a rank
-or a share calls the best of six useless passages a 1. Here a small logistic model for each kind of source looks at
-the texts themselves: how much of the query, the last turn and the history a piece shares, by words and by static
-embeddings, and how it stands among the pieces of the same search. `scripts/calibrate_usefulness.py` fits the models and
-writes `data/usefulness.json`; docs/weave-figures.md says on what, and how well they are calibrated.
+Scores of retrievers do not compare, so a small logistic model for each kind of source looks at the texts themselves.
+`scripts/calibrate_usefulness.py` fits the models; docs/weave-figures.md says on what, and how well they do.
 """
 
 from __future__ import annotations
@@ -45,11 +42,10 @@ _RUN: dict[Language, int] = {"en": 4, "zh": 5}  # words, or Chinese characters, 
 
 
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue, also: str = "") -> list[float]:
-    """For each piece found for a query, the probability that it is of use in the response to the dialogue.
+    """Return for each piece found for a query the probability that it is of use in the response to the dialogue.
 
     The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. The
-    query stands alone; a misspelt word of it stands for the nearest one that a piece has.
-    The higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
+    higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
     """
     if also and also != query:
         by_both = (probabilities_of_use(pieces, asked, dialogue) for asked in (query, also))
@@ -163,8 +159,7 @@ def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> 
     return np.column_stack(columns).astype(np.float64)
 
 
-_ALONE = 1 << 18
-"""Products that OpenBLAS does in one thread: for more it wakes others, which spin, and cost eight times the time."""
+_ALONE = 1 << 18  # products that OpenBLAS does in one thread: for more it wakes others, at eight times the time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -288,16 +283,12 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
 
 
 class _Told(NamedTuple):
-    """The fate of a text's words in a response, each weighed by how rare it is.
-
-    So much of it is `new`, of which the response has `told` so much, a `share` of that; of all of it, it has `said`
-    that share, new or not.
-    """
+    """The fate of a text's words in a response, each weighed by how rare it is."""
 
     new: float
-    told: float
-    share: float
-    said: float
+    told: float  # of what is new
+    share: float  # of what is new that is told
+    said: float  # the share that is said, new or not
 
 
 def _told(piece: str, text: str, earlier: str) -> _Told:

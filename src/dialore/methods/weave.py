@@ -44,19 +44,13 @@ if TYPE_CHECKING:
     from dialore.sources.base import KnowledgeSource
     from dialore.sources.declared import DeclaredSource
 
-_SEEN, _TITLES = 200, 30
-"""The most items of a source whose titles are all listed, and the most titles that the needs are shown."""
-_ASKED = 0.05
-"""The share of the threshold that is enough for what the turn asks for, as the writer sees whether it answers."""
-_UNPLANNED = 0.2
-"""The share of the threshold that is enough without a plan, as the turns themselves are the only query."""
-_FACTS = 2
-"""The factor on the threshold for facts of the graph, most of which a model knows."""
-_FIRST, _TURNS = 4, 8
-"""The most passages that the draft is shown, and the most turns that are the query for them."""
+_SEEN, _TITLES = 200, 30  # items of a source whose titles are all listed, and titles that the needs are shown, at most
+_ASKED = 0.05  # the share of the threshold that is enough for what the turn asks, as the writer sees whether it answers
+_UNPLANNED = 0.2  # the share that is enough without a plan, as the turns themselves are the only query
+_FACTS = 2  # the factor on the threshold for facts of the graph, most of which a model knows
+_FIRST, _TURNS = 4, 8  # passages that the draft is shown, and turns that are the query for them, at most
 _PLANS = ("auto", "needs", "none")
-_LOCAL = ("documents", "memory")
-"""Kinds of sources that answer within milliseconds and hold what no model knows."""
+_LOCAL = ("documents", "memory")  # kinds that answer within milliseconds and hold what no model knows
 
 
 class Unsupported(BaseModel):
