@@ -43,6 +43,9 @@ class Method(Protocol):
     A method that has a `paper` setting of its prompts has the field `prompt_variant: str = OURS`: `paper` asks by
     `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
     Further settings of that kind stand in a class attribute `forms`.
+
+    Attributes:
+        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str]

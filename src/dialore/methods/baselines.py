@@ -23,11 +23,7 @@ _LONGEST_CHINESE = 4
 
 @dataclass(frozen=True, slots=True)
 class Vanilla(Method):
-    """No knowledge: one call that writes the response.
-
-    Attributes:
-        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
-    """
+    """No knowledge: one call that writes the response."""
 
     name: ClassVar[str] = "vanilla"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Table 12"
@@ -46,7 +42,6 @@ class TRag(Method):
     """Traditional RAG: the concepts that the history mentions are the queries (DCRAG, Section 4.1.2).
 
     Attributes:
-        graph: the commonsense graph.
         top: how many facts the response is given.
         prompt_variant: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
     """
@@ -128,7 +123,6 @@ class Pplm(Method):
     hf:microsoft/DialoGPT-medium`.
 
     Attributes:
-        graph: the commonsense graph.
         topic: `chosen`, `checked` or `none`, as in `msdp-kg`.
         facts: how many facts are looked through for words.
         words: how many words the bag has at most.

@@ -45,7 +45,6 @@ class Dcrag(Method):
     which say what was kept or removed; which serves better has not been measured.
 
     Attributes:
-        graph: the commonsense graph.
         top: facts kept of each set after ranking (Section 3.3: 50).
         limit: facts selected at most (Section 3.3: 20).
         thoughts: thought-then-generate (off: Table 3's "w/o TtG").
@@ -63,7 +62,6 @@ class Dcrag(Method):
             Where the last two turns mention no concept, the response is written at once; Cross Revision is left out
             where there are no queries or no topics to set against each other, and the selection from a set that is not
             larger than the limit, all of which is taken as ranked.
-        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str] = "dcrag"
@@ -160,14 +158,12 @@ class Dcrag(Method):
             return Retrieval()
         with stage.step("fact-retrieval") as step:
             retrieved = await asyncio.to_thread(self.graph.retrieve, demands, dialogue, self.top)
+            foreseen, unforeseen = retrieved.foreseen, retrieved.unforeseen
             step.output = {
                 "graph": self.graph.name,
                 "links": [f"{link.phrase} -> {link.name} ({link.how}, {link.score})" for link in retrieved.links],
-                "foreseen": {"found": retrieved.foreseen_found, "kept": [fact.triple for fact in retrieved.foreseen]},
-                "unforeseen": {
-                    "found": retrieved.unforeseen_found,
-                    "kept": [fact.triple for fact in retrieved.unforeseen],
-                },
+                "foreseen": {"found": retrieved.foreseen_found, "kept": [fact.triple for fact in foreseen]},
+                "unforeseen": {"found": retrieved.unforeseen_found, "kept": [fact.triple for fact in unforeseen]},
             }
             step.notes = [f"no concept for {entity!r}" for entity in retrieved.unlinked]
         return retrieved

@@ -38,7 +38,6 @@ class MsdpKg(Method):
     use of MSDP.
 
     Attributes:
-        samples: the sample base.
         documents: a base of sentences, for `retrieved`.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
             perplexity (Appendix A); `random` (Table 8). The last two are of the whole base. `released` is what the
@@ -133,7 +132,6 @@ class DialogueGenerator:
     """The dialogue generator (Section 2.2): the response after samples, the same for every dialogue.
 
     Attributes:
-        samples: the sample base.
         response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
             among all (Table 6's "w/ random" has both selections random).
         response_shots: samples of the dialogue generator (Section 3.6: 20).
@@ -249,10 +247,8 @@ class MsdpDcrag(Method):
     Where the paper is silent: a sample has up to three facts, and the nearest stands last.
 
     Attributes:
-        samples: the sample base.
         shots: samples of both generators (Appendix A.1.1: 10).
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
-        prompt_variant: how prompts are worded: `paper` or `ours`.
     """
 
     name: ClassVar[str] = "msdp-dcrag"

@@ -278,7 +278,6 @@ class WebGrounded(ABC):
     """A searcher that asks the web one query and writes from what answers it best (Section 3.1).
 
     Attributes:
-        web: web search.
         candidates: passages of the search's pages that are reranked.
         passages: passages that the response is given (Section 3.1: the best one).
         reranker: the paper's is `cross:cross-encoder/ms-marco-MiniLM-L-6-v2`; this one needs no extra.

@@ -204,19 +204,17 @@ async def _written(
     is_checked = call.replies and not call.prompt_variant
     completions: list[Completion] = []
     while True:
-        held = EchoStream(on_token, call.dialogue.last.text if is_checked else "") if on_token is not None else None
-        stream = CleanStream(held.feed, labels, call.leads) if held is not None else None
-        completions.append(await model.complete(request, None if stream is None else stream.feed))
-        if stream is not None:
-            stream.close()
+        held = EchoStream(on_token or (lambda _: None), call.dialogue.last.text if is_checked else "")
+        stream = CleanStream(held.feed, labels, call.leads)
+        completions.append(await model.complete(request, None if on_token is None else stream.feed))
+        stream.close()
         _record(step, completions)
         text = clean_response(completions[-1].text, labels, call.leads)
         fault = answer_fault(text, call.dialogue, told) if is_checked else ""
         if not fault:
-            if held is not None:
-                held.close()
+            held.close()
             return text, completions
-        if len(completions) > 1 or (held is not None and held.flows):
+        if len(completions) > 1 or (on_token is not None and held.flows):
             raise AnswerError(fault, hint="ask again, or take a larger model")
         step.notes.append(f"{fault}: asked once more")
         warmer = request.sampling.model_copy(update={"temperature": max(_AGAIN, request.sampling.temperature)})

@@ -169,7 +169,6 @@ class Weave(OverSources):
     check: Switch = False
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", hint="0 to 1")
