@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.llm.model import Usage
-from dialore.methods.lexical import NullRunner
-from dialore.methods.stages import StageContext
+from dialore.methods.stages import NullRunner, StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import period_of

@@ -16,7 +16,7 @@ from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, Switch, check_least
 from dialore.methods.baselines import TRag
 from dialore.methods.cleaning import as_data
-from dialore.methods.demands import link, retrieve_facts
+from dialore.methods.dcrag import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding, Response

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 from pydantic import BaseModel
 
-from dialore.errors import AnswerError, DialoreError, ModelError, StageError, WindowError, is_fatal
+from dialore.errors import AnswerError, DialoreError, InputError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, Usage
 from dialore.llm.pacing import LISTENER
@@ -34,6 +34,7 @@ Result = TypeVar("Result")
 CITING = "shared/citing"  # the prompt that says how to cite: a response prompt gets it as `citing` where `cite` is on
 _INSTRUCTIONS = "shared/instructions"  # the prompt with what the operator of a service wants of its responses
 _SLOW, _LATEST = 6, 20  # tokens a second, the prompt's reading included, under which the latest calls are slow
+HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"
 CUT_OFF = "the answer was cut off at the token limit"
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
 BY_MODEL = "model"  # the reranker that is the language model itself
@@ -176,6 +177,16 @@ class LLMRunner:
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
+
+
+class NullRunner:
+    """The stage runner of agents without a language model: it refuses every stage, and says how to add a model."""
+
+    name = "no model"
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
+        """Refuse; raises InputError."""
+        raise InputError(f"{call.prompt} needs a language model", hint=HOW_TO_ADD_A_MODEL)
 
 
 async def _complete(
