@@ -105,15 +105,10 @@ def steps_of(method: Method) -> int:
 
 
 def prompt_variant_of(method: Method) -> str:
-    """Return the variant of a method's prompts as prompt files have it; raise UnknownNameError where there is none."""
+    """Return the variant of a method's prompts as prompt files have it: "" for ours; raise UnknownNameError."""
     variant = getattr(method, "prompt_variant", OURS)
     check_word("prompt_variant", variant, (PAPER, OURS, *getattr(method, "forms", ())))
-    return prompt_variant_named(variant)
-
-
-def prompt_variant_named(prompt_variant: str) -> str:
-    """Return the variant that prompt files have for a value of `prompt_variant`: "" for ours."""
-    return "" if prompt_variant == OURS else prompt_variant
+    return "" if variant == OURS else variant
 
 
 def check_word(option: str, value: str, known: Sequence[str]) -> None:

@@ -247,7 +247,6 @@ class Rag(OverSources):
     paper: ClassVar[str] = "our own, a baseline: retrieval-augmented generation as it is usually done"
     summary: ClassVar[str] = "the best passages for the last turn, rewritten to stand alone, and an answer from them"
     calls: ClassVar[str] = "2 (1 without rewrite, or where there is nothing to rewrite)"
-    stages: ClassVar[tuple[str, ...]] = ("rag/query-rewriting", "rag/response-generation")
 
     top: int = 5
     rewrite: bool = True
@@ -311,7 +310,6 @@ class FullContext(OverSources):
     summary: ClassVar[str] = "the persona and all documents in one prompt, while they fit"
     optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents")
     calls: ClassVar[str] = "1"
-    stages: ClassVar[tuple[str, ...]] = ("full-context/response-generation",)
 
     words: int = 60_000
     truncate: bool = False
@@ -421,13 +419,16 @@ class Lexical(OverSources):
         return Grounding(knowledge=ranked, demands=demands)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
-        """Ground, then quote the first piece that says something new."""
+        """Ground, then quote the first piece that says something new, of a passage the sentence nearest to the turn."""
         grounding = await self.ground(dialogue, stage)
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
         text, cited = _NOTHING[dialogue.language], []
         if new is not None:
-            lead = _FOUND[dialogue.language]
-            text = lead + _quoted(new, dialogue)
+            lead, quoted = _FOUND[dialogue.language], on_one_line(new.text)
+            if new.kind == "passage" and len(sentences := split_sentences(new.text)) > 1:
+                nearest = load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]
+                quoted = " ".join(sentences[nearest].split())
+            text = lead + quoted
             cited = [Citation(start=len(lead), end=len(text), knowledge=new.id)]
         stage.send(text)
         return grounding.response(text, cited)
@@ -436,11 +437,3 @@ class Lexical(OverSources):
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:
     parts = [piece.fact.head, piece.fact.tail] if piece.kind == "fact" else [piece.text]
     return all(is_mentioned(part, dialogue.texts, dialogue.language) for part in parts)
-
-
-def _quoted(piece: Knowledge, dialogue: Dialogue) -> str:
-    """Return the piece, of a passage the sentence that is nearest to the last turn."""
-    sentences = split_sentences(piece.text) if piece.kind == "passage" else []
-    if len(sentences) < 2:
-        return on_one_line(piece.text)
-    return " ".join(sentences[load_reranker().rerank(dialogue.last.text, sentences, 1)[0][0]].split())

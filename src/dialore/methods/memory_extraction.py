@@ -54,7 +54,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
     Left out are statements that are too long, hold a secret or an address (`is_harmless`), are not borne by the turn
-    (`_is_borne`) or not of the user (`_is_own`). A time in a statement ("last month") is since when it holds. Of what
+    (`_is_borne`) or not of the user. A time in a statement ("last month") is since when it holds. Of what
     is `known` the newest are shown. What the model says is replaced is closed where both are of one thing or share most
     of their words; else it stands, doubted where the model is unsure or they share a word. Raises StageError.
     """
@@ -70,7 +70,9 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         usage = stage.usage
     kept = [claim for claim in told if 0 < len(claim.text.strip()) <= LONGEST and is_harmless(claim.text)]
     if not dialogue.spoken:  # else the statement may be a translation, of which words tell nothing
-        kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and _is_own(claim.text)]
+        kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and _OWN.search(claim.text)]
+        # Small models note compliments, too: what speaks to somebody is not of its speaker.
+        kept = [claim for claim in kept if not _ADDRESSED.search(claim.text)]
     turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     language = dialogue.language
@@ -114,11 +116,6 @@ def _may_replace(earlier: str, later: str, language: Language) -> bool:
 
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|our|us)\b|我|咱", re.IGNORECASE)
 _ADDRESSED = re.compile(r"\b(?:you|your|yours)\b|你|您", re.IGNORECASE)
-
-
-def _is_own(text: str) -> bool:
-    """Return whether a statement speaks of its speaker, and to nobody: small models note compliments, too."""
-    return bool(_OWN.search(text)) and not _ADDRESSED.search(text)
 
 
 def _is_borne(text: str, dialogue: Dialogue) -> bool:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage
-from dialore.methods.base import OURS, PAPER, Method, check_least, check_word, prompt_variant_named
+from dialore.methods.base import OURS, PAPER, Method, check_least, check_word
 from dialore.methods.few_shot import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
@@ -186,8 +186,8 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: StageContext, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
-        if self.response_prompt_variant:
-            stage.prompt_variant = prompt_variant_named(self.response_prompt_variant)
+        if variant := self.response_prompt_variant:
+            stage.prompt_variant = "" if variant == OURS else variant
         shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
         return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
