@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _LONGEST_CHINESE = 4  # characters of a word that decoding is steered to
 _WORD = re.compile(rf"[{HAN}]|[^\W{HAN}]+")
 _PASSAGES = ("documents", "memory", "web")
+_TOO_MUCH = "take rag, which retrieves, or name fewer documents; the bound is the option words"
 _FOUND = {"en": "From what was found: ", "zh": "找到的知识："}
 _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与这段对话有关的知识。"}
 
@@ -328,7 +329,8 @@ class FullContext(OverSources):
                         words += len(_WORD.findall(piece.text))
                     while words > self.words:
                         if not self.truncate:
-                            raise _too_much(f"the documents have more than {self.words:,} words")
+                            message = f"the documents have more than {self.words:,} words"
+                            raise DialoreError(message, hint=_TOO_MUCH)
                         words -= len(_WORD.findall(pieces.pop(next(iter(pieces))).text))
                         left_out += 1
             step.output = {"passages": len(pieces), "words": words, "left_out": left_out}
@@ -342,13 +344,9 @@ class FullContext(OverSources):
         except StageError as error:
             if not isinstance(error.cause, WindowError):
                 raise
-            raise StageError(error.stage, error.dialogue_id, _too_much(error.cause.message)) from error
+            cause = DialoreError(error.cause.message, hint=_TOO_MUCH)
+            raise StageError(error.stage, error.dialogue_id, cause) from error
         return grounding.response(text)
-
-
-def _too_much(message: str) -> DialoreError:
-    hint = "take rag, which retrieves, or name fewer documents; the bound is the option words"
-    return DialoreError(message, hint=hint)
 
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:

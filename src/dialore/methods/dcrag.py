@@ -187,10 +187,9 @@ class Dcrag(Method):
             it finds useful of it.
         parallel_selection: ask for both selections at once, each for `limit` facts, and cut what is too much; off, the
             second is asked for what the first leaves, if anything (Section 3.3).
-        fewer_steps: ask only where there is something to settle, which the paper leaves to further work (Limitations).
-            Where the last two turns mention no concept, the response is written at once; Cross Revision is left out
-            where there are no queries or no topics to set against each other, and the selection from a set that is not
-            larger than the limit, all of which is taken as ranked.
+        fewer_steps: ask only where there is something to settle (Limitations): the response is written at once where
+            the last two turns mention no concept; Cross Revision is left out where there are no queries or no topics,
+            and the selection from a set that is not larger than the limit, all of which is taken as ranked.
     """
 
     name: ClassVar[str] = "dcrag"
@@ -304,11 +303,9 @@ class Dcrag(Method):
         if not self.fact_selection:
             return [*retrieval.foreseen, *retrieval.unforeseen][: self.limit]
         if self.parallel_selection:
-            foreseen, unforeseen = await gather(
-                self._pick("foreseen", retrieval.foreseen, self.limit, stage),
-                self._pick("unforeseen", retrieval.unforeseen, self.limit, stage),
-            )
-            return [*foreseen, *unforeseen][: self.limit]
+            sets = (("foreseen", retrieval.foreseen), ("unforeseen", retrieval.unforeseen))
+            picked = await gather(*(self._pick(which, facts, self.limit, stage) for which, facts in sets))
+            return [fact for facts in picked for fact in facts][: self.limit]
         facts = await self._pick("foreseen", retrieval.foreseen, self.limit, stage)
         return facts + await self._pick("unforeseen", retrieval.unforeseen, self.limit - len(facts), stage)
 
