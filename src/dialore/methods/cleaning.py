@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
+_NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 _FENCE = "```"
 _FENCE_OPENS = re.compile(r"```\w*\n")
 _FENCE_MAY_OPEN = re.compile(r"`{1,3}|```\w*")
@@ -118,6 +119,12 @@ def _any(words: Iterable[str]) -> str:
 
 def _beginnings(words: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(word[:length] for word in words for length in range(len(word) + 1)))
+
+
+def read_answer(text: str) -> str:
+    """Return an answer on one line; empty where the model says that it has none."""
+    answer = " ".join(text.split())
+    return "" if answer.strip(" .。\"'“”").lower() in _NOTHING else answer
 
 
 def as_data(text: str, *marks: str) -> str:

@@ -15,7 +15,7 @@ from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.citations import mark_used
-from dialore.methods.cleaning import as_data, clean_response
+from dialore.methods.cleaning import as_data, clean_response, read_answer
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.sources.base import KnowledgeSource, ranked_by
@@ -36,7 +36,6 @@ _LABEL = re.compile(
     r"(?i)^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
     r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+"
 )
-_NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,12 +260,6 @@ def _from_json(text: str) -> list[str]:
             if isinstance(listed, list) and (texts := [item for item in listed if isinstance(item, str)]):
                 return texts
     return []
-
-
-def read_answer(text: str) -> str:
-    """Return an answer on one line; empty where the model says that it has none."""
-    answer = " ".join(text.split())
-    return "" if answer.strip(" .。\"'“”").lower() in _NOTHING else answer
 
 
 def _letter(value: Any) -> Any:  # noqa: ANN401 - what a model wrote

@@ -19,7 +19,7 @@ from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, OverSources, check_least
-from dialore.methods.cleaning import prompt_line
+from dialore.methods.cleaning import prompt_line, read_answer
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
@@ -229,10 +229,9 @@ class Safari(OverSources):
         # What the model knows itself, which may be nothing.
         known = list(map(prompt_line, preceding))
         text = await stage.text("safari/model-knowledge", suffix=entry.name, query=query, knowledge=known)
-        text = " ".join(text.split())
-        is_none = text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}
+        text = read_answer(text)
         made = Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")
-        return [] if is_none else [made]
+        return [made] if text else []
 
     def _always(self, which: str) -> list[str]:
         """Return the plan that is the same for every dialogue, with what its sources depend on."""

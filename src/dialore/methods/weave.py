@@ -452,10 +452,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
     if not isinstance(source, Listed):
         return []
     try:
-        if isinstance(source, DocumentIndex):
-            if len(source) <= _SEEN and len(titles := source.titles(_TITLES + 1)) <= _TITLES:
-                return titles
-        elif _count(source) <= _SEEN:
+        if _count(source) <= _SEEN:
             pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
             titles = _distinct(pieces)
             if len(pieces) <= _SEEN and len(titles) <= _TITLES:
