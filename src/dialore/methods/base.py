@@ -23,10 +23,9 @@ if TYPE_CHECKING:
 
     AnyGraph = Graph | MultiGraph
 
-PAPER, OURS = "paper", "ours"
-"""How a method's prompts are worded: with the content that its paper gives them, or better."""
+PAPER, OURS = "paper", "ours"  # how a method's prompts are worded: with the content of its paper's, or better
+# On, off, or `trained:FOLDER`: a stage that a trained part can take over.
 Switch = Annotated[bool | str, Field(union_mode="left_to_right")]
-"""On, off, or `trained:FOLDER`: a stage that a trained part can take over."""
 
 
 class Method(Protocol):

@@ -72,11 +72,6 @@ class Sample:
     response: str
 
     @property
-    def dialogue(self) -> str:
-        """The id of the dialogue that the history was taken from."""
-        return _whole_id(self.id)
-
-    @property
     def last_turn(self) -> str:
         """The turn that is answered."""
         return self.turns[-1].text
@@ -382,7 +377,7 @@ class SampleDatabase:
                 if len(chosen) >= top:
                     break
                 sample = self.sample(row)
-                if sample.dialogue != _whole_id(dialogue.id):
+                if _whole_id(sample.id) != _whole_id(dialogue.id):
                     chosen.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
             if chosen:
                 return list(chosen.values())
@@ -390,7 +385,7 @@ class SampleDatabase:
 
     def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
         own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
-        fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
+        fitting = (sample for sample in samples if _whole_id(sample.id) != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))
 
 

@@ -38,8 +38,7 @@ _CHOICES = {
     "retrieval": ("found", "gold"),
     "on_invalid_plan": ("repair", "null"),
 }
-Given = tuple[str, Knowledge]
-"""A piece of knowledge after the name of its source, in capitals."""
+Given = tuple[str, Knowledge]  # a piece after the name of its source, in capitals
 _SPEAKERS = {"en": ("User: ", "System: "), "zh": ("用户：", "系统：")}
 
 

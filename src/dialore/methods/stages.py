@@ -256,8 +256,7 @@ class StageName(str):
         return made
 
 
-OnStage: TypeAlias = Callable[[StageName], object]
-"""Gets the name of each stage as it begins."""
+OnStage: TypeAlias = Callable[[StageName], object]  # gets the name of each stage as it begins
 
 
 @dataclass(slots=True)
