@@ -26,7 +26,7 @@ from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.structured import output_schema
-from dialore.methods.demands import ThoughtQueries
+from dialore.methods.dcrag import ThoughtQueries
 from dialore.methods.stages import LLMRunner, StageCall
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace

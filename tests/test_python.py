@@ -309,7 +309,7 @@ async def test_many_come_in_order_and_say_how_far_they_are(capsys):
 def test_what_a_notebook_shows_is_short_and_whole():
     with create_agent("edit", model=None, sources={"documents": CAFE}) as made:
         response = made.respond_sync("When <b>do</b> you open?")
-        sources = "documents='documents', persona='persona', memory='memory'"
+        sources = "persona='persona', memory='memory', documents='documents'"
         assert repr(made) == f"Agent(method='lexical', model='no model', {sources})"
         assert "<td" in made._repr_html_()
     assert len(repr(response)) < 300

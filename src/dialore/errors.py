@@ -175,7 +175,7 @@ class NotRecordedError(ModelError):
 
 
 class AnswerError(DialoreError):
-    """A language model's answer is none: see `dialore.methods.faults`."""
+    """A language model's answer is none: see `dialore.methods.cleaning`."""
 
 
 class BudgetError(DialoreError):

@@ -19,7 +19,7 @@ from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
 from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
 from dialore.methods import registry
-from dialore.methods.stages import BY_MODEL
+from dialore.methods.stages import BY_MODEL, LLMRunner, NullRunner
 from dialore.plugins import loadable
 from dialore.retrieval.documents.filters import reading_as
 from dialore.retrieval.reranking import load_reranker
@@ -230,11 +230,7 @@ class Session:
 
     def _responder(self, models: Models) -> StageRunner:
         if models.main is None:
-            from dialore.methods.lexical import NullRunner
-
             return NullRunner()
-        from dialore.methods.stages import LLMRunner
-
         return LLMRunner(models.main, self.prompts, models.stages)
 
     @cached_property

@@ -21,7 +21,7 @@ from dialore.errors import InputError, UnknownNameError
 from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.model import Message, Request
 from dialore.llm.structured import output_schema
-from dialore.methods.demands import SelectedFacts, ThoughtRevision
+from dialore.methods.dcrag import SelectedFacts, ThoughtRevision
 from dialore.methods.registry import method_names
 from dialore.response import Response, StageTrace
 from dialore.sources.graph import open_graph

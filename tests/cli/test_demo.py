@@ -19,7 +19,7 @@ from dialore.cli.demo import COMMONSENSE, FURTHER, FURTHER_SYSTEMS, METHODS, PAR
 from dialore.dialogue import read_dialogues
 from dialore.llm.connection import connect
 from dialore.llm.recording import Recorder, Replay
-from dialore.methods.few_shot import is_fit, overlap, samples_of
+from dialore.methods.few_shot import is_fit, overlaps, samples_of
 
 BUNDLED = demo.demo_folder()
 # What runs the demo with nothing but the core's packages, and without a network.
@@ -110,7 +110,7 @@ def test_the_sources_are_as_promised():
     assert Counter(sample.language for sample in samples) == {"en": 15, "zh": 15}
     for sample in samples:  # each shows both of MSDP's generators what is wanted
         assert is_fit(sample), sample.id
-        assert 0.6 <= overlap(sample.knowledge, sample.response, sample.language) <= 0.9, sample.id
+        assert 0.6 <= overlaps(sample.knowledge, sample.response, sample.language)[0] <= 0.9, sample.id
 
 
 def test_every_line_says_which_prompt_it_was_made_with():

@@ -9,7 +9,7 @@ import pytest
 from dialore.llm.capabilities import strict_schema
 from dialore.llm.local import Constrained
 from dialore.llm.structured import output_schema
-from dialore.methods.demands import SelectedFacts, ThoughtRevision
+from dialore.methods.dcrag import SelectedFacts, ThoughtRevision
 from dialore.methods.edit import Better
 from dialore.methods.scg_qp import SearchDecision
 from dialore.methods.weave import Need, Needs

@@ -8,7 +8,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Request
 from dialore.methods.baselines import Vanilla
-from dialore.methods.faults import ECHO, INSTRUCTIONS, SCRIPT, EchoStream, answer_fault
+from dialore.methods.cleaning import ECHO, INSTRUCTIONS, SCRIPT, EchoStream, answer_fault
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
 

@@ -21,7 +21,7 @@ from dialore.methods.few_shot import (
     build_samples,
     context_text,
     is_fit,
-    overlap,
+    overlaps,
     released_marks,
     samples_of,
     sided,
@@ -73,15 +73,15 @@ def asked(*turns, topic=None, **fields):
     ],
 )
 def test_overlap_is_the_share_of_the_response_that_stands_in_the_knowledge(knowledge, response, language, share):
-    assert overlap(knowledge, response, language) == pytest.approx(share)
+    assert overlaps(knowledge, response, language)[0] == pytest.approx(share)
 
 
 def test_overlap_by_rows_of_words():
     knowledge, response = "the tea is old and the sea is warm", "the sea is warm but the tea"
-    assert overlap(knowledge, response, "en") == pytest.approx(6 / 7)
-    assert overlap(knowledge, response, "en", run=3) == pytest.approx(4 / 7)
-    assert overlap(knowledge, response, "en", run=5) == 0
-    assert overlap(knowledge, "but the sea is warm", "en", run=4) == pytest.approx(4 / 5)  # a row at the end counts
+    assert overlaps(knowledge, response, "en")[0] == pytest.approx(6 / 7)
+    assert overlaps(knowledge, response, "en", run=3)[0] == pytest.approx(4 / 7)
+    assert overlaps(knowledge, response, "en", run=5)[0] == 0
+    assert overlaps(knowledge, "but the sea is warm", "en", run=4)[0] == pytest.approx(4 / 5)  # a row at the end counts
 
 
 def test_fit_is_what_names_its_topic_shortly_without_brackets_or_pointing_back():
@@ -114,7 +114,7 @@ def test_a_sample_has_the_sides_of_the_dialogue_and_its_texts_on_one_line():
     ]
     assert sample.knowledge == "Tea is old. (tea, IsA, drink)"
     assert sample.response == "Yes, please."
-    assert (sample.dialogue, sample.last_turn) == ("d", "Tea?")
+    assert sample.last_turn == "Tea?"
 
 
 def test_what_knew_nothing_is_no_sample():
@@ -288,9 +288,9 @@ def test_random_samples_have_the_overlap_that_is_wanted_and_are_the_same_for_all
     first, second = asked("Hi"), asked("Good morning", topic="Tea")
     grounded = base.sampled(first, 20, 0, (0.6, 0.9))
     assert 0 < len(grounded) < 8
-    assert all(0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in grounded)
+    assert all(0.6 <= overlaps(s.knowledge, s.response, "en")[0] <= 0.9 for s in grounded)
     outside = {s.id for s in SAMPLES if s.language == "en"} - {s.id for s in grounded}
-    assert all(not 0.6 <= overlap(s.knowledge, s.response, "en") <= 0.9 for s in SAMPLES if s.id in outside)
+    assert all(not 0.6 <= overlaps(s.knowledge, s.response, "en")[0] <= 0.9 for s in SAMPLES if s.id in outside)
     assert base.sampled(second, 20, 0, (0.6, 0.9)) == grounded
     orders = {tuple(s.id for s in base.sampled(first, 4, seed)) for seed in range(6)}
     assert len(orders) > 1
@@ -334,7 +334,7 @@ def test_what_is_built_says_what_it_is(base):
 
 
 def grounded():
-    return sum(0.6 <= overlap(sample.knowledge, sample.response, sample.language) <= 0.9 for sample in SAMPLES)
+    return sum(0.6 <= overlaps(sample.knowledge, sample.response, sample.language)[0] <= 0.9 for sample in SAMPLES)
 
 
 def rewrite(path, **changed):

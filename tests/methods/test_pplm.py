@@ -9,7 +9,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import ModelError
 from dialore.llm.endpoint import Endpoint
 from dialore.llm.local import LocalModel
-from dialore.methods.pplm import one_word_names
+from dialore.methods.baselines import one_word_names
 from dialore.methods.registry import create_method
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 

@@ -10,7 +10,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
 from dialore.llm.model import Message, Sampling
-from dialore.methods import demands
+from dialore.methods import dcrag
 from dialore.prompts.history import history_messages, render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands
@@ -96,7 +96,7 @@ def test_what_never_changes_comes_first(prompt):
 @pytest.mark.parametrize("prompt", PROMPTS, ids=lambda prompt: f"{prompt.name}.{prompt.language}")
 def test_its_output_is_a_shape_that_the_methods_have(prompt):
     for name in prompt.front.output.split(" | "):
-        assert name == "text" or hasattr(demands, name)
+        assert name == "text" or hasattr(dcrag, name)
     assert prompt.front.sampling.temperature == 0.7  # DCRAG, Appendix A.1.2
 
 
@@ -105,7 +105,7 @@ def test_its_output_is_a_shape_that_the_methods_have(prompt):
 @pytest.mark.parametrize("language", ["en", "zh"])
 def test_the_json_asked_for_has_the_fields_of_the_shape(thoughts, shape, stage, language):
     names = {"query-production": "Queries", "topic-planning": "Topics", "cross-revision": "Revision"}
-    model = getattr(demands, shape + names[stage])
+    model = getattr(dcrag, shape + names[stage])
     prompt = PromptLibrary().get(f"dcrag/{stage}", language)
     system = prompt.render({**VARIABLES, "thoughts": thoughts}).messages[0].content
     asked = re.findall(r'"(\w+)":', system.splitlines()[-1])

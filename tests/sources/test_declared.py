@@ -10,8 +10,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
 from dialore.learned.dialogue_ranking import DialogueRanker
-from dialore.methods.lexical import NullRunner
-from dialore.methods.stages import StageContext
+from dialore.methods.stages import NullRunner, StageContext
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder

@@ -18,8 +18,7 @@ from dialore.llm.fake import FakeModel
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.recording import Recorded
 from dialore.llm.structured import candidates
-from dialore.methods.dcrag import Dcrag
-from dialore.methods.demands import DemandsOutput, SelectedFacts
+from dialore.methods.dcrag import Dcrag, DemandsOutput, SelectedFacts
 from dialore.methods.edit import read_questions
 from dialore.methods.registry import method_class, method_prompts
 from dialore.methods.scg_qp import SearchDecision

@@ -24,7 +24,7 @@ from dialore.experiments.run import Progress, facts_of, load_dialogues, open_sys
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.llm.model import Budgeted
 from dialore.methods.base import Method
-from dialore.methods.faults import FAULTS
+from dialore.methods.cleaning import FAULTS
 from dialore.parallel import bounded_map
 from dialore.response import Response
 from dialore.session import Connect, Session, connect_model

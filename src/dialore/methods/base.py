@@ -1,28 +1,31 @@
-"""The protocol of a method, and checks of methods' options."""
+"""The protocol of a method, the sources that methods share, and checks of methods' options."""
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Protocol
 
 from pydantic import Field
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.response import Grounding
+from dialore.sources.declared import DeclaredSources, default_sources
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.methods.stages import StageContext
     from dialore.response import Response
+    from dialore.sources.base import KnowledgeSource
     from dialore.sources.graph import Graph, MultiGraph
 
     AnyGraph = Graph | MultiGraph
 
-PAPER, OURS = "paper", "ours"
-"""How a method's prompts are worded: with the content that its paper gives them, or better."""
+PAPER, OURS = "paper", "ours"  # how a method's prompts are worded: with the content of its paper's, or better
+# On, off, or `trained:FOLDER`: a stage that a trained part can take over.
 Switch = Annotated[bool | str, Field(union_mode="left_to_right")]
-"""On, off, or `trained:FOLDER`: a stage that a trained part can take over."""
 
 
 class Method(Protocol):
@@ -39,6 +42,9 @@ class Method(Protocol):
     A method that has a `paper` setting of its prompts has the field `prompt_variant: str = OURS`: `paper` asks by
     `<method>/<stage>.paper.<language>.md` in place of `<method>/<stage>.<language>.md`, wherever there is such a file.
     Further settings of that kind stand in a class attribute `forms`.
+
+    Attributes:
+        prompt_variant: how prompts are worded: `paper` with the content of the paper's, or `ours`.
     """
 
     name: ClassVar[str]
@@ -56,6 +62,40 @@ class Method(Protocol):
         ...
 
 
+# Without slots: what is declared by default is worked out once, when it is first asked for.
+@dataclass(frozen=True)
+class OverSources(Method):
+    """A method over the sources that are declared, or all that are open; it is given those of `optional_sources`.
+
+    Attributes:
+        sources: declared sources (`open_declared`).
+        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
+        memory: what the user said of themselves in earlier dialogues, likewise: each dialogue's own, or a file's.
+        documents: a document index, where nothing is declared.
+        graph: the commonsense graph, likewise; and where sources declare one without saying which.
+        web: web search, likewise.
+    """
+
+    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
+
+    sources: DeclaredSources | None = None
+    persona: KnowledgeSource | None = None
+    memory: KnowledgeSource | None = None
+    documents: KnowledgeSource | None = None
+    graph: AnyGraph | None = None
+    web: KnowledgeSource | None = None
+
+    @functools.cached_property
+    def declared(self) -> DeclaredSources:
+        """The sources that are declared, or all that are open."""
+        return self.sources or default_sources(self.opened)
+
+    @property
+    def opened(self) -> dict[str, object]:
+        """The open sources by name; None for those that are not open."""
+        return {name: getattr(self, name) for name in OverSources.optional_sources if name != "sources"}
+
+
 def steps_of(method: Method) -> int:
     """Return how many calls a method makes in a row at most, by what it says of them; 0 where it does not."""
     calls = getattr(method, "calls", "")
@@ -64,15 +104,10 @@ def steps_of(method: Method) -> int:
 
 
 def prompt_variant_of(method: Method) -> str:
-    """Return the variant of a method's prompts as prompt files have it; raise UnknownNameError where there is none."""
+    """Return the variant of a method's prompts as prompt files have it: "" for ours; raise UnknownNameError."""
     variant = getattr(method, "prompt_variant", OURS)
     check_word("prompt_variant", variant, (PAPER, OURS, *getattr(method, "forms", ())))
-    return prompt_variant_named(variant)
-
-
-def prompt_variant_named(prompt_variant: str) -> str:
-    """Return the variant that prompt files have for a value of `prompt_variant`: "" for ours."""
-    return "" if prompt_variant == OURS else prompt_variant
+    return "" if variant == OURS else variant
 
 
 def check_word(option: str, value: str, known: Sequence[str]) -> None:

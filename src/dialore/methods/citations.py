@@ -50,10 +50,9 @@ class MarkReader:
     """Takes marks out of a text as it streams in; what it gives is final, however the text was cut into pieces.
 
     A mark is one number or more in square brackets, of whatever width: [2], [1][3], [1, 3], [1-3], 【2】. It is held
-    back until it is known to be one, and takes the white space before it along. Other brackets stay: those that hold
-    words or numbers of nothing that was given ([2024], [0, 1]), marks in code, links (`[1](...)`, `[text][1]`), and
-    definitions of links (`[1]: ...`). Of a range, what was given is cited. The `knowledge` is numbered from 1; `text`
-    is what was given so far, `marks` what was cited, in order, and `notes` tell of citations to nothing.
+    back until it is known to be one. Other brackets stay: words, numbers of nothing that was given ([2024], [0, 1]),
+    marks in code, links (`[1](...)`, `[text][1]`) and their definitions (`[1]: ...`). Of a range, what was given is
+    cited. The `knowledge` is numbered from 1; `text` is what was given so far, `notes` tell of citations to nothing.
     """
 
     knowledge: Sequence[Knowledge]
@@ -97,13 +96,19 @@ class MarkReader:
                 self._give(end)
             elif self._code or match["marks"] is None:
                 self._give(match.end())
-                self._turn_code(match[0])
+                sign = match[0]  # code begins or ends; a line break ends inline code, which models leave open
+                if not self._code:
+                    self._code = sign
+                elif sign == "\n":
+                    self._code = self._code if len(self._code) >= _FENCE else ""
+                elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
+                    self._code = ""
             else:
                 self._cite(match)
         return self.text[before:]
 
     def _cite(self, match: re.Match[str]) -> None:
-        """Take out marks that stand together; those of nothing that was given stay."""
+        """Take out marks that stand together, with white space around them; those of nothing that was given stay."""
         cited: dict[int, None] = {}
         stay = ""
         for mark in _MARKS.findall(match["marks"]):
@@ -120,20 +125,17 @@ class MarkReader:
         self._give(until)
         self.marks.append(Mark(len(self.text), tuple(cited)))
         self._place = match.end()
-        self.text += space + stay + match["after"] if stay else self._gap(space, match["after"])
+        after, beyond = match["after"], self._came[self._place : self._place + 1]
+        if stay:
+            self.text += space + stay + after
+        elif self.text and beyond and (after or beyond not in _CLOSING):
+            gap = after if after and "\n" not in space else space
+            between_wide = _WIDE.match(self.text[-1]) and _WIDE.match(beyond)
+            self.text += "" if between_wide and "\n" not in gap else gap
 
     def _give(self, end: int) -> None:
         self.text += self._came[self._place : end]
         self._place = end
-
-    def _turn_code(self, sign: str) -> None:
-        """Code begins or ends. A line break ends inline code, which models leave open."""
-        if not self._code:
-            self._code = sign
-        elif sign == "\n":
-            self._code = self._code if len(self._code) >= _FENCE else ""
-        elif len(sign) == len(self._code) or len(sign) >= len(self._code) >= _FENCE:
-            self._code = ""
 
     def _numbers(self, mark: str) -> dict[int, None]:
         """Return the pieces that a mark cites, each once, following notes that cite others; none of other marks."""
@@ -151,15 +153,6 @@ class MarkReader:
         if is_beyond:
             self.notes.append(f"{mark}: only {count} pieces of knowledge were given; what is beyond is left out")
         return {number: None for number in cited if number <= count}
-
-    def _gap(self, before: str, after: str) -> str:
-        """Return the white space that stays of that around marks."""
-        beyond = self._came[self._place : self._place + 1]
-        if not self.text or not beyond or (not after and beyond in _CLOSING):
-            return ""
-        gap = after if after and "\n" not in before else before
-        between_wide = _WIDE.match(self.text[-1]) and _WIDE.match(beyond)
-        return "" if between_wide and "\n" not in gap else gap
 
 
 def read_citations(text: str, knowledge: Sequence[Knowledge]) -> MarkReader:
@@ -217,7 +210,7 @@ def mark_used(
     """
     if not knowledge:
         return []
-    from dialore.methods.attribution import is_drawn_on  # loads numpy
+    from dialore.methods.usefulness import is_drawn_on  # loads numpy
 
     before = [*history, draft]
     used = (item.id in cited if cited else is_drawn_on(item, text, before, language) for item in knowledge)

@@ -1,19 +1,22 @@
-"""Cleaned text: a response without its label, quotation marks or fence, whole or streamed; others' text as data."""
+"""Answers without label, quotation marks or fence, whole or streamed; those that are none; others' text as data."""
 
 from __future__ import annotations
 
 import functools
 import re
 from collections.abc import Iterable
+from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
 from dialore.learned.dialogue_ranking import joined
 
 if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
+_NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 _FENCE = "```"
 _FENCE_OPENS = re.compile(r"```\w*\n")
 _FENCE_MAY_OPEN = re.compile(r"`{1,3}|```\w*")
@@ -118,6 +121,12 @@ def _beginnings(words: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(word[:length] for word in words for length in range(len(word) + 1)))
 
 
+def read_answer(text: str) -> str:
+    """Return an answer on one line; empty where the model says that it has none."""
+    answer = " ".join(text.split())
+    return "" if answer.strip(" .。\"'“”").lower() in _NOTHING else answer
+
+
 def as_data(text: str, *marks: str) -> str:
     """Return text from outside as a prompt shows it: on one line, unable to close the tags (`knowledge`) around it."""
     if marks:
@@ -135,3 +144,101 @@ def prompt_line(item: Knowledge) -> str:
 @functools.lru_cache(maxsize=32)
 def _tags(marks: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"<\s*+/?\s*+(?:{'|'.join(map(re.escape, marks))})\b(?:[^<>]*>)?", re.IGNORECASE)
+
+
+# --- answers that are none: the last turn or the instructions said back, or a script of both sides
+
+ECHO = "the answer says the last turn back"
+SCRIPT = "the answer goes on with a script of both sides"
+INSTRUCTIONS = "the answer says the instructions back"
+FAULTS = (ECHO, SCRIPT, INSTRUCTIONS)
+_ALIKE = 0.92
+_FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
+_FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4  # words, or Chinese characters, from which a question said back is no answer
+_LEAST_RUN, _LEAST_SHARE = 4, 0.6  # words of a run that stands in the instructions, an answer's share in such runs
+_USERS = ("Me", "User", "Human", "Customer", "我", "用户")
+_OTHERS = ("Friend", "Assistant", "AI", "Bot", "System", "朋友", "助手")
+_CODE = re.compile(r"^```.*?(?:^```|\Z)", re.DOTALL | re.MULTILINE)
+_WIDE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def answer_fault(text: str, dialogue: Dialogue, instructions: str = "") -> str:
+    """Return why a text is no answer to a dialogue, asked by such instructions; empty where it may be one."""
+    if _says_instructions(_plain(text), _plain(instructions)):
+        return INSTRUCTIONS
+    plain, last = _plain(text), _plain(dialogue.last.text)
+    if _is_echo(plain, last) or (plain == last and _is_question(dialogue.last.text)):
+        return ECHO
+    speakers = {turn.speaker for turn in dialogue.turns} - {"user", "system"}
+    users = (*_USERS, *speakers - {dialogue.responder})
+    labels = "|".join(map(re.escape, sorted({*users, *_OTHERS, *speakers}, key=len, reverse=True)))
+    label = rf"(?:(\A|\n)[ \t*_#>-]{{0,8}}|[.!?:。！？：][ \t]{{0,4}})({labels})(?:\*\*)?[ \t]?[:：]"
+    marks = list(re.finditer(label, _CODE.sub("", text)))
+    both = len({mark[2] for mark in marks}) > 1
+    speaks_on = any(mark[2] in users and mark[1] is not None for mark in marks[1:] or marks)
+    return SCRIPT if both or speaks_on else ""
+
+
+def _is_echo(said: str, last: str) -> bool:
+    if not said or not last or not _is_telling(last):
+        return False
+    if last in said:
+        rest = said.replace(last, " ")
+        return len(rest.split()) < _FEWEST_WORDS - 1 and len(_WIDE.findall(rest)) < _FEWEST_WIDE // 2
+    if max(len(said), len(last)) > _LONGEST or not 0.8 < len(said) / len(last) < 1.25:
+        return False
+    # A letter or two that differ in a long sentence may be all of an answer ("eight", "nine"): words are compared.
+    parts = (list(said), list(last)) if _WIDE.search(last) else (said.split(), last.split())
+    return SequenceMatcher(None, *parts, autojunk=False).ratio() >= _ALIKE
+
+
+def _says_instructions(said: str, told: str) -> bool:
+    """Return whether most of an answer stands in the instructions, in runs too long for chance."""
+    parts, known = (list(text) if _WIDE.search(told) else text.split() for text in (said, told))
+    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * len(known):
+        return False
+    runs = SequenceMatcher(None, parts, known, autojunk=False).get_matching_blocks()
+    return sum(run.size for run in runs if run.size >= _LEAST_RUN) >= _LEAST_SHARE * len(parts)
+
+
+def _is_telling(text: str) -> bool:
+    return len(text.split()) >= _FEWEST_WORDS or len(_WIDE.findall(text)) >= _FEWEST_WIDE
+
+
+def _is_question(text: str) -> bool:
+    """Return whether a turn is a question to which the same is no answer, unlike "Hello?"."""
+    long = len(_plain(text).split()) >= _FEWEST_ASKED or len(_WIDE.findall(text)) >= _FEWEST_ASKED_WIDE
+    return long and text.rstrip().endswith(("?", "？"))
+
+
+def _plain(text: str) -> str:
+    return " ".join(re.sub(r"[\W_]+", " ", text.casefold()).split())
+
+
+def stops(messages: list[str]) -> tuple[str, ...]:
+    """Return what a model is to stop at where a prompt's turns bear labels: the user's next."""
+    return tuple(mark for mark in ("\nMe:", "\n我：") if any(mark in f"\n{text}" for text in messages))
+
+
+class EchoStream:
+    """Holds a text back for as long as it may be the last turn said back, and passes it on from then on."""
+
+    def __init__(self, on_token: OnToken, last: str) -> None:
+        self._on_token, self._last = on_token, _plain(last)
+        self._held, self.flows = "", not (_is_telling(self._last) or _is_question(last))
+
+    def feed(self, piece: str) -> None:
+        """Take the next piece."""
+        if not self.flows:
+            self._held += piece
+            begun = _plain(self._held)
+            if self._last.startswith(begun) or (begun.startswith(self._last) and len(begun) < len(self._last) + 12):
+                return
+            piece, self._held, self.flows = self._held, "", True
+        self._on_token(piece)
+
+    def close(self) -> None:
+        """Pass on what is held."""
+        if self._held:
+            self._on_token(self._held)
+            self._held, self.flows = "", True

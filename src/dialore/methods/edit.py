@@ -15,7 +15,7 @@ from dialore.knowledge import Knowledge, PassageDetail, stable_id
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, Method, check_least
 from dialore.methods.citations import mark_used
-from dialore.methods.cleaning import as_data, clean_response
+from dialore.methods.cleaning import as_data, clean_response, read_answer
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
 from dialore.sources.base import KnowledgeSource, ranked_by
@@ -36,7 +36,6 @@ _LABEL = re.compile(
     r"(?i)^(?:[\s|;,，、；•*·\-–—]|[\"”'](?=\s)|</?\w+>|\[SEP\]|[(（]?\d{1,2}\s*[.)）:：、]|"
     r"(?:Q(?:uestion)?|问题?)\s*+[\d一二三四五六七八九十]{0,2}\s*+[.)）:：、])+"
 )
-_NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,12 +98,23 @@ class Edit(Method):
             raise InputError("edit without the model's answers needs documents", hint="give a base with --documents")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
-        """Question Generation and Question Answering (Sections 3.2 and 3.3)."""
+        """Question Generation and Question Answering (Sections 3.2 and 3.3); a repeated answer counts once."""
         if not self.questions:
             return Grounding()
         questions = await self.ask_questions(stage)
         answered = await gather(*(self.answer(number, question, stage) for number, question in enumerate(questions, 1)))
-        return Grounding(knowledge=self._knowledge(questions, answered, stage))
+        with stage.step("answer-integration") as step:
+            step.notes = [
+                f"question {number} has no answer" for number, answers in enumerate(answered, 1) if not answers
+            ]
+            if self.base_answers and self.documents is None:
+                step.notes.append(_NO_BASE)
+            taken = []
+            for question, answers in zip(questions, answered, strict=True):
+                texts = {answer.source: answer.text for answer in answers}
+                taken.append({"question": question, "by": answers[0].source if answers else "model", "from": texts})
+            step.output = {"answers": taken}
+        return Grounding(knowledge=list({answers[0].id: answers[0] for answers in answered if answers}.values()))
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Response Generation from history and answers (Section 3.4)."""
@@ -158,23 +168,6 @@ class Edit(Method):
         given: dict[str, Any] = {"question": question, "answers": [answer.text for answer in shown]}
         chosen = await stage.ask("edit/answer-choice", Better, first, suffix=str(number), **given)
         return shown if chosen.better == "A" else shown[::-1]
-
-    def _knowledge(
-        self, questions: Sequence[str], answered: Sequence[list[Knowledge]], stage: StageContext
-    ) -> list[Knowledge]:
-        """Return the chosen answers, in the questions' order, as knowledge; a repeated answer counts once."""
-        with stage.step("answer-integration") as step:
-            step.notes = [
-                f"question {number} has no answer" for number, answers in enumerate(answered, 1) if not answers
-            ]
-            if self.base_answers and self.documents is None:
-                step.notes.append(_NO_BASE)
-            taken = []
-            for question, answers in zip(questions, answered, strict=True):
-                texts = {answer.source: answer.text for answer in answers}
-                taken.append({"question": question, "by": answers[0].source if answers else "model", "from": texts})
-            step.output = {"answers": taken}
-        return list({answers[0].id: answers[0] for answers in answered if answers}.values())
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,12 +260,6 @@ def _from_json(text: str) -> list[str]:
             if isinstance(listed, list) and (texts := [item for item in listed if isinstance(item, str)]):
                 return texts
     return []
-
-
-def read_answer(text: str) -> str:
-    """Return an answer on one line; empty where the model says that it has none."""
-    answer = " ".join(text.split())
-    return "" if answer.strip(" .。\"'“”").lower() in _NOTHING else answer
 
 
 def _letter(value: Any) -> Any:  # noqa: ANN401 - what a model wrote

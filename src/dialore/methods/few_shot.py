@@ -1,8 +1,4 @@
-"""Samples to prompt with (MSDP): what one is, which are good, and the database that they are selected from.
-
-A sample has topic, history, knowledge and response of another dialogue (Section 2). A database is a NumPy archive: the
-samples as JSON Lines, their encodings with topics and without, and the numbers that they are selected by.
-"""
+"""Samples to prompt with (MSDP, Section 2): what one is, which are good, and the database they are selected from."""
 
 from __future__ import annotations
 
@@ -38,19 +34,15 @@ if TYPE_CHECKING:
     _Rows = NDArray[np.int64]
 
 _VERSION = 5
-TOPICS = ("chosen", "checked", "none")
-"""The ways to tell a dialogue's topic; see `topic_of`."""
-TURNS = 3
-"""Last turns of a history that are encoded, as in MSDP's released code."""
+TOPICS = ("chosen", "checked", "none")  # the ways to tell a dialogue's topic; see `topic_of`
+TURNS = 3  # last turns of a history that are encoded, as in MSDP's released code
 _GROUNDED = (0.6, 0.9)  # the overlap of response and knowledge that MSDP prompts with (Section 2.2)
 _BATCH = 1024
-_SPARE = 16
-"""Rows looked at beyond those wanted, as the database may hold histories of the very dialogue that is answered."""
+_SPARE = 16  # rows looked at beyond those wanted, as some may be of the very dialogue that is answered
 _BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError)
 _MEND = "build it again with `dialore samples build`"
 Side = Literal["user", "system"]
-_UNUSED = frozenset({"no_passages_used", "no passages used"})
-"""The sentences of Wizard of Wikipedia and its readers for turns that used no knowledge."""
+_UNUSED = frozenset({"no_passages_used", "no passages used"})  # Wizard of Wikipedia's, for turns without knowledge
 _LONGEST = 20  # words of fit knowledge at most
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
 _BRACKETS = frozenset("()（）")
@@ -68,8 +60,8 @@ class SampleTurn:
 class Sample:
     """A sample of MSDP's database: topic, history, knowledge and response (Section 2), each text on one line.
 
-    Its id is the history's in its data set, its topic the title of its knowledge where that has one; a topic that
-    nobody said is empty, and so is a response that there is not, which leaves the sample to knowledge generation.
+    Its id is the history's in its data set. A topic that nobody said is empty, as is a response that there is not,
+    which leaves the sample to knowledge generation.
     """
 
     id: str
@@ -80,11 +72,6 @@ class Sample:
     response: str
 
     @property
-    def dialogue(self) -> str:
-        """The id of the dialogue that the history was taken from."""
-        return _whole_id(self.id)
-
-    @property
     def last_turn(self) -> str:
         """The turn that is answered."""
         return self.turns[-1].text
@@ -92,8 +79,8 @@ class Sample:
     @classmethod
     def of_dialogue(cls, dialogue: Dialogue, knowledge: str | None = None) -> Sample | None:
         """Return the sample that a history, its reference and its gold knowledge (or this) are; None without any."""
-        known = " ".join(_text(piece) for piece in dialogue.knowledge) if knowledge is None else knowledge
-        known = one_line(known)
+        known = " ".join(map(_text, dialogue.knowledge)) if knowledge is None else knowledge
+        known = " ".join(known.split())
         if not known or known in _UNUSED:
             return None
         turns = sided(dialogue)
@@ -112,10 +99,7 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
 def aligned_samples(
     dialogues: Iterable[Dialogue], graph: Graph | MultiGraph, embedder: Embedder, top: int = 3
 ) -> Iterator[Sample]:
-    """Yield samples whose knowledge is the facts that hard matching finds, where it does (DCRAG, Appendix A.1.1).
-
-    Where there are more than `top` facts, those nearest to history and reference by the embedder are taken.
-    """
+    """Yield samples whose knowledge is the facts nearest to them that hard matching finds (DCRAG, Appendix A.1.1)."""
     matcher = HardMatcher(stores_of(graph))
     matched: list[tuple[Dialogue, list[tuple[int, int]]]] = []
     for dialogue in dialogues:
@@ -133,18 +117,12 @@ def aligned_samples(
             yield sample
 
 
-def overlap(knowledge: str, response: str, language: Language, run: int = 1) -> float:
-    """Return the share of a response's words that stand in its knowledge, from 0 to 1 (MSDP, Sections 2.2 and 4.2).
+def overlaps(knowledge: str, response: str, language: Language, run: int = 1) -> tuple[float, float]:
+    """Return the words of a response that stand in its knowledge, as shares of both (MSDP, Sections 2.2 and 4.2).
 
-    Words are lower-cased and without punctuation. Chinese is taken by characters, so that two ways to tokenise the
-    same phrase cannot hide it. Words count only in a row of at least `run` that all stand in the knowledge: 1 is the
-    paper's formula; its authors' released code counts rows of 10.
+    Chinese is taken by characters, as a phrase may be cut into words in two ways. Words count in rows of at least `run`
+    that all stand in the knowledge: 1 is the paper's formula; its authors' released code counts rows of 10.
     """
-    return _shares(knowledge, response, language, run)[0]
-
-
-def _shares(knowledge: str, response: str, language: Language, run: int) -> tuple[float, float]:
-    """Return the words of a response that stand in its knowledge, as shares of response and knowledge."""
     tokens, known = _tokens(response, language), _tokens(knowledge, language)
     shared = row = 0
     for token in [*tokens, None]:
@@ -168,11 +146,9 @@ def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
 
 
 def is_fit(sample: Sample) -> bool:
-    """Return whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
+    """Return whether a sample's knowledge shows well what is to be generated, as the paper's released code has it.
 
-    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
-    paper does not say so; its authors' released code selects by this where a topic is not in the database (and by the
-    first two on their unseen data sets where it is).
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...).
     """
     text = normalise(sample.knowledge)
     pointing = _POINTING[sample.language]
@@ -183,10 +159,7 @@ def is_fit(sample: Sample) -> bool:
 
 
 def released_marks(sample: Sample) -> int:
-    """Return what the released code's filters say of a sample's knowledge, letter by letter.
-
-    1: it names its topic and has no brackets; 2: it has at most 20 words and does not open by "It" or "This".
-    """
+    """Return what the released code's filters say of a sample's knowledge, letter by letter: 1 plain, 2 short."""
     text = sample.knowledge
     is_plain = sample.topic in text and not {"(", ")"} & set(text)
     is_short = len(text.split()) <= _LONGEST and not text.startswith(("It", "it", "This", "this"))
@@ -207,7 +180,8 @@ def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
     asked, given = (value if isinstance(value, str) else "" for value in noted)
     titles = [str(piece.get("title") or "") for piece in dialogue.knowledge or () if isinstance(piece, dict)]
     checked = asked or given or next(filter(None, titles), "") or dialogue.topic
-    return one_line({"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or "")
+    topic = {"chosen": dialogue.topic or asked, "checked": checked, "none": ""}[which] or ""
+    return " ".join(topic.split())
 
 
 def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
@@ -219,7 +193,7 @@ def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
 
 def ended(text: str, language: Language) -> str:
     """Return a turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
-    line = one_line(text)
+    line = " ".join(text.split())
     return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
 
 
@@ -238,11 +212,6 @@ def _number(topic: str) -> int:
     return int.from_bytes(hashlib.blake2b(normalise(topic).encode(), digest_size=8).digest())
 
 
-def one_line(text: str) -> str:
-    """Return the text on one line."""
-    return " ".join(text.split())
-
-
 def _text(piece: str | dict[str, Any]) -> str:
     if isinstance(piece, str):
         return piece
@@ -252,11 +221,7 @@ def _text(piece: str | dict[str, Any]) -> str:
 
 
 class SamplesMeta(BaseModel):
-    """How a database was made (see `build_samples`), and what is in it.
-
-    So many are `fit` for knowledge generation (see `is_fit`), and so many `grounded`: their response overlaps its
-    knowledge by 0.6 to 0.9 (MSDP, Section 2.2).
-    """
+    """How a database was made (see `build_samples`), and how many samples are `fit` (`is_fit`) and `grounded`."""
 
     version: int = _VERSION
     samples: int
@@ -317,19 +282,15 @@ class SampleDatabase:
     def nearest(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "chosen", fit: bool = True
     ) -> list[tuple[Sample, float]]:
-        """Query-based selection (Section 2.1): the samples most like a dialogue's topic and history, the best first.
+        """Return the samples most like a dialogue's topic and history (Section 2.1), with scores, the best first.
 
-        They are of its language and come with the dot products of the encodings, which are without topics where the
-        dialogue has none (see `topic_of`). With `fit` they are of the dialogue's own topic, be they few, where the
-        database has it; else fit for knowledge generation, and each of another topic.
+        Encodings are without topics where the dialogue has none (see `topic_of`). With `fit` the samples are of the
+        dialogue's own topic, be they few, where the database has it; else fit, and each of another topic.
         """
         named, rows = topic_of(dialogue, topic), self._rows(dialogue)
         scores = self._scores(dialogue, named, with_topics=bool(named))
-        groups = [(False, rows)]
-        if fit:
-            same = self._same(rows, named)
-            groups = [(False, same), (bool(named), rows[self._columns["fit"][rows]]), (False, rows)]
-        return self._first(dialogue, groups, scores, top)
+        fitting = [(False, self._same(rows, named)), (bool(named), rows[self._columns["fit"][rows]])] if fit else []
+        return self._first(dialogue, [*fitting, (False, rows)], scores, top)
 
     def released(
         self, dialogue: Dialogue, top: int = 10, *, topic: str = "checked", seen: bool = False
@@ -360,8 +321,7 @@ class SampleDatabase:
     ) -> list[Sample]:
         """Return random samples, the same for every dialogue of a language but its own (Section 2.2, Tables 5, 8).
 
-        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold at
-        least; where they need no response, `answered` is off.
+        `overlap` bounds how much their responses overlap their knowledge, `covered` how much of that they hold.
         """
         rows = self._rows(dialogue)
         rows = rows[self._columns["covered"][rows] >= np.float32(covered)]
@@ -388,9 +348,8 @@ class SampleDatabase:
         shared = {gram for row in range(len(self)) for gram in _grams(self.sample(row), grams) & others}
         met = [sample for sample in samples if _grams(sample, grams) & shared]
         known = topics.intersection(self._columns["topics"].tolist())
-        counts = {"rows": (others, shared), "pieces": (samples, met), "topics": (topics, known)}
         shares: dict[str, float] = {}
-        for name, (every, here) in counts.items():
+        for name, every, here in (("rows", others, shared), ("pieces", samples, met), ("topics", topics, known)):
             shares |= {name: len(every), f"{name} known": len(here) / max(len(every), 1)}
         return shares
 
@@ -418,7 +377,7 @@ class SampleDatabase:
                 if len(chosen) >= top:
                     break
                 sample = self.sample(row)
-                if sample.dialogue != _whole_id(dialogue.id):
+                if _whole_id(sample.id) != _whole_id(dialogue.id):
                     chosen.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
             if chosen:
                 return list(chosen.values())
@@ -426,7 +385,7 @@ class SampleDatabase:
 
     def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
         own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
-        fitting = (sample for sample in samples if sample.dialogue != own and (sample.response or not answered))
+        fitting = (sample for sample in samples if _whole_id(sample.id) != own and (sample.response or not answered))
         return list(itertools.islice(fitting, count))
 
 
@@ -447,18 +406,17 @@ def build_samples(
     graph: str = "",
     on_step: Callable[[str, int, int | None], None] | None = None,
 ) -> SamplesMeta:
-    """Write a database of samples; an old one stays in place until the new one is whole.
+    """Write a database of samples; an old one stays in place until the new one is whole. Raises InputError.
 
-    The embedder encodes topic and history of each, so many last turns of it (Section 2.1). `perplexities` has each
-    sample's as a prompt, by its id (Appendix A), and `perplexity_by` the model that they are of; `graph` names the
-    graph that the knowledge was aligned with, which is fit as it is. `on_step` is told what is being done, how much of
-    it is done, and of how much. Raises InputError for no samples, and a file that cannot be written or is another.
+    It is a NumPy archive: samples as JSON Lines, encodings of topic and last turns, and of turns alone (Section 2.1).
+    `perplexities` has each sample's as a prompt, by its id (Appendix A); knowledge aligned with a `graph` is fit as it
+    is. `on_step` is told what is being done, how much of it is done, and of how much.
     """
     rows = list(samples)
     if not rows:
         raise InputError("no sample has any knowledge", hint="take dialogues whose replies come with their knowledge")
     check_out(out)
-    shares, covered = np.array([_shares(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
+    shares, covered = np.array([overlaps(s.knowledge, s.response, s.language, overlap_run) for s in rows], np.float32).T
     lines = "\n".join(json.dumps(asdict(sample), ensure_ascii=False, separators=(",", ":")) for sample in rows)
     given = perplexities or {}
     arrays: dict[str, NDArray[Any]] = {

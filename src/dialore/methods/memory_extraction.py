@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.llm.model import Usage
-from dialore.methods.lexical import NullRunner
-from dialore.methods.stages import StageContext
+from dialore.methods.stages import NullRunner, StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import period_of
@@ -54,21 +53,10 @@ class Remembered:
 async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], stage_runner: StageRunner) -> Remembered:
     """Return what the last turn of a dialogue says of the user, for whose memory it is; nothing where nothing parses.
 
-    Left out are statements with a password, an e-mail address, a card or phone number, of more than 300 characters,
-    that the turn does not bear (`_is_borne`), and that are not of the user (`_is_own`). Without a model, sentences in
-    the first person are kept (`sentences_of_himself`). It is not to stand in the way of a response: call it after that.
-
-    A time in a statement ("last month") is since when it holds. What the model says is replaced is closed where
-    both are of one thing or share most of their words; else it stands, doubted where the model is unsure or
-    they share a word.
-
-    Args:
-        dialogue: the history up to the user's turn.
-        known: their earlier statements: the newest forty are shown, of which the new ones may replace some.
-        stage_runner: who does the stage `memory/extraction`.
-
-    Raises:
-        StageError: the model failed.
+    Left out are statements that are too long, hold a secret or an address (`is_harmless`), are not borne by the turn
+    (`_is_borne`) or not of the user. A time in a statement ("last month") is since when it holds. Of what
+    is `known` the newest are shown. What the model says is replaced is closed where both are of one thing or share most
+    of their words; else it stands, doubted where the model is unsure or they share a word. Raises StageError.
     """
     now = datetime.now(UTC)
     shown = standing(known, now)[:_SHOWN]
@@ -81,15 +69,16 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         told = (await stage.ask("memory/extraction", Extracted, Extracted(), statements=texts)).statements
         usage = stage.usage
     kept = [claim for claim in told if 0 < len(claim.text.strip()) <= LONGEST and is_harmless(claim.text)]
-    kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and (dialogue.spoken or _is_own(claim.text))][
-        :_MOST
-    ]
+    if not dialogue.spoken:  # else the statement may be a translation, of which words tell nothing
+        kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and _OWN.search(claim.text)]
+        # Small models note compliments, too: what speaks to somebody is not of its speaker.
+        kept = [claim for claim in kept if not _ADDRESSED.search(claim.text)]
     turn = quoted_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     language = dialogue.language
     made: list[Statement] = []
     replaced: dict[str, Statement] = {}
-    for claim in kept:
+    for claim in kept[:_MOST]:
         text = on_one_line(claim.text)
         period = period_of(text, now)
         since = period.begins if period and period.ends <= now else None
@@ -97,7 +86,8 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         earlier = [shown[number - 1] for number in dict.fromkeys(claim.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in claim.unsure if 1 <= number <= len(shown)]
         certain = [former for former in earlier if former not in unsure and _may_replace(former.text, text, language)]
-        shared = [former for former in earlier if former not in certain and _share(former.text, text, language)]
+        own, others = _borne_words(text, language), (former for former in earlier if former not in certain)
+        shared = [former for former in others if own & _borne_words(former.text, language)]
         doubted = [*unsure, *shared]  # what else is said to be replaced small models name at random
         replaced |= {former.id: former.closed_by(statement) for former in certain}
         references = {"replaces": certain[0].id if certain else "", "doubts": doubted[0].id if doubted else ""}
@@ -116,11 +106,6 @@ def says_something(text: str) -> bool:
     return len(_borne_words(text, "zh" if is_chinese(text) else "en")) > 1
 
 
-def _share(one: str, other: str, language: Language) -> bool:
-    """Return whether two statements have a word that counts in common."""
-    return bool(_borne_words(one, language) & _borne_words(other, language))
-
-
 def _may_replace(earlier: str, later: str, language: Language) -> bool:
     """Return whether one statement can contradict another: of one thing, or most of the shorter's words in common."""
     if thing_of(earlier) == thing_of(later):
@@ -133,19 +118,11 @@ _OWN = re.compile(r"\b(?:i|i'm|i've|i'd|i'll|me|my|mine|we|our|us)\b|我|咱", r
 _ADDRESSED = re.compile(r"\b(?:you|your|yours)\b|你|您", re.IGNORECASE)
 
 
-def _is_own(text: str) -> bool:
-    """Return whether a statement speaks of its speaker, and to nobody: small models note compliments, too."""
-    return bool(_OWN.search(text)) and not _ADDRESSED.search(text)
-
-
 def _is_borne(text: str, dialogue: Dialogue) -> bool:
     """Return whether the last turn says half of a statement's content words, and earlier turns the others.
 
-    "In Leeds" says "I live in Leeds" where it answers "Where do you live?". Where the user speaks neither English nor
-    Chinese the statement may be a translation, which words cannot tell.
+    "In Leeds" says "I live in Leeds" where it answers "Where do you live?".
     """
-    if dialogue.spoken:
-        return True
     language = dialogue.language
     words = _borne_words(text, language)
     own = words & _borne_words(dialogue.last.text, language)
@@ -195,17 +172,14 @@ _WORDS = 30
 
 
 def sentences_of_himself(text: str) -> list[str]:
-    """Return the sentences that say something lasting of their speaker, by how they begin.
+    """Return the sentences that say something lasting of their speaker, by how they begin, no questions among them.
 
-    A sentence does where it begins with "I am", "I have", "I live", "I work", "I like" and the like, or with "My" and
-    somebody or something near, is no question, and has at most thirty words. Moods, intentions and what is done just
-    now ("I'm tired", "I'm looking for") are left out. Chinese likewise, by 我.
+    Moods, intentions and what is done just now ("I'm tired", "I'm looking for") are left out.
     """
-    sentences = split_lines(text)
-    return [sentence for sentence in sentences if _says_of_himself(sentence.replace("’", "'"))]
-
-
-def _says_of_himself(sentence: str) -> bool:
-    if sentence.rstrip("\"'”’)）").endswith(("?", "？")) or len(sentence.split()) > _WORDS:
-        return False
-    return bool(_ENGLISH.match(sentence) or _CHINESE.match(sentence))
+    lasting = []
+    for sentence in split_lines(text):
+        plain = sentence.replace("’", "'")
+        is_statement = len(plain.split()) <= _WORDS and not plain.rstrip("\"'”’)）").endswith(("?", "？"))
+        if is_statement and (_ENGLISH.match(plain) or _CHINESE.match(plain)):
+            lasting.append(sentence)
+    return lasting

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage
-from dialore.methods.base import OURS, PAPER, Method, check_least, check_word, prompt_variant_named
+from dialore.methods.base import OURS, PAPER, Method, check_least, check_word
 from dialore.methods.few_shot import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
@@ -38,7 +38,6 @@ class MsdpKg(Method):
     use of MSDP.
 
     Attributes:
-        samples: the sample base.
         documents: a base of sentences, for `retrieved`.
         selection: `query`, the samples nearest to topic and history (Section 2.1); `perplexity`, those of the lowest
             perplexity (Appendix A); `random` (Table 8). The last two are of the whole base. `released` is what the
@@ -133,7 +132,6 @@ class DialogueGenerator:
     """The dialogue generator (Section 2.2): the response after samples, the same for every dialogue.
 
     Attributes:
-        samples: the sample base.
         response_selection: `overlap`, at random among the samples whose response overlaps its knowledge; `random`,
             among all (Table 6's "w/ random" has both selections random).
         response_shots: samples of the dialogue generator (Section 3.6: 20).
@@ -188,8 +186,8 @@ class DialogueGenerator:
         self, prompt: str, samples: Sequence[Sample], dialogue: Dialogue, stage: StageContext, knowledge: str = ""
     ) -> str:
         """Response generation, from history and knowledge after the samples."""
-        if self.response_prompt_variant:
-            stage.prompt_variant = prompt_variant_named(self.response_prompt_variant)
+        if variant := self.response_prompt_variant:
+            stage.prompt_variant = "" if variant == OURS else variant
         shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
         return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
@@ -249,10 +247,8 @@ class MsdpDcrag(Method):
     Where the paper is silent: a sample has up to three facts, and the nearest stands last.
 
     Attributes:
-        samples: the sample base.
         shots: samples of both generators (Appendix A.1.1: 10).
         turns: last turns of each history that the dialogue generator is shown; 0 for all.
-        prompt_variant: how prompts are worded: `paper` or `ours`.
     """
 
     name: ClassVar[str] = "msdp-dcrag"

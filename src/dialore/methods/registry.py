@@ -15,7 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.files import parse_yaml
-from dialore.methods.base import Method
+from dialore.methods.base import Method, OverSources
 from dialore.plugins import find, names_of, source_of
 from dialore.prompts.library import add_prompts
 from dialore.sources.registry import option_of
@@ -28,14 +28,14 @@ _OWN = {
     "dcrag": "dialore.methods.dcrag:Dcrag",
     "edit": "dialore.methods.edit:Edit",
     "edit-questions": "dialore.methods.edit:EditQuestions",
-    "full-context": "dialore.methods.passage_baselines:FullContext",
-    "lexical": "dialore.methods.lexical:Lexical",
+    "full-context": "dialore.methods.baselines:FullContext",
+    "lexical": "dialore.methods.baselines:Lexical",
     "msdp": "dialore.methods.msdp:Msdp",
     "msdp-dcrag": "dialore.methods.msdp:MsdpDcrag",
     "msdp-kg": "dialore.methods.msdp:MsdpKg",
-    "pplm": "dialore.methods.pplm:Pplm",
+    "pplm": "dialore.methods.baselines:Pplm",
     "qp-rag": "dialore.methods.baselines:QpRag",
-    "rag": "dialore.methods.passage_baselines:Rag",
+    "rag": "dialore.methods.baselines:Rag",
     "safari": "dialore.methods.safari:Safari",
     "scg-qp": "dialore.methods.scg_qp:ScgQp",
     "scg-qp-graph": "dialore.methods.scg_qp:ScgQpGraph",
@@ -77,7 +77,7 @@ def method_sources(cls: type[Method]) -> tuple[str, ...]:
 
 def method_options(cls: type[Method]) -> dict[str, dataclasses.Field[Any]]:
     """Return a method's hyper-parameters and switches by name, its sources left out."""
-    sources = method_sources(cls)
+    sources = (*method_sources(cls), *(OverSources.optional_sources if issubclass(cls, OverSources) else ()))
     return {field.name: field for field in dataclasses.fields(cls) if field.name not in sources}  # type: ignore[arg-type]
 
 

@@ -18,8 +18,8 @@ from dialore.learned import open_planner
 from dialore.learned.dialogue_ranking import joined
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
-from dialore.methods.base import OURS, Method, check_least
-from dialore.methods.cleaning import prompt_line
+from dialore.methods.base import OURS, OverSources, check_least
+from dialore.methods.cleaning import prompt_line, read_answer
 from dialore.parallel import gather
 from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
@@ -28,9 +28,7 @@ from dialore.sources.persona import PersonaSource
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
-    from dialore.sources.base import KnowledgeSource
     from dialore.text import Language
 
 _SUPERVISED = "supervised"
@@ -40,8 +38,7 @@ _CHOICES = {
     "retrieval": ("found", "gold"),
     "on_invalid_plan": ("repair", "null"),
 }
-Given = tuple[str, Knowledge]
-"""A piece of knowledge after the name of its source, in capitals."""
+Given = tuple[str, Knowledge]  # a piece after the name of its source, in capitals
 _SPEAKERS = {"en": ("User: ", "System: "), "zh": ("用户：", "系统：")}
 
 
@@ -51,9 +48,8 @@ class Plan(BaseModel):
     sources: list[str] = Field(description="names of sources in order")
 
 
-# Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Safari(Method):
+class Safari(OverSources):
     """The model plans which sources the response needs and in which order, and answers from what they give.
 
     This is the unsupervised setting (Section 4.3); a model that `dialore train generator` made is asked for both plan
@@ -65,11 +61,6 @@ class Safari(Method):
     with a retriever that ranks by the query alone (`okapi` is its BM25); `docs/fidelity.md` has every difference.
 
     Attributes:
-        sources: declared sources (`open_declared`).
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        documents: a document index, planned over as `library`, where nothing is declared.
-        graph: the commonsense graph, likewise; and where sources declare one without saying which.
-        web: web search, likewise.
         prompt_variant: `ours`: prompts with guidance, and plans in JSON; `paper`: what Tables 2, 3 and 12 say, and no
             more; `supervised`: the sequence of special tokens that a model was trained on.
         planning: `model`; `persona`: always the persona ("- Planning*"); `all`: always every source, for the paper's
@@ -100,11 +91,6 @@ class Safari(Method):
     forms: ClassVar[tuple[str, ...]] = (_SUPERVISED,)
     stages: ClassVar[tuple[str, ...]] = ("safari/planning", "safari/model-knowledge", "safari/response-generation")
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
-    graph: AnyGraph | None = None
-    web: KnowledgeSource | None = None
     prompt_variant: str = OURS
     planning: str = "model"
     plan_parser: str = "names"
@@ -134,11 +120,9 @@ class Safari(Method):
     @functools.cached_property
     def declared(self) -> DeclaredSources:
         """The sources that are planned over: the paper plans over PERSONA and DOCUMENTS alone."""
-        if self.sources is not None:
-            return self.sources
-        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        opened = {"persona": self.persona, **(further if self.prompt_variant == OURS else {})}
-        return default_sources(opened, retriever=self.retriever, paper=self.prompt_variant != OURS)
+        is_ours = self.prompt_variant == OURS
+        opened = self.opened if is_ours else {"persona": self.persona}
+        return self.sources or default_sources(opened, retriever=self.retriever, paper=not is_ours)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Planning and Retrieval (Section 4.2, Equations 1 and 2)."""
@@ -172,8 +156,13 @@ class Safari(Method):
         else:
             with stage.step("planning") as step:
                 if self.planning.startswith(PREFIX):
-                    names, probabilities = self._planned(dialogue)
-                    step.output = {"sources": names, "probabilities": probabilities}
+                    planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
+                    persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
+                    probabilities = planner.probabilities(dialogue, persona)
+                    entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
+                    names = [entry.name for entry in entries if entry is not None]
+                    shares = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
+                    step.output = {"sources": names, "probabilities": shares}
                 else:
                     gold = self.planning == "gold"
                     names = gold_plan(dialogue, self.declared) if gold else self._always(self.planning)
@@ -183,15 +172,6 @@ class Safari(Method):
             with stage.step("plan-mending") as step:
                 step.output, step.notes, step.summary = {"sources": plan}, notes, f"Plan mended: {'; '.join(notes)}"
         return plan
-
-    def _planned(self, dialogue: Dialogue) -> tuple[list[str], dict[str, float]]:
-        """Return the trained plan, in names of declared sources, and how probable each plan is."""
-        planner, entry = open_planner(self.planning), _of_kind("persona", self.declared)
-        persona = entry.source.of(dialogue) if entry and isinstance(entry.source, PersonaSource) else {}
-        probabilities = planner.probabilities(dialogue, persona)
-        entries = [_of_kind(kind, self.declared) for kind in planner.choose(probabilities)]
-        shares = {", ".join(plan) or "null": round(share, 4) for plan, share in probabilities.items()}
-        return [entry.name for entry in entries if entry is not None], shares
 
     async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
@@ -241,22 +221,16 @@ class Safari(Method):
         query = query_of(stage.dialogue, self.turns)
         if preceding and not narrowed:
             query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
-        if entry.source is None:
-            return await self._ask_model(entry, query, preceding, stage)
-        top = entry.top or self.top
-        scope = preceding if narrowed else ()
-        return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, scope))[:top]
-
-    async def _ask_model(
-        self, entry: DeclaredSource, query: str, preceding: Sequence[Knowledge], stage: StageContext
-    ) -> list[Knowledge]:
-        """Return the model's own knowledge as a source; it may know nothing."""
+        if entry.source is not None:
+            top = entry.top or self.top
+            scope = preceding if narrowed else ()
+            return (await stage.search(f"retrieval-{entry.name}", entry.source, query, top, scope))[:top]
+        # What the model knows itself, which may be nothing.
         known = list(map(prompt_line, preceding))
         text = await stage.text("safari/model-knowledge", suffix=entry.name, query=query, knowledge=known)
-        text = " ".join(text.split())
-        if text.strip(" .。\"'").casefold() in {"", "none", "null", "无"}:
-            return []
-        return [Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")]
+        text = read_answer(text)
+        made = Knowledge(id=stable_id("passage", "model", text), kind="passage", text=text, source="model")
+        return [made] if text else []
 
     def _always(self, which: str) -> list[str]:
         """Return the plan that is the same for every dialogue, with what its sources depend on."""
@@ -278,16 +252,13 @@ class Safari(Method):
         return shown
 
 
-def context_of(dialogue: Dialogue) -> str:
-    """Return the context as the authors write it: each turn after its speaker, on a line that ends."""
+def query_of(dialogue: Dialogue, turns: int) -> str:
+    """Return the query: the last turns; for 0 the whole context as the authors write it, with its speakers."""
+    if turns:
+        return " ".join(dialogue.texts[-turns:])
     user, system = _SPEAKERS[dialogue.language]
     sides = [system if turn.speaker == dialogue.responder else user for turn in dialogue.turns]
-    return "".join(f"{side}{on_one_line(turn.text)}\n" for side, turn in zip(sides, dialogue.turns, strict=True))
-
-
-def query_of(dialogue: Dialogue, turns: int) -> str:
-    """Return the query: the last turns; for 0 the whole context, with its speakers."""
-    return " ".join(dialogue.texts[-turns:]) if turns else context_of(dialogue).replace("\n", " ")
+    return "".join(f"{side}{on_one_line(turn.text)} " for side, turn in zip(sides, dialogue.turns, strict=True))
 
 
 def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
@@ -329,7 +300,11 @@ def read_plan(text: str, declared: DeclaredSources) -> Plan | None:
     try:
         plan = parse(text, Plan)
     except UnparsedError:
-        entries_named = [] if _DENIED.search(first) or _SENTENCES.search(first) else _names_said(first, declared)
+        if _DENIED.search(first) or _SENTENCES.search(first):
+            return None
+        capitals = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
+        pattern = rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, capitals))})(?![A-Za-z0-9_-])"
+        entries_named = re.findall(pattern, first)
         return Plan(sources=entries_named) if entries_named else None
     names: list[str] = []
     for given in plan.sources:
@@ -345,12 +320,6 @@ def read_substrings(text: str, declared: DeclaredSources) -> Plan:
 
 def _first_block(text: str) -> str:
     return _BLANK.split(text.strip(), maxsplit=1)[0]
-
-
-def _names_said(sentence: str, declared: DeclaredSources) -> list[str]:
-    """Return the sources that a sentence names in capitals, in its order."""
-    names = sorted((name.upper() for name in declared.names if name.isascii()), key=len, reverse=True)
-    return re.findall(rf"(?<![A-Za-z0-9_-])(?:{'|'.join(map(re.escape, names))})(?![A-Za-z0-9_-])", sentence)
 
 
 def _names_in(text: str, declared: DeclaredSources) -> list[str] | None:

@@ -1,7 +1,4 @@
-"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2.
-
-With it its queries on a commonsense graph (DCRAG's Table 1), and its baseline, a query from the dialogue alone.
-"""
+"""SCG-QP: Social Commonsense-Guided search Query Generation (Reddy et al., Findings of EMNLP 2023), Section 2."""
 
 from __future__ import annotations
 
@@ -17,8 +14,9 @@ from pydantic import BaseModel, BeforeValidator
 from dialore.learned import open_decision
 from dialore.llm.structured import candidates
 from dialore.methods.base import OURS, PAPER, Switch, check_least
+from dialore.methods.baselines import TRag
 from dialore.methods.cleaning import as_data
-from dialore.methods.demands import link, retrieve_facts
+from dialore.methods.dcrag import link, retrieve_facts
 from dialore.parallel import gather
 from dialore.prompts.history import plain_line, plain_turns
 from dialore.response import Demands, Grounding, Response
@@ -28,14 +26,12 @@ from dialore.text import content_words, is_chinese
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
 
 Kind = Literal["information", "opinion", "passive", "none"]
 
-_TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30
-"""A topic's most words (English) or characters (Chinese); what is longer is a sentence about the dialogue."""
+_TOPIC_WORDS, _TOPIC_CHARACTERS = 12, 30  # what is longer (in English, Chinese) is a sentence about the dialogue
 _QUERY_WORDS, _QUERY_CHARACTERS = 40, 80
 _EDGES = " \t.,;:!?。，、；：！？*`"
 _BULLET = re.compile(r"\A(?:[-*•>]|\d{1,2}[.)、])\s+")
@@ -161,10 +157,7 @@ def _bare(line: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class GuidedQuery:
-    """The query to be searched for (empty: none), and what led to it: the turn's kind, the topic, and the directive.
-
-    That is the commonsense response which guides the query; empty where there is none.
-    """
+    """The query to be searched for, if any, and what led to it: kind of turn, topic, and a commonsense response."""
 
     query: str = ""
     kind: Kind = "passive"
@@ -188,7 +181,7 @@ _STAGES = ("search-decision", "topic-tracking", "commonsense-directive", "query-
 _QUERY_STAGES = tuple(f"scg-qp/{stage}" for stage in _STAGES)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class QueryMaker:
     """A maker of search queries, for methods to stand on.
 
@@ -285,7 +278,6 @@ class WebGrounded(ABC):
     """A searcher that asks the web one query and writes from what answers it best (Section 3.1).
 
     Attributes:
-        web: web search.
         candidates: passages of the search's pages that are reranked.
         passages: passages that the response is given (Section 3.1: the best one).
         reranker: the paper's is `cross:cross-encoder/ms-marco-MiniLM-L-6-v2`; this one needs no extra.
@@ -321,19 +313,21 @@ class WebGrounded(ABC):
         return grounding.response(text)
 
     async def _search(self, wanted: GuidedQuery, stage: StageContext) -> Grounding:
+        query = wanted.query
         pages: list[Knowledge] = []
-        if wanted.query:
-            pages = await stage.search("web-search", self.web, wanted.query, self.candidates, summary="Searched: {}")
-        kept = await asyncio.to_thread(self._rerank, wanted.query, pages, stage) if pages else []
+        kept: list[Knowledge] = []
+        if query:
+            pages = await stage.search("web-search", self.web, query, self.candidates, summary="Searched: {}")
+        if pages:
+            texts = [passage.searched for passage in pages]
+            with stage.step("reranking") as step:
+                order = await asyncio.to_thread(
+                    lambda: load_reranker(self.reranker).rerank(query, texts, self.passages)
+                )
+                kept = [pages[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
+                chosen = [{"id": piece.id, "score": piece.score, "from": _page_of(piece)} for piece in kept]
+                step.output = {"reranker": self.reranker, "candidates": len(pages), "kept": chosen}
         return Grounding(knowledge=kept, demands=wanted.demands)
-
-    def _rerank(self, query: str, found: list[Knowledge], stage: StageContext) -> list[Knowledge]:
-        with stage.step("reranking") as step:
-            order = load_reranker(self.reranker).rerank(query, [passage.searched for passage in found], self.passages)
-            kept = [found[row].model_copy(update={"score": round(score, 4)}) for row, score in order]
-            chosen = [{"id": piece.id, "score": piece.score, "from": _page_of(piece)} for piece in kept]
-            step.output = {"reranker": self.reranker, "candidates": len(found), "kept": chosen}
-        return kept
 
 
 def _page_of(piece: Knowledge) -> str:
@@ -424,34 +418,28 @@ class SearchQuery(WebGrounded):
         return GuidedQuery(_sendable(query, spare, stage))
 
 
-@dataclass(frozen=True, slots=True)
-class ScgQpGraph(QueryMaker):
-    """SCG-QP's queries looked up in a graph (DCRAG, Section 4.1.2 and Appendix A.1.1).
+@dataclass(frozen=True)
+class ScgQpGraph(QueryMaker, TRag):
+    """SCG-QP's queries looked up in a graph, then as T-RAG (DCRAG, Section 4.1.2 and Appendix A.1.1).
 
     A search query is a phrase or a question: the concepts that it mentions are the queries of the graph.
 
     Attributes:
-        graph: the commonsense graph.
-        top: how many facts the response is given.
         decision: decide first whether anything is to be looked up (`scg-qp`); off, as in the paper.
-        prompt_variant: how prompts are worded: `paper` with the content of the papers', or `ours`.
     """
 
     name: ClassVar[str] = "scg-qp-graph"
     paper: ClassVar[str] = "DCRAG (EMNLP 2024), Section 4.1.2; SCG-QP (Findings of EMNLP 2023), Section 2"
     summary: ClassVar[str] = "facts of the concepts in a query that a commonsense response directs"
-    required_sources: ClassVar[tuple[str, ...]] = ("graph",)
     optional_sources: ClassVar[tuple[str, ...]] = ("memory",)
     calls: ClassVar[str] = "4 (4 in a row)"
     stages: ClassVar[tuple[str, ...]] = (*_QUERY_STAGES, "t-rag/response-generation")
 
-    graph: AnyGraph
-    top: int = 20
     decision: Switch = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
         QueryMaker.__post_init__(self)
-        check_least(self, top=1)
+        TRag.__post_init__(self)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Make the query and look its concepts up."""
@@ -461,8 +449,3 @@ class ScgQpGraph(QueryMaker):
         links = link("query-linking", lambda: self.graph.mentions([wanted.query]), stage)
         facts = await retrieve_facts(self.graph, links, dialogue, stage, self.top)
         return Grounding(knowledge=facts, demands=wanted.demands)
-
-    async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
-        """Ground, then write as T-RAG does."""
-        grounding = await self.ground(dialogue, stage)
-        return grounding.response(await stage.write("t-rag/response-generation", facts=grounding.knowledge))

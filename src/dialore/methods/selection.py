@@ -15,30 +15,19 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
 
-MOST, QUERY = 3, 160
-"""Needs, and topics, at most; characters of a query."""
-_NEAR = 0.25
-"""The share of the probability of a need's best piece from which another may be what is wanted: the newer version."""
-SAID = "the history has said it"
-"""Why a piece is dropped that tells nothing new; nothing is missing then."""
+MOST, QUERY = 3, 160  # needs, and topics, at most; characters of a query
+_NEAR = 0.25  # the share of the best piece's probability from which another may be what is wanted: the newer version
+SAID = "the history has said it"  # why a piece is dropped that tells nothing new; nothing is missing then
 
 
 class Need(BaseModel):
-    """A piece of knowledge that the response needs.
-
-    Attributes:
-        source: the name of a source.
-        query: what it is looked up by.
-        asked: the last turn asks for it.
-        unclear: the last turn leaves open which of several things it asks for.
-        what: it in words.
-    """
+    """A piece of knowledge that the response needs, by the name of a source and the query that it is looked up by."""
 
     source: str = ""
     query: str = ""
-    asked: bool = False
-    unclear: bool = False
-    what: str = ""
+    asked: bool = False  # the last turn asks for it
+    unclear: bool = False  # the last turn leaves open which of several things it asks for
+    what: str = ""  # it in words
 
     @model_validator(mode="after")
     def _complete(self) -> Need:
@@ -77,7 +66,7 @@ def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict
 
 @dataclass(slots=True)
 class Found:
-    """A piece, what it was looked up for and where, and why it was dropped; nothing where it is kept."""
+    """A piece, what it was looked up for and where, and why it was dropped; empty where it is kept."""
 
     need: Need
     source: str
@@ -106,17 +95,11 @@ class Found:
 
 @dataclass(slots=True)
 class Selection:
-    """The outcome of the look-up.
-
-    Attributes:
-        kept: the pieces that are kept, without those that are given in any case.
-        missing: what was asked for and not found.
-        is_new: whether a piece that matters was not shown to the draft.
-    """
+    """The outcome of the look-up: pieces kept, beside those given in any case, and what was asked for and not found."""
 
     kept: list[Knowledge]
     missing: list[str]
-    is_new: bool
+    is_new: bool  # a piece that matters was not shown to the draft
 
     @property
     def settles(self) -> bool:
@@ -147,27 +130,18 @@ def select(
 ) -> Selection:
     """Keep every need's best piece before any second one, what is asked for first; those dropped are told why.
 
-    What the draft was not shown matters where it is a need's best, or not much less likely of use; a fact that nobody
-    asks for does not, since a model knows most of what a graph holds. Where nothing does, the draft stands on what it
-    was shown.
+    `found` has each need, the kind of source it was looked up in, and what was found there; `shown` what was found for
+    the draft (`show_first`), if one was `drafted` that may stand; `given` is given in any case.
 
-    Args:
-        found: each need, the kind of source it was looked up in, and what was found there.
-        shown: what was found for the draft (`show_first`).
-        given: pieces that are given in any case.
-        limit: pieces at most for what would only make the response better.
-        asked_limit: pieces at most where the turn asks for something.
-        drafted: whether there is a draft that may stand.
+    What the draft was not shown matters where it is a need's best, or not much less likely of use; a fact that nobody
+    asks for does not, since a model knows most of what a graph holds. Where nothing does, the draft stands.
     """
     known = {hit.piece.id for hit in shown if not hit.dropped}
     missing: list[str] = []
     had: set[str] = set()  # a need may have been looked up in several sources
     ranked: list[tuple[bool, int, bool, Found]] = []
     for need, kind, hits in found:
-        likely = sorted(
-            (hit for hit in hits if not hit.dropped),
-            key=lambda hit: -hit.probability,
-        )
+        likely = sorted((hit for hit in hits if not hit.dropped), key=lambda hit: -hit.probability)
         near = _NEAR * likely[0].probability if likely else 0.0
         counts = need.asked or kind != "graph" or not drafted
         ranked += [(not need.asked, at, counts and hit.probability >= near, hit) for at, hit in enumerate(likely)]

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeAlias, TypeV
 
 from pydantic import BaseModel
 
-from dialore.errors import AnswerError, DialoreError, ModelError, StageError, WindowError, is_fatal
+from dialore.errors import AnswerError, DialoreError, InputError, ModelError, StageError, WindowError, is_fatal
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Completion, LanguageModel, Message, OnToken, OutputSchema, Request, Usage
 from dialore.llm.pacing import LISTENER
 from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
-from dialore.methods.cleaning import CleanStream, clean_response, prompt_line
-from dialore.methods.faults import EchoStream, answer_fault, stops
+from dialore.methods.cleaning import CleanStream, EchoStream, answer_fault, clean_response, prompt_line, stops
 from dialore.prompts.history import Block, asking_for, friend_labels, history_messages, history_variables
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.retrieval.reranking import load_reranker
@@ -32,18 +31,14 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=BaseModel)
 Result = TypeVar("Result")
 
-CITING = "shared/citing"
-"""The prompt that says how to cite by number: a response prompt gets it as `citing` where `cite` is on."""
+CITING = "shared/citing"  # the prompt that says how to cite: a response prompt gets it as `citing` where `cite` is on
 _INSTRUCTIONS = "shared/instructions"  # the prompt with what the operator of a service wants of its responses
-_SLOW, _LATEST = 6, 20
-"""Tokens a second, their prompt's reading included, under which calls are slow; so many calls are looked at."""
+_SLOW, _LATEST = 6, 20  # tokens a second, the prompt's reading included, under which the latest calls are slow
+HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"
 CUT_OFF = "the answer was cut off at the token limit"
-"""A stage's note."""
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
-BY_MODEL = "model"
-"""The reranker that is the language model itself."""
-_CANDIDATES, _NAMED = 20, 5
-"""Pieces that are found to be reranked, and how many of them the model names."""
+BY_MODEL = "model"  # the reranker that is the language model itself
+_CANDIDATES, _NAMED = 20, 5  # pieces that are found to be reranked, and how many of them the model names
 _SECOND, _AGAIN = 1000, 0.7  # the sample index and the temperature at which an answer is asked for once more
 _OUTCOMES: dict[ParseOutcome, Outcome] = {"repaired_by_model": "repaired", "unparsed": "unparsed"}
 
@@ -62,31 +57,18 @@ class Best(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class StageCall(Generic[T]):
-    """A stage as a stage runner is asked to do it.
-
-    Attributes:
-        prompt: `<method>/<stage>` of the prompt file that says what is wanted.
-        dialogue: the dialogue being answered.
-        output: the shape of the answer; Text for plain text.
-        variables: the prompt's variables, beside the dialogue.
-        label: names the call in recordings: dialogue, method and stage.
-        replies: whether it writes what may become the response, which is asked for in the user's language.
-        leads: words before plain text that a model may repeat of its prompt; they are taken off.
-        prompt_variant: "" or `paper` (see `Method`).
-        parser: reads an answer that need not be JSON; an answer that it returns None for is read as JSON.
-        schema: the JSON schema that is sent, where it is narrower than that of the output's shape: made for the call.
-    """
+    """A stage as a stage runner is asked to do it, by the name of a prompt file; `StageContext` says the rest."""
 
     prompt: str
     dialogue: Dialogue
-    output: type[T]
+    output: type[T]  # Text for plain text
     variables: dict[str, object]
-    label: str
-    replies: bool = False
+    label: str  # names the call in recordings: dialogue, method and stage
+    replies: bool = False  # it writes what may become the response, which is asked for in the user's language
     leads: tuple[str, ...] = ()
     prompt_variant: str = ""
     parser: Callable[[str], T | None] | None = None
-    schema: Mapping[str, Any] | None = None
+    schema: Mapping[str, Any] | None = None  # where it is narrower than that of the output's shape
 
 
 class StageRunner(Protocol):
@@ -107,13 +89,11 @@ class LLMRunner:
     """Does a method's stages by a language model: renders a prompt file, parses the completion.
 
     Attributes:
-        model: does every stage that no other is named for; it writes the response, and has its name.
+        model: does every stage that no other is named for, and writes the response.
         prompts: the prompt files.
-        stages: other models by the stage's name without a suffix, e.g. `commonsense-directive`, or by
-            `<method>/<stage>`, which wins.
-        instructions: what the operator of the service wants of responses, verbatim; the stages that write what
-            may become the response get it.
-        sampling: what these stages sample otherwise than their prompts say.
+        stages: other models by the stage's name without a suffix, or by `<method>/<stage>`, which wins.
+        instructions: what the operator of the service wants of responses, verbatim.
+        sampling: what the stages that write what may become the response sample otherwise than their prompts say.
     """
 
     model: LanguageModel
@@ -169,35 +149,44 @@ class LLMRunner:
             *before_last, last = history_messages(dialogue)
             before, known["last_turn"] = tuple(before_last), Block(last.content)
         known |= {"cite": False, **call.variables}
-        citing = self.prompts.get(CITING, dialogue.language).render({}) if known["cite"] else None
-        if citing is not None:
-            known["citing"] = Block(citing.messages[0].content)
+        further = []
+        if known["cite"]:
+            further.append(self.prompts.get(CITING, dialogue.language).render({}))
+            known["citing"] = Block(further[0].messages[0].content)
         request = prompt.render(known, call.label, before)
         first, *others = request.messages
-        named, told, sampling = [request.prompt], [first.content], request.sampling
-        if citing is not None:
-            named.append(citing.prompt)
-        if call.replies and dialogue.spoken:
-            step.notes.append(FOREIGN.format(dialogue.spoken))
-            told.append(asking_for(dialogue.spoken))
-        if call.replies and self.instructions:
-            variables: dict[str, object] = {"instructions": list(map(Block, self.instructions))}
-            wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language).render(variables)
-            named.append(wanted.prompt)
-            told.append(wanted.messages[0].content)
+        told, sampling = [first.content], request.sampling
         if call.replies:
             sampling = sampling.model_copy(update=self.sampling)
+            if dialogue.spoken:
+                step.notes.append(FOREIGN.format(dialogue.spoken))
+                told.append(asking_for(dialogue.spoken))
+            if self.instructions:
+                wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language)
+                further.append(wanted.render({"instructions": list(map(Block, self.instructions))}))
+                told.append(further[-1].messages[0].content)
         messages = (first.model_copy(update={"content": "\n\n".join(told)}), *others)
         if not call.prompt_variant and issubclass(call.output, Text):
             marks = stops([message.content for message in messages])
             sampling = sampling.model_copy(update={"stop": tuple(dict.fromkeys((*sampling.stop, *marks)))})
-        changes = {"messages": messages, "prompt": " + ".join(named), "sampling": sampling}
+        named = " + ".join([request.prompt, *(added.prompt for added in further)])
+        changes = {"messages": messages, "prompt": named, "sampling": sampling}
         if call.schema is not None:
             changes["output_schema"] = OutputSchema(name=call.output.__name__, definition=dict(call.schema))
         request = request.model_copy(update=changes)
         step.prompt = request.prompt
         step.messages = [{"role": message.role, "content": message.content} for message in request.messages]
         return request
+
+
+class NullRunner:
+    """The stage runner of agents without a language model: it refuses every stage, and says how to add a model."""
+
+    name = "no model"
+
+    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
+        """Refuse; raises InputError."""
+        raise InputError(f"{call.prompt} needs a language model", hint=HOW_TO_ADD_A_MODEL)
 
 
 async def _complete(
@@ -226,19 +215,17 @@ async def _written(
     is_checked = call.replies and not call.prompt_variant
     completions: list[Completion] = []
     while True:
-        held = EchoStream(on_token, call.dialogue.last.text if is_checked else "") if on_token is not None else None
-        stream = CleanStream(held.feed, labels, call.leads) if held is not None else None
-        completions.append(await model.complete(request, None if stream is None else stream.feed))
-        if stream is not None:
-            stream.close()
+        held = EchoStream(on_token or (lambda _: None), call.dialogue.last.text if is_checked else "")
+        stream = CleanStream(held.feed, labels, call.leads)
+        completions.append(await model.complete(request, None if on_token is None else stream.feed))
+        stream.close()
         _record(step, completions)
         text = clean_response(completions[-1].text, labels, call.leads)
         fault = answer_fault(text, call.dialogue, told) if is_checked else ""
         if not fault:
-            if held is not None:
-                held.close()
+            held.close()
             return text, completions
-        if len(completions) > 1 or (held is not None and held.flows):
+        if len(completions) > 1 or (on_token is not None and held.flows):
             raise AnswerError(fault, hint="ask again, or take a larger model")
         step.notes.append(f"{fault}: asked once more")
         warmer = request.sampling.model_copy(update={"temperature": max(_AGAIN, request.sampling.temperature)})
@@ -269,8 +256,7 @@ class StageName(str):
         return made
 
 
-OnStage: TypeAlias = Callable[[StageName], object]
-"""Gets the name of each stage as it begins."""
+OnStage: TypeAlias = Callable[[StageName], object]  # gets the name of each stage as it begins
 
 
 @dataclass(slots=True)
@@ -509,7 +495,12 @@ class StageContext:
         named: list[int] = []
         try:
             if self.rerank == BY_MODEL:
-                named = await self._best(name, query, texts)
+                numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
+                lists = {"best": {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}}
+                schema = {"type": "object", "properties": lists, "required": ["best"], "additionalProperties": False}
+                asked: dict[str, Any] = {"suffix": name, "schema": schema, "query": query, "passages": texts}
+                ranking = await self.ask("shared/reranking", Best, Best(best=[]), **asked)
+                named = [number - 1 for number in ranking.best if 1 <= number <= len(texts)]
             else:
                 with self.step(f"reranking-{name}") as step:
                     reranker = load_reranker(self.rerank)
@@ -521,16 +512,6 @@ class StageContext:
                 raise
         order = dict.fromkeys([*named, *range(len(found))])
         return [(position, 1 - rank / len(found)) for rank, position in enumerate(order)]
-
-    async def _best(self, name: str, query: str, texts: Sequence[str]) -> list[int]:
-        """Return the places of the texts that the language model finds best for a query."""
-        numbers = {"type": "integer", "minimum": 1, "maximum": len(texts)}
-        best = {"type": "array", "items": numbers, "minItems": 1, "maxItems": _NAMED}
-        schema = {"type": "object", "properties": {"best": best}, "required": ["best"], "additionalProperties": False}
-        ranking = await self.ask(
-            "shared/reranking", Best, Best(best=[]), suffix=name, schema=schema, query=query, passages=texts
-        )
-        return [number - 1 for number in ranking.best if 1 <= number <= len(texts)]
 
     async def _text(
         self,

@@ -1,10 +1,7 @@
-"""When is a piece of knowledge of use? The calibrated probability, for whatever retriever found it.
+"""When is a piece of knowledge of use, for whatever retriever found it, and when does a response draw on it?
 
-Scores of retrievers do not compare: BM25 has no upper end, a cosine of .4 may be much or little, and a rank
-or a share calls the best of six useless passages a 1. Here a small logistic model for each kind of source looks at
-the texts themselves: how much of the query, the last turn and the history a piece shares, by words and by static
-embeddings, and how it stands among the pieces of the same search. `scripts/calibrate_usefulness.py` fits the models and
-writes `data/usefulness.json`; docs/weave-figures.md says on what, and how well they are calibrated.
+Scores of retrievers do not compare, so a small logistic model for each kind of source looks at the texts themselves.
+`scripts/calibrate_usefulness.py` fits the models; docs/weave-figures.md says on what, and how well they do.
 """
 
 from __future__ import annotations
@@ -15,7 +12,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -24,8 +21,7 @@ from dialore.learned.dialogue_ranking import joined
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.spelling import correct
 from dialore.retrieval.static import static_embedder
-from dialore.text import normalise as folded
-from dialore.text import split_sentences
+from dialore.text import Language, is_stop_word, normalise, split_sentences, words
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,21 +37,23 @@ _SAID = 0.6  # the share of a piece's words and meaning from which one utterance
 _SAME = 0.99
 _LEAST = 1e-9
 _NO_WORD = -1
+_UNLIKE, _ALIKE = 0.5, 0.8  # the cosines of two words from which one says something of the other, and all of it
+_RUN: dict[Language, int] = {"en": 4, "zh": 5}  # words, or Chinese characters, in a row that are a quotation
 
 
 def probabilities_of_use(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue, also: str = "") -> list[float]:
-    """For each piece found for a query, the probability that it is of use in the response to the dialogue.
+    """Return for each piece found for a query the probability that it is of use in the response to the dialogue.
 
     The pieces of one kind of source are one search: how a piece stands among them counts, their order does not. The
-    query stands alone; a misspelt word of it stands for the nearest one that a piece has.
-    The higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
+    higher of the probabilities by the query and by `also` counts, as either may miss what is meant.
     """
     if also and also != query:
         by_both = (probabilities_of_use(pieces, asked, dialogue) for asked in (query, also))
         return [max(pair) for pair in zip(*by_both, strict=True)]
     query = correct(query, lambda letter: _terms_of(pieces, letter))
     chances = np.zeros(len(pieces))
-    names = [_model_of(piece) for piece in pieces]
+    kinds = [piece.source if piece.kind == "passage" else piece.kind for piece in pieces]
+    names = [_MODEL_OF.get(kind, "passages") for kind in kinds]
     for name in dict.fromkeys(names):
         rows = [row for row, kind in enumerate(names) if kind == name]
         features = features_of([pieces[row] for row in rows], query, dialogue)
@@ -77,15 +75,12 @@ def already_said(pieces: Sequence[Knowledge], dialogue: Dialogue) -> list[bool]:
         return []
     compared = _pieces_of(tuple(map(_text_of, pieces)))
     told = np.zeros(len(pieces), bool)
-    for turn in filter(None, map(_without_questions, dialogue.texts)):
-        told |= compared.told(_read(turn)) >= _SAID
+    for turn in dialogue.texts:
+        sentences = [sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？"))]
+        if stated := " ".join(sentences):
+            told |= compared.told(_read(stated)) >= _SAID
     ended = [piece.kind == "passage" and bool(piece.passage.until) for piece in pieces]
     return [bool(is_told) and not closed for is_told, closed in zip(told, ended, strict=True)]
-
-
-@functools.lru_cache(maxsize=256)
-def _without_questions(turn: str) -> str:
-    return " ".join(sentence for sentence in split_sentences(turn) if not sentence.endswith(("?", "？")))
 
 
 @functools.lru_cache(maxsize=1)
@@ -96,15 +91,9 @@ def _models() -> dict[str, Any]:
 
 
 _MODEL_OF = {"persona": "persona", "memory": "persona", "documents": "passages", "web": "passages", "graph": "graph"}
+_MODEL_OF["fact"] = "graph"  # facts and persona sentences are told by what they are, whatever their source is called
 THRESHOLD: dict[str, float] = {kind: _models()[model]["threshold"] for kind, model in _MODEL_OF.items()}
 """By kind of source, the probability with the best F-beta on held-out labels: of 2, of .5 for facts."""
-
-
-def _model_of(piece: Knowledge) -> str:
-    """Facts and persona sentences are told by what they are, whatever their source is called."""
-    if piece.kind != "passage":
-        return "graph" if piece.kind == "fact" else "persona"
-    return _MODEL_OF.get(piece.source, "passages")
 
 
 # --- what is looked at
@@ -170,8 +159,7 @@ def features_of(pieces: Sequence[Knowledge], query: str, dialogue: Dialogue) -> 
     return np.column_stack(columns).astype(np.float64)
 
 
-_ALONE = 1 << 18
-"""Products that OpenBLAS does in one thread: for more it wakes others, which spin, and cost eight times the time."""
+_ALONE = 1 << 18  # products that OpenBLAS does in one thread: for more it wakes others, at eight times the time
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -205,11 +193,8 @@ class _Pieces:
         Meaning: how near each word comes to the nearest of the other side; words: those that the other side has. Each
         counts by its weight. Last, the weight of the rarest word that both have.
         """
-        if id(text) not in self._compared:
-            self._compared[id(text)] = text, self._compare(text)
-        return self._compared[id(text)][1]
-
-    def _compare(self, text: _Reading) -> _Compared:
+        if (known := self._compared.get(id(text))) is not None:
+            return known[1]
         step = max(1, _ALONE // text.words.size)
         places = range(0, len(self._words), step)
         cosines = np.hstack([text.words @ self._words[start : start + step].T for start in places])
@@ -217,13 +202,15 @@ class _Pieces:
         back = cosines.max(axis=0)
         share = text.weights / text.weights.sum()
         same = nearest > _SAME
-        return (
+        shares = (
             share @ nearest,
             np.add.reduceat(back * self._weights, self._starts) / self._sums,
             share @ same,
             np.add.reduceat((back > _SAME) * self._weights, self._starts) / self._sums,
             (same * text.weights[:, None]).max(axis=0),
         )
+        self._compared[id(text)] = text, shares
+        return shares
 
     def told(self, turn: _Reading) -> Vector:
         """Return how much of each piece an utterance has said, in words and meaning; nothing without a number of it."""
@@ -246,7 +233,7 @@ def _read(text: str) -> _Reading:
     # A rare word's vector is long, a function word's short: its length is what the word weighs.
     weights = np.maximum(np.sqrt(np.einsum("ij,ij->i", rows, rows)), _LEAST)
     vector = whole / max(float(np.sqrt(whole @ whole)), _LEAST)
-    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(folded(text))))
+    return _Reading(vector, rows / weights[:, None], weights, frozenset(_NUMBER.findall(normalise(text))))
 
 
 @functools.lru_cache(maxsize=16 * _REMEMBERED)
@@ -269,3 +256,53 @@ def _best_under(piece: Knowledge, asked: _Reading) -> float:
         return 0.0
     under = _Pieces([_read(text) for text in piece.detail.documents])
     return float((under.vectors @ asked.vector + under.compare(asked)[2]).max())
+
+
+# --- what a response draws on
+
+
+def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: Language) -> bool:
+    """Return whether a response says what is specific to a piece of knowledge and was not said before.
+
+    A fact is drawn on where its tail is news and told, or where its head is and the tail is said as well; anything else
+    where much of what is news is told, by words alike, or where it is quoted. What states other numbers than the
+    response, and none of its own, is about something else, however alike the words are.
+    """
+    earlier = "\n".join(before)
+    numbers, stated = ({*_NUMBER.findall(sentence)} - {*_NUMBER.findall(earlier)} for sentence in (piece.text, text))
+    if numbers and stated and not numbers & stated:
+        return False
+    if piece.kind == "fact":
+        head, tail = (_told(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
+        told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
+        return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)
+    whole = _told(piece.text, text, earlier)
+    if whole.told * whole.share**0.5 >= 0.5:
+        return True
+    return bool((_runs(piece.text, language) & _runs(text, language)) - _runs(earlier, language))
+
+
+class _Told(NamedTuple):
+    """The fate of a text's words in a response, each weighed by how rare it is."""
+
+    new: float
+    told: float  # of what is new
+    share: float  # of what is new that is told
+    said: float  # the share that is said, new or not
+
+
+def _told(piece: str, text: str, earlier: str) -> _Told:
+    reading = _read(piece)
+    nearest = ((reading.words @ _read(other).words.T).max(axis=1) for other in (text, earlier))
+    likeness, old = (np.clip((cosines - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1) for cosines in nearest)
+    whole = float(reading.weights.sum())
+    new, told = whole - float(reading.weights @ old), float(reading.weights @ np.maximum(likeness - old, 0))
+    return _Told(new, told, told / new if new > 0 else 0.0, float(reading.weights @ likeness) / whole)
+
+
+@functools.lru_cache(maxsize=1024)
+def _runs(text: str, language: Language) -> frozenset[tuple[str, ...]]:
+    """Return every run of so many words that has two of content; of characters where it is Chinese."""
+    tokens = words(text, language) if language == "en" else [*"".join(words(text, language))]
+    runs = zip(*(tokens[start:] for start in range(_RUN[language])), strict=False)
+    return frozenset(run for run in runs if sum(not is_stop_word(word, language) for word in run) > 1)

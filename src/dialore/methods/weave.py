@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 import itertools
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import joined
-from dialore.methods.base import Method, Switch, check_least
+from dialore.methods.base import OverSources, Switch, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import (
     MOST,
@@ -31,7 +30,6 @@ from dialore.methods.usefulness import already_said, probabilities_of_use
 from dialore.parallel import gather
 from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
-from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
 from dialore.text import asks
@@ -42,23 +40,17 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
     from dialore.llm.model import OnToken
-    from dialore.methods.base import AnyGraph
     from dialore.methods.stages import StageContext
     from dialore.sources.base import KnowledgeSource
+    from dialore.sources.declared import DeclaredSource
 
-_SEEN, _TITLES = 200, 30
-"""The most items of a source whose titles are all listed, and the most titles that the needs are shown."""
-_ASKED = 0.05
-"""The share of the threshold that is enough for what the turn asks for, as the writer sees whether it answers."""
-_UNPLANNED = 0.2
-"""The share of the threshold that is enough without a plan, as the turns themselves are the only query."""
-_FACTS = 2
-"""The factor on the threshold for facts of the graph, most of which a model knows."""
-_FIRST, _TURNS = 4, 8
-"""The most passages that the draft is shown, and the most turns that are the query for them."""
+_SEEN, _TITLES = 200, 30  # items of a source whose titles are all listed, and titles that the needs are shown, at most
+_ASKED = 0.05  # the share of the threshold that is enough for what the turn asks, as the writer sees whether it answers
+_UNPLANNED = 0.2  # the share that is enough without a plan, as the turns themselves are the only query
+_FACTS = 2  # the factor on the threshold for facts of the graph, most of which a model knows
+_FIRST, _TURNS = 4, 8  # passages that the draft is shown, and turns that are the query for them, at most
 _PLANS = ("auto", "needs", "none")
-_LOCAL = ("documents", "memory")
-"""Kinds of sources that answer within milliseconds and hold what no model knows."""
+_LOCAL = ("documents", "memory")  # kinds that answer within milliseconds and hold what no model knows
 
 
 class Unsupported(BaseModel):
@@ -124,15 +116,9 @@ class _Turn:
     is_planned: bool = True
     may_ask: bool = False
 
-    @property
-    def is_documented(self) -> bool:
-        """Return whether a source tells what must not be guessed; what a graph lacks, a model may well know."""
-        return any(entry.kind != "graph" for entry in self.entries)
 
-
-# Without slots: what is declared by default is worked out once, when it is first asked for.
 @dataclass(frozen=True)
-class Weave(Method):
+class Weave(OverSources):
     """Our own, over every source: at once what the response needs to know and a draft, one look-up, one rewrite.
 
     The draft is written from history, persona and what documents and memory have by the words of the last turns (what
@@ -147,12 +133,6 @@ class Weave(Method):
     source, the draft is the response without further ado. Responses always cite by number; readers see no numbers.
 
     Attributes:
-        sources: declared sources (`open_declared`).
-        persona: persona sentences, where nothing is declared; without them, each dialogue's own.
-        memory: what the user said of themselves in earlier dialogues, likewise: each dialogue's own, or a file's.
-        documents: documents, where nothing is declared.
-        graph: the commonsense graph, likewise; the topics that could come next are looked up in it, too.
-        web: web search, likewise.
         persona_limit: persona sentences up to which all are shown; of a longer persona so many, and it is searched.
         top: pieces asked of a source for each need; twice as many for the first look.
         limit: pieces kept at most for what would only make the response better; each need's best comes first.
@@ -174,17 +154,10 @@ class Weave(Method):
     name: ClassVar[str] = "weave"
     paper: ClassVar[str] = "our own"
     summary: ClassVar[str] = "needs and a draft at once, one look-up in every source, a rewrite only where it pays"
-    optional_sources: ClassVar[tuple[str, ...]] = ("sources", "persona", "memory", "documents", "graph", "web")
     calls: ClassVar[str] = "3 in 2 steps (2 in 1 where the draft stands; check adds 1, or 3; trained 0, or 1)"
     stages: ClassVar[tuple[str, ...]] = ("weave/needs", "weave/draft", "weave/write", "weave/check")
     cites: ClassVar[bool] = True
 
-    sources: DeclaredSources | None = None
-    persona: KnowledgeSource | None = None
-    memory: KnowledgeSource | None = None
-    documents: KnowledgeSource | None = None
-    graph: AnyGraph | None = None
-    web: KnowledgeSource | None = None
     persona_limit: int = 20
     top: int = 10
     limit: int = 3
@@ -196,7 +169,6 @@ class Weave(Method):
     check: Switch = False
 
     def __post_init__(self) -> None:
-        """Check the numbers; raises InputError."""
         check_least(self, persona_limit=1, top=1, limit=1, asked_limit=1)
         if not 0 <= self.threshold <= 1:
             raise InputError(f"option threshold of weave is a probability, not {self.threshold}", hint="0 to 1")
@@ -205,20 +177,12 @@ class Weave(Method):
         if isinstance(self.check, str):
             open_entailment(self.check)
 
-    @functools.cached_property
-    def declared(self) -> DeclaredSources:
-        """The sources that can be asked."""
-        if self.sources is not None:
-            return self.sources
-        further = {"documents": self.documents, "graph": self.graph, "web": self.web}
-        return default_sources({"persona": self.persona, "memory": self.memory, **further})
-
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Needs and look-up, without a draft."""
         turn = await self._open(dialogue, stage)
         first = None if turn.is_planned else asyncio.create_task(self._look_first(turn))
         plan, selection = await self._look_up(turn, first)
-        return self._grounding(plan, [*selection.kept, *turn.own])
+        return self._grounding(plan, selection, turn)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Draft and look-up at once, then write, where there is something to write with."""
@@ -238,8 +202,7 @@ class Weave(Method):
                 alone = await self._check(draft, [*turn.own, *shown], stage, suffix="draft") if self.check else []
                 if not alone:
                     stream.release()
-                    grounding = self._grounding(plan, [*selection.kept, *turn.own])
-                    return grounding.drafted(draft, draft, [*turn.own, *shown])
+                    return self._grounding(plan, selection, turn).drafted(draft, draft, [*turn.own, *shown])
         finally:
             for task in (first, drafting):
                 task.cancel()
@@ -248,7 +211,7 @@ class Weave(Method):
         cited = {citation.knowledge for citation in stage.citations(draft)} - {piece.id for piece in selection.kept}
         selection.kept += [piece for piece in shown if piece.id in cited]
         text = await self._write(turn, draft, plan, selection, alone, stream)
-        return self._grounding(plan, [*selection.kept, *turn.own]).drafted(text, draft, [*turn.own, *shown])
+        return self._grounding(plan, selection, turn).drafted(text, draft, [*turn.own, *shown])
 
     # --- what there is to ask
 
@@ -317,17 +280,9 @@ class Weave(Method):
         persona = [prompt_line(piece) for piece in turn.own]
         has_graph = any(entry.kind == "graph" for entry in entries)
         schema = needs_schema([entry.name for entry in entries], topics=has_graph, unclear=turn.may_ask)
+        told: dict[str, Any] = {"sources": listed, "persona": persona, "has_topics": has_graph, "may_ask": turn.may_ask}
         try:
-            needs = await turn.stage.ask(
-                "weave/needs",
-                Needs,
-                fallback,
-                schema=schema,
-                sources=listed,
-                persona=persona,
-                has_topics=has_graph,
-                may_ask=turn.may_ask,
-            )
+            needs = await turn.stage.ask("weave/needs", Needs, fallback, schema=schema, **told)
         except StageError as error:
             _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
@@ -358,12 +313,7 @@ class Weave(Method):
         with turn.stage.step("selection") as step:
             by_need = [(need, entry.kind, hits) for (need, entry), hits in zip(plan.asked, searches, strict=True)]
             selection = select(
-                by_need,
-                shown,
-                turn.own,
-                limit=self.limit,
-                asked_limit=self.asked_limit,
-                drafted=first is not None,
+                by_need, shown, turn.own, limit=self.limit, asked_limit=self.asked_limit, drafted=first is not None
             )
             every = [*(hit for hits in searches for hit in hits), *shown]
             pieces = [hit.traced(prompt_line(hit.piece)) for hit in every]
@@ -374,13 +324,14 @@ class Weave(Method):
                 step.summary += f"; not found: {'; '.join(selection.missing)}"
         return plan, selection
 
-    def _grounding(self, plan: _Plan, knowledge: list[Knowledge]) -> Grounding:
+    def _grounding(self, plan: _Plan, selection: Selection, turn: _Turn) -> Grounding:
         demands = Demands(
             explicit=[need.query for need in plan.needs.needs if need.asked],
             implicit=[need.query for need in plan.needs.needs if not need.asked],
             extended=plan.needs.topics,
         )
         kinds = {entry.name: entry.kind for entry in self.declared.entries}
+        knowledge = [*selection.kept, *turn.own]
         return Grounding(knowledge=knowledge, demands=demands, plan=plan.names, kinds=kinds)
 
     async def _search(self, turn: _Turn, need: Need, entry: DeclaredSource, also: str = "") -> list[Found]:
@@ -418,13 +369,7 @@ class Weave(Method):
     # --- write and check
 
     async def _write(
-        self,
-        turn: _Turn,
-        draft: str,
-        plan: _Plan,
-        selection: Selection,
-        unsupported: Sequence[str],
-        stream: _Stream,
+        self, turn: _Turn, draft: str, plan: _Plan, selection: Selection, unsupported: Sequence[str], stream: _Stream
     ) -> str:
         """Return the response from draft and pieces; the draft where that fails."""
         stage, own = turn.stage, turn.own
@@ -445,7 +390,8 @@ class Weave(Method):
                 unclear=plan.unclear if turn.may_ask else [],
                 strict=self.strict,
                 brief=not turn.is_planned,
-                is_documented=turn.is_documented,
+                # What must not be guessed where no source has it; what a graph lacks, a model may well know.
+                is_documented=any(entry.kind != "graph" for entry in turn.entries),
                 unsupported=list(unsupported),
             )
 
@@ -506,10 +452,7 @@ async def _titles(source: KnowledgeSource | None, dialogue: Dialogue) -> list[st
     if not isinstance(source, Listed):
         return []
     try:
-        if isinstance(source, DocumentIndex):
-            if len(source) <= _SEEN and len(titles := source.titles(_TITLES + 1)) <= _TITLES:
-                return titles
-        elif _count(source) <= _SEEN:
+        if _count(source) <= _SEEN:
             pieces = [*itertools.islice(source.every(dialogue), _SEEN + 1)]
             titles = _distinct(pieces)
             if len(pieces) <= _SEEN and len(titles) <= _TITLES:
@@ -527,12 +470,11 @@ def _count(source: KnowledgeSource) -> int:
 
 
 def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
-    return list(dict.fromkeys(filter(None, map(_title, pieces))))
-
-
-def _title(piece: Knowledge) -> str:
-    known = piece.passage
-    return joined(known.persona) or known.title or (piece.text if known.said else "")
+    titles: dict[str, None] = {}
+    for piece in pieces:
+        known = piece.passage
+        titles[joined(known.persona) or known.title or (piece.text if known.said else "")] = None
+    return list(filter(None, titles))
 
 
 def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
