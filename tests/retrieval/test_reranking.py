@@ -12,11 +12,11 @@ from dialore.retrieval import reranking
 from dialore.retrieval.bm25 import Bm25, split_terms
 from dialore.retrieval.fusion import fuse_lists, fuse_scores
 from dialore.retrieval.reranking import (
+    Reranker,
     bm25_reranker,
     cross_encoder_reranker,
     dense_reranker,
     fused_reranker,
-    Reranker,
     load_reranker,
 )
 from dialore.retrieval.static import StaticEmbedder

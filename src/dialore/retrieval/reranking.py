@@ -118,7 +118,8 @@ def dense_reranker(embedder: Embedder | None = None) -> ScoreReranker:
 
     def cosines(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
         vectors = cached.encode([query, *texts])
-        return np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
+        rounded: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
+        return rounded
 
     return ScoreReranker("dense" if embedder is None else f"dense:{embedder.name}", cosines)
 

@@ -12,7 +12,7 @@ import numpy as np
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
-from dialore.retrieval.graph.opening import open_store
+from dialore.retrieval.graph.opening import NAME, open_store, starter_graph
 from dialore.retrieval.graph.relations import verbalise
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
@@ -317,7 +317,6 @@ def open_graph(
     Raises as `open_store` and Graph do.
     """
     from dialore.retrieval.embedding import load_embedder
-    from dialore.retrieval.graph.starter import NAME, starter_graph
 
     store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
     return Graph(store, embedder or load_embedder(), ranking)

@@ -151,11 +151,9 @@ class _PostgresTransaction(Transaction):
         return field
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
-        """See `Transaction`."""
         return f"{column} = ANY(?)", list(values)
 
     def vocabulary(self, letter: str) -> list[str]:
-        """See `Transaction`."""
         return [term for (term,) in self.ask("SELECT term FROM frequencies WHERE left(term, 1) = ?", letter)]
 
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
