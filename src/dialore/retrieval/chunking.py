@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import InputError, UnknownNameError
@@ -125,49 +126,42 @@ class Chunking:
         return kept
 
     def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
-        if paragraph.code:
-            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._fenced(paragraph.text))
-            return
-        for sentence in split_sentences(paragraph.text):
-            words = count_words(sentence)
-            if words <= _LONGEST * self.words:
-                yield _Sentence(sentence, paragraph.page, words)
-            else:
-                yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
+        for sentence in [paragraph.text] if paragraph.code else split_sentences(paragraph.text):
+            parts: Iterable[str] = [sentence]
+            if count_words(sentence) > _LONGEST * self.words:
+                parts = self._fenced(sentence) if paragraph.code else self._parts(sentence)
+            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in parts)
 
     def _fenced(self, code: str) -> Iterator[str]:
-        """Code whole, or, where it is over-long, in parts of about a passage's words, each in the fence."""
+        """Yield over-long code in parts of about a passage's words, each in the fence."""
         opening, *lines, closing = code.split("\n")
-        if count_words(code) <= _LONGEST * self.words:
-            lines = ["\n".join(lines)]
-        part, words = [opening], 0
-        for line in lines:
-            # A line that is too long by itself has no line ends to be kept.
-            for piece in [line] if len(lines) == 1 or count_words(line) <= self.words else self._parts(line):
-                more = count_words(piece)
-                if len(part) > 1 and words + more > self.words:
-                    yield "\n".join([*part, closing])
-                    part, words = [opening], 0
-                part.append(piece)
-                words += more
-        yield "\n".join([*part, closing])
+        # A line that is too long by itself has no line ends to be kept.
+        short = ([line] if count_words(line) <= self.words else self._parts(line) for line in lines)
+        for part in self._packed(chain.from_iterable(short)):
+            yield "\n".join([opening, *part, closing])
 
     def _parts(self, sentence: str) -> Iterator[str]:
         """Yield an over-long sentence in parts of about a passage's words, split where clauses and words end."""
-        part, words = "", 0
-        for clause in split_clauses(sentence):
-            more = count_words(clause)
-            if part and words + more > self.words:
-                yield part.strip()
-                part, words = "", 0
-            if more > _LONGEST * self.words:  # no white space and no comma anywhere
+        for part in map("".join, self._packed(split_clauses(sentence))):
+            if count_words(part) > _LONGEST * self.words:  # no white space and no comma anywhere
                 limit = max(1, int(self.words * _CHARACTERS_A_WORD))
-                yield from (clause[start : start + limit] for start in range(0, len(clause), limit))
-            else:
-                part += clause
-                words += more
-        if part.strip():
-            yield part.strip()
+                yield from (part[start : start + limit] for start in range(0, len(part), limit))
+            elif part.strip():
+                yield part.strip()
+
+    def _packed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """Yield texts in runs of at most a passage's words, or of one that has more."""
+        run: list[str] = []
+        words = 0
+        for text in texts:
+            more = count_words(text)
+            if run and words + more > self.words:
+                yield run
+                run, words = [], 0
+            run.append(text)
+            words += more
+        if run:
+            yield run
 
 
 def count_words(text: str) -> int:

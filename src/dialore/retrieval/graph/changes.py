@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -116,29 +116,17 @@ class GraphEditor:
             for verb, fact in wanted:
                 change.want(verb, fact)
             with writing(self.path):
-                change.write(lambda: self._loaded(state))
+                change.write(self.path, self._embedder)
                 if change.changed:
                     state.transaction.commit()
         totals = state.meta.model_dump(include={"facts", "concepts", "fingerprint"})
         self.report = ChangeReport.model_validate(change.counts | totals)
         return self.report
 
-    def _loaded(self, state: GraphState) -> StaticEmbedder:
-        """Return the embedder of the graph's vectors."""
-        from dialore.retrieval.embedding import recorded_embedder
-
-        # A graph may be anybody's: it does not decide where texts and keys go.
-        meta = state.meta
-        made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path), given=self._embedder)
-        self._embedder = cast("StaticEmbedder", made_by)
-        return self._embedder
-
     def __enter__(self) -> Self:
-        """Return the editor itself."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Commit, unless the body failed."""
         if kind is None:
             self.commit()
 
@@ -232,13 +220,18 @@ class _Change:
 
     # --- what it comes to
 
-    def write(self, embedder: Callable[[], StaticEmbedder]) -> None:
-        """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
+    def write(self, path: Path, embedder: StaticEmbedder | None) -> None:
+        """Write what changed; the embedder of the graph's vectors is loaded only where a fact is there after it."""
         changed = self.changed
-        if not changed:
-            return
         kept = [key for key, value in changed.items() if value is not None]
-        norms = dict(zip(kept, self._with_vectors(kept, embedder()), strict=True)) if kept else {}
+        norms: dict[_Key, np.float32] = {}
+        if kept:
+            from dialore.retrieval.embedding import recorded_embedder
+
+            # A graph may be anybody's: it does not decide where texts and keys go.
+            meta = self._state.meta
+            made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(path), given=embedder)
+            norms = dict(zip(kept, self._with_vectors(kept, cast("StaticEmbedder", made_by)), strict=True))
         for table, own, other in ((OUT, 0, 2), (IN, 2, 0)):
             of_concepts: dict[int, list[_Key]] = {}
             for key in changed:
@@ -250,7 +243,8 @@ class _Change:
                 name = self._name(number)
                 self._put(IDS, text_key(normalise(name)), b"")
                 self._write_keys(name, number, there=False)
-        self._write_meta(changed)
+        if changed:
+            self._write_meta(changed)
 
     def _put(self, table: bytes, key: bytes, value: bytes) -> None:
         if value:

@@ -42,7 +42,7 @@ except ImportError as error:
     raise MissingExtraError("a graph in PostgreSQL", "postgres") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
@@ -110,8 +110,15 @@ class PostgresStore(FactStore):
     def __init__(self, url: str) -> None:
         self._target = target = _Target(url)
         self.place = target.place
-        with target.errors(), target.connect() as connection:
-            load, self.meta = _read_meta(connection, target)
+        query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
+        with target.errors(), psycopg.connect(target.conninfo, autocommit=True) as connection:
+            try:
+                row = connection.execute(query).fetchone()
+            except (errors.UndefinedTable, errors.UndefinedColumn):
+                row = None
+        if row is None:
+            raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
+        load, self.meta = row[0], read_meta(row[1], target.place, FORMAT, _LOAD)
         concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
         self._by = {
             column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column))
@@ -235,7 +242,7 @@ def _key_text(text: str) -> str:
 
 
 class _Target:
-    """Where a URL points: the database, the graph's schema, and its name for people, without user and password."""
+    """A URL's database, the graph's schema, and its name for people, without user and password."""
 
     def __init__(self, url: str) -> None:
         address, fragment = urldefrag(url)
@@ -251,9 +258,6 @@ class _Target:
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
         host = ":".join(part for part in parts[:2] if part)
         self.place = f"postgresql://{host}/{parts[2]}#{self.schema}"
-
-    def connect(self) -> _Connection:
-        return psycopg.connect(self.conninfo, autocommit=True)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -274,18 +278,6 @@ class _Target:
 
 def _read_only(connection: _Connection) -> None:
     connection.execute("SET default_transaction_read_only = on")
-
-
-def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta]:
-    query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
-    try:
-        row = connection.execute(query).fetchone()
-    except (errors.UndefinedTable, errors.UndefinedColumn):
-        row = None
-    if row is None:
-        raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
-    load, text = row
-    return load, read_meta(text, target.place, FORMAT, _LOAD)
 
 
 @contextmanager
@@ -325,7 +317,7 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
     with (
         target.errors(),
         tempfile.TemporaryDirectory() as folder,
-        target.connect() as connection,
+        psycopg.connect(target.conninfo, autocommit=True) as connection,
         _locked(connection, target),
         closing(Collector(Path(folder), target.place)) as collector,
     ):
@@ -350,7 +342,9 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     stems = (_key_text(key) if (key := concept_key(name)) else None for name in names)  # None for punctuation alone
     every = zip(range(len(names)), names, forms, stems, degrees, strict=True)
     _copy(connection, concepts, "int4 text text text int4", every, partial(step, "copying concepts"), len(names))
-    rest = (row for start in range(0, len(rows), _BATCH) for row in _plain(rows[start : start + _BATCH], names))
+    columns = rows[["head", "relation", "tail", "weight", "provenance"]]
+    batches = (columns[start : start + _BATCH].tolist() for start in range(0, len(rows), _BATCH))
+    rest = ((*fact, names[fact[0]], names[fact[2]]) for batch in batches for fact in batch)
     _copy(connection, facts, "int4 int2 int4 float4 int4 text text", rest, partial(step, "copying facts"), len(rows))
     step("indexing", 0, 1)
     connection.execute(sql.SQL(_INDEXES).format(concepts=concepts, facts=facts))
@@ -370,12 +364,6 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     )
     connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), [load, meta.model_dump_json()])
     step("indexing", 1, 1)
-
-
-def _plain(rows: NDArray[np.void], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Facts as a server takes them: numbers, then the names of head and tail."""
-    for fact in rows[["head", "relation", "tail", "weight", "provenance"]].tolist():
-        yield (*fact, names[fact[0]], names[fact[2]])
 
 
 def _copy(

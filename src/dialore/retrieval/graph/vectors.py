@@ -23,10 +23,7 @@ _NO_PART = bytes(4)
 
 
 class PartNumbers:
-    """The parts of one graph: the embedder's numbers of them in order of their first use, and their rows.
-
-    Of those that the graph has already, the embedder's numbers are `known`; the first, that of nothing, is no part.
-    """
+    """The parts of one graph, numbered by first use; `known` are the embedder's numbers of those it has already."""
 
     def __init__(self, embedder: StaticEmbedder, known: Sequence[int] = ()) -> None:
         self._embedder = embedder
@@ -50,22 +47,18 @@ class PartNumbers:
     def block(self) -> tuple[int, bytes]:
         """Return the first number of the parts that are new, and their value of the table `parts`; empty for none."""
         new = np.array([number for number, row in self._place.items() if row >= self._first], np.int64)
-        rows, scales = _quantised(self._embedder.part_sums(new))
+        sums = self._embedder.part_sums(new)
+        values = sums.astype(np.float32)
+        peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)
+        # A token's sum is its int8 vector times an integer weight: dividing by that weight loses nothing.
+        weights = np.gcd.reduce(sums, axis=1) if len(sums) else np.empty(0, np.int64)
+        scales = np.where((weights > 0) & (peaks <= 127 * weights), weights, peaks / 127).astype(np.float32)
+        rows = np.rint(values / scales[:, None]).astype(np.int8)
         if self._first == 1:  # a graph's first block begins with nothing
             rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])
             scales, new = np.append(np.float32(1), scales), np.append(0, new)
         value = rows.tobytes() + scales.astype("<f4").tobytes() + new.astype("<u4").tobytes()
         return (0 if self._first == 1 else self._first), value
-
-
-def _quantised(sums: NDArray[Any]) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Return sums as int8 with a scale each; exact where a row's peak over 127 divides it, else near enough."""
-    values = sums.astype(np.float32)
-    peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)
-    # A token's sum is its int8 vector times an integer weight: dividing by that weight loses nothing.
-    weights = np.gcd.reduce(sums.astype(np.int64), axis=1) if len(sums) else np.empty(0, np.int64)
-    scales = np.where((weights > 0) & (peaks <= 127 * weights), weights, peaks / 127).astype(np.float32)
-    return np.rint(values / scales[:, None]).astype(np.int8), scales
 
 
 def relation_sums(relations: Sequence[str], embedder: StaticEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
@@ -94,10 +87,7 @@ def fact_norms(
 
 
 class LinearCosines:
-    """Cosines of facts whose store has no vectors: each concept's sum is made once, not each fact's.
-
-    The numbers are those that a graph file built with the same embedder gives; several threads may use it.
-    """
+    """Cosines of facts whose store has no vectors, as a graph file built with the same embedder gives them."""
 
     def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
         self._store, self._embedder = store, embedder

@@ -123,19 +123,13 @@ class Linker:
         if not is_chinese(form):
             return self._english.read(form, names(text, self._store.find))
         reading = self._chinese.read(form)
-        return self._with_latin(form, reading) if _LATIN.search(form) else reading
-
-    def _with_latin(self, form: str, reading: Reading) -> Reading:
-        """Return the Chinese reading with the English words between that it does not cover."""
         matches = list(reading.matches)
-        for piece in _LATIN.finditer(form):
+        for piece in _LATIN.finditer(form):  # the English words between that the Chinese reading does not cover
             start = sum(not character.isspace() for character in form[: piece.start()])
             end = start + sum(not character.isspace() for character in piece[0])
             if not any(match.start < end and start < match.end for match in matches):
-                matches.extend(
-                    Match(start, end, match.concept, match.how, match.phrase, whole=False)
-                    for match in self._english.read(piece[0]).matches
-                )
+                english = self._english.read(piece[0]).matches
+                matches += [match._replace(start=start, end=end, whole=False) for match in english]
         return Reading(tuple(sorted(matches)), reading.size)
 
     # --- the nearest concept

@@ -36,7 +36,15 @@ _SHARPNESS = 2.0
 def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Section]:
     """Yield the one section of a PDF; tell `reject` of pages whose text is not to be had, and of what is not read."""
     with library("PDF", "pypdfium2"):
-        document = _opened(data)
+        import pypdfium2
+
+        try:
+            document = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as error:
+            if "password" in str(error):
+                raise Unreadable("it is encrypted with a password") from error
+            raise
+        document.init_forms()
         if document.get_formtype() in _XFA:
             reject("", "it is an XFA form: what such a form holds beside its pages is not read")
         if attached := document.count_attachments():
@@ -66,19 +74,6 @@ class _Page(NamedTuple):
 
     text: str
     is_picture: bool
-
-
-def _opened(data: bytes) -> Any:  # noqa: ANN401 - pypdfium2 has no types
-    import pypdfium2
-
-    try:
-        document = pypdfium2.PdfDocument(data)
-    except pypdfium2.PdfiumError as error:
-        if "password" in str(error):
-            raise Unreadable("it is encrypted with a password") from error
-        raise
-    document.init_forms()
-    return document
 
 
 def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
