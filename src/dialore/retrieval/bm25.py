@@ -1,8 +1,7 @@
 """Lexical search: texts as terms by script, BM25 over texts in memory, exact, and its formula for document stores.
 
-The weight of a term t in a text d of n texts is, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, with the
-1 inside the logarithm that keeps it positive),
-`ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
+A term t weighs in a text d of n texts, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, and a 1 inside the
+logarithm), `ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
 """
 
 from __future__ import annotations
@@ -126,10 +125,7 @@ def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: flo
 def scores_of(
     query: Mapping[str, int], texts: Sequence[Mapping[str, int]], frequencies: Mapping[str, int], size: int, mean: float
 ) -> list[float]:
-    """Score some texts of a larger collection, of so many texts with so many terms on average.
-
-    Queries and texts are terms with their counts; `frequencies` has how many texts of the collection have each term.
-    """
+    """Score some texts of a collection of so many with so many terms on average; `frequencies` counts texts by term."""
     terms = [term for term in query if frequencies.get(term)]
     weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]
     counts = np.array([[text.get(term, 0) for term in terms] for text in texts], np.float64)
@@ -152,13 +148,12 @@ class Bm25:
         self.tokeniser = tokeniser
         tallies = [Counter(tokeniser(text)) for text in texts]
         self._size = len(tallies)
-        number_of: dict[str, int] = {}
+        self._number_of = number_of = dict[str, int]()
         kinds = np.array([number_of.setdefault(t, len(number_of)) for tally in tallies for t in tally], dtype=np.int64)
         counts = np.array([count for tally in tallies for count in tally.values()], dtype=np.float64)
         lengths = np.array([tally.total() for tally in tallies], dtype=np.float64)
         rows = np.repeat(np.arange(self._size, dtype=np.int32), [len(tally) for tally in tallies])
         order = np.argsort(kinds, kind="stable")
-        self._number_of = number_of
         having = np.bincount(kinds, minlength=len(number_of))
         self._ends = np.concatenate([[0], np.cumsum(having)])
         self._rows = rows[order]
@@ -170,8 +165,7 @@ class Bm25:
         """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""
         scores = np.zeros(self._size)
         for term, times in Counter(self.tokeniser(query)).items():
-            number = self._number_of.get(term)
-            if number is not None:
+            if (number := self._number_of.get(term)) is not None:
                 part = slice(self._ends[number], self._ends[number + 1])
                 scores[self._rows[part]] += times * self._weights[part]
         return np.round(scores, DECIMALS)

@@ -32,8 +32,7 @@ def digest(*parts: str) -> str:
 class SentenceTransformerEmbedder:
     """A sentence-transformers model (Reimers and Gurevych, 2019) by name at the Hugging Face hub, or by local folder.
 
-    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, and InputError for
-    a model that cannot be loaded.
+    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, or InputError.
     """
 
     def __init__(self, model: str, kind: str = "st") -> None:
@@ -54,23 +53,14 @@ class SentenceTransformerEmbedder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension) unit rows; zero for a blank text."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        filled = [at for at, text in enumerate(texts) if text.strip()]
-        if filled:
-            vectors[filled] = self._model.encode(
-                [texts[at] for at in filled],
-                batch_size=64,
-                normalize_embeddings=self._is_unit,
-                convert_to_numpy=True,
-                show_progress_bar=False,
-            )
+        if filled := [at for at, text in enumerate(texts) if text.strip()]:
+            settings = {"batch_size": 64, "normalize_embeddings": self._is_unit, "show_progress_bar": False}
+            vectors[filled] = self._model.encode([texts[at] for at in filled], convert_to_numpy=True, **settings)
         return vectors
 
 
 class _Onnx:
-    """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder, so many tokens a text.
-
-    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`. Raises as `OnnxEmbedder`.
-    """
+    """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder."""
 
     def __init__(self, folder: str | Path, longest: int) -> None:
         onnxruntime, tokenizers = (import_optional(name, "'onnx'", "onnx") for name in ("onnxruntime", "tokenizers"))
@@ -93,13 +83,13 @@ class _Onnx:
         self._inputs = {item.name for item in self._session.get_inputs()}
 
     def batches(
-        self, texts: Sequence[str] | Sequence[tuple[str, str]], size: int
+        self, texts: Sequence[str] | Sequence[tuple[str, str]]
     ) -> Iterator[tuple[list[int], NDArray[np.float32], NDArray[np.int64]]]:
         """Yield the places of a batch of texts or pairs, the model's first output for them and their tokens' mask."""
         # By length, so that little of a batch is padding.
         order = sorted(range(len(texts)), key=lambda at: len("".join(texts[at])))
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
             yield (batch, *self.run([texts[at] for at in batch]))
 
     def run(self, texts: Sequence[str | tuple[str, str]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -125,9 +115,8 @@ class OnnxEmbedder:
         InputError: the folder lacks its files, or they are something else.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = _BATCH, longest: int = 256, unit: bool = True) -> None:
-        self._is_unit, self._model = unit, _Onnx(folder, longest)
-        self.name, self._batch_size = f"onnx:{folder}", batch_size
+    def __init__(self, folder: str | Path, *, longest: int = 256, unit: bool = True) -> None:
+        self._is_unit, self._model, self.name = unit, _Onnx(folder, longest), f"onnx:{folder}"
         weights, tokenizer = (Path(folder) / name for name in ("model.onnx", "tokenizer.json"))
         self.fingerprint = digest("onnx", digest(weights.read_bytes().hex()), digest(tokenizer.read_text("utf-8")))
         self.dimension = int(self._model.run(["a"])[0].shape[2])
@@ -136,17 +125,14 @@ class OnnxEmbedder:
         """Return (len(texts), dimension) rows; zero for a blank text."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         filled = [at for at, text in enumerate(texts) if text.strip()]
-        for batch, states, mask in self._model.batches([texts[at] for at in filled], self._batch_size):
+        for batch, states, mask in self._model.batches([texts[at] for at in filled]):
             pooled = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
             vectors[[filled[at] for at in batch]] = _unit(pooled) if self._is_unit else pooled
         return vectors
 
 
 class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, so many tokens of each, by ONNX Runtime on the CPU.
-
-    The folder holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-    """
+    """Logits of pairs of texts that are read together, `length` tokens of each, by a `model.onnx` in the folder."""
 
     def __init__(self, folder: str | Path, *, length: int) -> None:
         self._model = _Onnx(folder, length)
@@ -154,7 +140,7 @@ class OnnxCrossEncoder:
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the logit of each pair."""
         outputs = np.zeros(len(pairs))
-        for batch, logits, _ in self._model.batches(pairs, _BATCH):
+        for batch, logits, _ in self._model.batches(pairs):
             outputs[batch] = logits[:, 0]
         return outputs
 
@@ -210,9 +196,6 @@ class EndpointEmbedder:
         self.name = f"endpoint:{model}@{self._client.where}"
         self.fingerprint = digest("endpoint", model, self._client.where)
         self._model, self._batch_size, self._retry = model, batch_size, Retry(retries)
-
-    def __repr__(self) -> str:
-        return f"EndpointEmbedder({self.name!r})"
 
     @cached_property
     def dimension(self) -> int:

@@ -26,6 +26,7 @@ _CONDITION = re.compile(
     rf"\s*(?P<field>[^\W\d][\w.-]*)\s*(?:(?P<operator>=|==|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
     rf"|in\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*"
 )
+_AND = re.compile(r"and\b", re.IGNORECASE)
 _HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
 
 
@@ -46,7 +47,6 @@ class Filter:
     groups: frozenset[str] | None = None
 
     def __bool__(self) -> bool:
-        """Return whether anything may be left out."""
         return bool(self.conditions) or self.groups is not None
 
     def narrowed(self, where: str) -> Filter:
@@ -88,7 +88,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         conditions.append(Condition(match["field"], operator, values))
         if match.end() == len(text):
             return tuple(conditions)
-        joined = re.compile(r"and\b", re.IGNORECASE).match(text, match.end())
+        joined = _AND.match(text, match.end())
         if joined is None:
             raise InputError(f"not a condition on metadata: {text[match.end() :].strip()!r}", hint=_HINT)
         position = joined.end()

@@ -22,10 +22,7 @@ _LONGEST = 6
 
 
 class Match(NamedTuple):
-    """A concept found in a phrase: from its first content word, or Chinese character, to the one after the last.
-
-    `phrase` is those words, `how` how they name it, `whole` whether it leaves out no word that matters.
-    """
+    """A concept in a phrase, between two of its content words, or Chinese characters; `whole` if none is left out."""
 
     start: int
     end: int
@@ -64,10 +61,7 @@ def _pairs() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=65536)
 def respelt(word: str) -> str | None:
-    """Return a lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
-
-    Rules also make words that do not exist ("actour"): use the result for look-ups only.
-    """
+    """Return a lower-case English word as it is spelt across the Atlantic, which may be no word ("actour"), or None."""
     known = _pairs().get(word)
     if known is not None or not word.isascii():
         return known
@@ -159,9 +153,9 @@ def shape(text: str) -> _Shape:
 
 @functools.lru_cache(maxsize=1 << 17)
 def fit(concept: _Segments, phrase: _Segments) -> tuple[int, int, int] | None:
-    """Return how a concept's function words fit those of a phrase of the same content words; None: they do not.
+    """Return how many function words that matter are in both, what the concept's cost, and the phrase's others.
 
-    That is: how many that matter are in both, what the concept's others cost, how many that matter are the phrase's.
+    None: the concept's do not fit those of a phrase of the same content words.
     """
     matched = extra = missing = 0
     last = len(phrase) - 1
@@ -269,10 +263,7 @@ class EnglishReader:
         return None if concept is None else (concept, "lemma")
 
     def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
-        """Return the longest concepts inside a normalised text, without overlap; none is part of a longer one.
-
-        The words of names alone say nothing: "forest" of "Forest Hills".
-        """
+        """Return the longest concepts inside a normalised text, without overlap, and none that is in names alone."""
         tokens = read(form)
         places = [position for position, word in enumerate(tokens) if word.content]
         taken = [False] * len(places)
@@ -280,7 +271,9 @@ class EnglishReader:
         for size in range(min(_LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]) or (size == 1 and _says_nothing(tokens[places[start] :][:2], named)):
+                forms = [word.form for word in tokens[places[start] :][:2]]
+                nothing = forms[0] in named or (forms[0] in _AMOUNTS and forms[1:] == ["of"])
+                if any(taken[start:end]) or (size == 1 and nothing):
                     continue
                 match = self._match(tokens, places, start, end)
                 if match is not None:
@@ -289,24 +282,21 @@ class EnglishReader:
         return Reading(tuple(sorted(matches)), len(places))
 
     def weighty(self, reading: Reading) -> Reading:
-        """Return the reading without single words that say little beside others: "ideas" of "breakfast ideas".
-
-        Nor does one alone whose verb is left out: "part" of "take part".
-        """
-        light = light_words("en")
-        kept = [
-            match
-            for match in reading.matches
-            if match.end - match.start > 1 or light.isdisjoint(read(match.phrase)[0][:2])
-        ]
-        return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
+        """Return the reading without "ideas" of "breakfast ideas", and "part" of "take part" alone."""
+        light, matches = light_words("en"), reading.matches
+        kept = (m for m in matches if m.end - m.start > 1 or light.isdisjoint(read(m.phrase)[0][:2]))
+        return Reading(tuple(kept) or tuple(match for match in matches if match.whole), reading.size)
 
     # --- one span
 
     def _match(self, found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Match | None:
         """Return the concept whose content words are those from start to end, judged by the function words, too."""
         content = tuple(found[position].form for position in places[start:end])
-        spoken = segments(_window(found, places, start, end))
+        # With the function words about them, less the particles of the word before.
+        first = places[start - 1] + 1 if start else 0
+        while start and first < places[start] and found[first].form in _PARTICLES:
+            first += 1
+        spoken = segments(found[first : places[end] if end < len(places) else len(found)])
         alone = end - start == len(places)
         noun = places[start] > 0 and found[places[start] - 1].form in _LIGHT
         fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
@@ -378,33 +368,12 @@ class EnglishReader:
         return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
 
 
-def _says_nothing(found: Sequence[_Word], named: frozenset[str]) -> bool:
-    """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
-    return found[0].form in named or (found[0].form in _AMOUNTS and [word.form for word in found[1:]] == ["of"])
-
-
-def _window(found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Sequence[_Word]:
-    """Return the words from start to end with the function words about them, less the particles of the word before."""
-    first = 0
-    if start:
-        first = places[start - 1] + 1
-        while first < places[start] and found[first].form in _PARTICLES:
-            first += 1
-    return found[first : places[end] if end < len(places) else len(found)]
-
-
-_embedder = functools.cache(load_embedder)
-
-
 @functools.lru_cache(maxsize=65536)
 def _same_sense(one: str, other: str) -> bool:
-    """Return whether two words of one stem, or a compound and its parts, mean the same: not "business" and "busy".
-
-    Who does a thing is not the thing: "police officer" is no "police office".
-    """
+    """Return whether two words of one stem mean the same: not "business" and "busy", nor a doer and what is done."""
     if max(one, other, key=len).endswith(("er", "or")) or not _DEGREES.isdisjoint((one, other)):
         return False
-    first, second = _embedder().encode([one, other])
+    first, second = load_embedder().encode([one, other])
     return float(first @ second) >= _SAME
 
 

@@ -62,9 +62,7 @@ class Link:
 class Linker:
     """Links phrases to the concepts of one graph.
 
-    A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in: a
-    Chinese dialogue may speak of "ice creams". What was linked is remembered, for a store is one state of a graph.
-
+    A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in.
     The embedder that made the graph's vectors finds the nearest concept of a phrase that has no other link, if that is
     wanted; None: where the graph is small enough for that to take about 2 ms.
     """
@@ -149,8 +147,7 @@ class Linker:
     def _nearest(self, phrase: str) -> list[tuple[int, float]]:
         """Return the nearest concept of all and its cosine, where that is at least the threshold.
 
-        A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
-        the phrase, nor who does the thing that it names ("grasper") is one.
+        It is no single Chinese character, which is a part of the phrase, nor who does a thing ("grasper").
         """
         chinese = is_chinese(phrase)
         if self._embedder is None or not len(self._vectors) or not content_words(phrase, "zh" if chinese else "en"):
