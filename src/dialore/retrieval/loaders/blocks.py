@@ -24,8 +24,7 @@ def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = 
     title, whole = shortened(title)
     paragraphs = [Paragraph(whole)] if whole else []
     headings: list[tuple[int, Paragraph]] = []
-    told = 0
-    """So many of the headings stand in a passage or its title."""
+    told = 0  # so many of the headings stand in a passage or its title
     for level, paragraph in chain(blocks, [(1, Paragraph(""))]):
         if not level:
             paragraphs.append(paragraph)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.errors import InputError, as_path
 from dialore.retrieval.chunking import Section, Unreadable
@@ -30,11 +30,7 @@ _READERS = 2
 
 @dataclass
 class _Found:
-    """Files by absolute path, each with its format, and the folders that were named.
-
-    Of the others: those whose names do not say how to read them, and a sentence each of what cannot be opened
-    (rejects), and of what else was passed over (notices).
-    """
+    """Files by absolute path with their formats, the folders that were named, and sentences of what is passed over."""
 
     files: dict[Path, FileFormat] = field(default_factory=dict)
     folders: list[Path] = field(default_factory=list)
@@ -46,8 +42,8 @@ class _Found:
 def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> _Found:
     """Return the files that are named, and those in the folders and below; raise InputError where there is nothing.
 
-    In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
-    is named itself is read whatever it is called, as text where its name says nothing and no format is given.
+    In a folder only files are read whose names say how, and none that is hidden; what is named itself is read as text
+    where its name says nothing.
     """
     listing = _Found()
     paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
@@ -90,8 +86,7 @@ def _unfit(path: Path) -> str:
     return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"
 
 
-@dataclass(frozen=True)
-class ReadFile:
+class ReadFile(NamedTuple):
     """A file that was read, and where its sections begin and end among those of all."""
 
     document: Document
@@ -102,16 +97,9 @@ class ReadFile:
 class ReadFiles:
     """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
-    So neither an index is locked nor memory is filled while files are read. `is_known` is told a document whose hash is
-    of its bytes, and says whether it need not be read again.
-
-    Attributes:
-        files: those that were read.
-        found: what is told of the others.
-        unchanged: names of those that need not be read again.
-
-    Raises:
-        InputError: there is nothing of a name, or what was read finds no room.
+    So neither an index is locked nor memory is filled while files are read. Files that `is_known` knows by their hash
+    are `unchanged`, and not read again; `found` tells of those that are not read. Raises InputError where there is
+    nothing of a name, or what was read finds no room.
     """
 
     def __init__(
@@ -127,27 +115,24 @@ class ReadFiles:
         self.found = find_files(named, file_format)
         self.files: list[ReadFile] = []
         self.unchanged: list[str] = []
+        step, total = on_step or (lambda *_: None), len(self.found.files)
         with ExitStack() as stack:
             reader = reader or stack.enter_context(Reader())
             try:
                 self._sections = stack.enter_context(tempfile.TemporaryFile(dir=folder))
                 for done, (path, known_format) in enumerate(self.found.files.items()):
-                    if on_step is not None:
-                        on_step(f"reading {shown_path(Path(path.name))}", done, len(self.found.files))
+                    step(f"reading {shown_path(Path(path.name))}", done, total)
                     self._read(path, known_format, reader, is_known)
                 self._sections.flush()
             except OSError as error:
                 raise InputError(f"what was read cannot be kept: {error.strerror}", hint="make room") from error
             self._open = stack.pop_all()
-        if on_step is not None:
-            on_step("reading", len(self.found.files), len(self.found.files))
+        step("reading", total, total)
 
     def __enter__(self) -> ReadFiles:
-        """Return the files."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of what was read."""
         self._open.close()
 
     def sections(self, file: ReadFile) -> Iterator[Section]:
@@ -158,8 +143,15 @@ class ReadFiles:
 
     def _read(self, path: Path, file_format: FileFormat, reader: Reader, is_known: Callable[[Document], bool]) -> None:
         begin, name = self._sections.tell(), shown_path(path)
+        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr)).encode()).digest()
         try:
-            document = _document(path, name, file_format, ocr=reader.ocr)
+            try:
+                status = path.stat()
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=manner)).hexdigest()
+            except OSError as error:
+                raise Unreadable(error.strerror or str(error)) from error
+            document = Document(name=name, hash=digest, bytes=status.st_size, modified=status.st_mtime_ns)
             if is_known(document):
                 self.unchanged.append(name)
                 return
@@ -175,15 +167,3 @@ class ReadFiles:
             self._sections.truncate()
         else:
             self.files.append(ReadFile(document, begin, self._sections.tell()))
-
-
-def _document(path: Path, name: str, *manner: object, ocr: bool) -> Document:
-    """Return a file as a document; its hash is of its bytes and of the manner in which it is read."""
-    key = hashlib.sha256(repr((_READERS, *manner, ocr)).encode()).digest()
-    try:
-        status = path.stat()
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=key)).hexdigest()
-    except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-    return Document(name=name, hash=digest, bytes=status.st_size, modified=status.st_mtime_ns)

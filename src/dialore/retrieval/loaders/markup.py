@@ -51,8 +51,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-            section = _section(data)
+            section = _section(json.loads(line))
         except (ValueError, RecursionError) as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
@@ -150,23 +149,17 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 
 def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
     """Yield the sections of a Markdown text; front matter gives a title and metadata."""
-    front = _FRONT_MATTER.match(text)
     title, extra = "", dict[str, Any]()
-    if front:
+    if front := _FRONT_MATTER.match(text):
         titled = _TITLE.search(front[1])
         title = titled[1].strip().strip("\"'") if titled else ""
-        text = text[front.end() :]
-        extra = _metadata(front[1])
+        text, extra = text[front.end() :], _metadata(front[1])
     for section in by_headings(_blocks(_TARGET.sub("", text), notice), title):
-        yield replace(section, extra={**extra, **section.extra}) if extra else section
+        yield replace(section, extra=extra)
 
 
 def _metadata(front: str) -> dict[str, Any]:
-    """Return what front matter says besides the title, as JSON holds it; nothing where it is no YAML.
-
-    Raises:
-        Unreadable: it is no YAML, and speaks of groups: who may read the file is not known.
-    """
+    """Return what front matter says besides the title; nothing where it is no YAML, but Unreadable if it has groups."""
     try:
         fields = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
     except (InputError, ValueError) as error:
@@ -213,8 +206,7 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
     """Return what a token holds, if anything: a table's cells are read with their row."""
-    token = tokens[place]
-    text = ""
+    token, text = tokens[place], ""
     if token.type == "heading_open":
         return Paragraph(_plain(tokens[place + 1]))
     if token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
