@@ -131,16 +131,13 @@ class OnnxEmbedder:
         return vectors
 
 
-class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, `length` tokens of each, by a `model.onnx` in the folder."""
-
-    def __init__(self, folder: str | Path, *, length: int) -> None:
-        self._model = _Onnx(folder, length)
+class OnnxCrossEncoder(_Onnx):
+    """Logits of pairs of texts that are read together, so many tokens of each, by a `model.onnx` in the folder."""
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the logit of each pair."""
         outputs = np.zeros(len(pairs))
-        for batch, logits, _ in self._model.batches(pairs):
+        for batch, logits, _ in self.batches(pairs):
             outputs[batch] = logits[:, 0]
         return outputs
 

@@ -163,7 +163,7 @@ def _onnx_reranker(folder: str) -> ScoreReranker:
     """Rank by a cross-encoder run by ONNX Runtime, without torch; see `OnnxCrossEncoder`."""
     from dialore.retrieval.encoders import OnnxCrossEncoder
 
-    model = OnnxCrossEncoder(folder, length=_LONGEST)
+    model = OnnxCrossEncoder(folder, _LONGEST)
     return ScoreReranker(f"onnx:{folder}", lambda query, texts: model.logits([(query, text) for text in texts]))
 
 

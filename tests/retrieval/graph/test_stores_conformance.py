@@ -14,9 +14,9 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore, load_store
+from dialore.retrieval.graph.fact_ranking import LinearCosines
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.store import FactStore, phrase_tokens, stem_key
-from dialore.retrieval.graph.vectors import LinearCosines
 from dialore.retrieval.linking.linker import Linker
 from dialore.sources.graph import Graph
 from tests.hashing import HashingEmbedder

@@ -26,15 +26,17 @@ from dialore.retrieval.graph.store import (
     id_key,
     text_key,
 )
-from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
 from dialore.retrieval.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
     Numbered,
+    PartNumbers,
     fact_hashes,
+    fact_norms,
     fingerprint_of,
     form_of,
     name_hashes,
+    relation_sums,
     replacing,
     writing,
 )

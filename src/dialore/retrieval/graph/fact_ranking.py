@@ -14,16 +14,16 @@ from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
-from dialore.retrieval.graph.store import Edges, GraphStore
+from dialore.retrieval.graph.store import Edges, FactStore, GraphStore
+from dialore.retrieval.graph.writing import fact_norms, relation_sums
 from dialore.retrieval.linking.linker import unit
 from dialore.retrieval.reranking import CachedEmbedder
+from dialore.retrieval.static import StaticEmbedder
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.retrieval.graph.store import FactStore
-    from dialore.retrieval.graph.vectors import LinearCosines
     from dialore.text import Language
 
 UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
@@ -146,12 +146,8 @@ class Ranker:
         own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
-        if self._own is None:
-            from dialore.retrieval.graph.vectors import LinearCosines
-            from dialore.retrieval.static import StaticEmbedder
-
-            if isinstance(embedder, StaticEmbedder):
-                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
+        if self._own is None and isinstance(embedder, StaticEmbedder):
+            self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
     def ask(self, concepts: Sequence[int], dialogue: Dialogue, demands: Iterable[str]) -> _Scored:
         """Return the facts of the concepts, of a hub's the heaviest, scored by a dialogue and its demands."""
@@ -247,6 +243,24 @@ class Ranker:
             return True
 
         return accept
+
+
+class LinearCosines:
+    """Cosines of facts whose store has no vectors, as a graph file built with the same embedder gives them."""
+
+    def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
+        self._store, self._embedder = store, embedder
+        self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
+
+    def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,): each fact's cosine with a unit query (dimension,); 0 for a fact in which nothing is known."""
+        concepts, places = np.unique(np.concatenate([edges.head, edges.tail]), return_inverse=True)
+        head, tail = places[: len(edges)], places[len(edges) :]
+        sums = self._embedder.sums([self._store.concept(number) for number in concepts.tolist()]).astype(np.float32)
+        norms = fact_norms(head, edges.relation, tail, sums.__getitem__, self._relations)
+        products = sums @ query
+        total: NDArray[np.float32] = products[head] + products[tail] + (self._relations @ query)[edges.relation]
+        return total / norms
 
 
 # --- diversity

@@ -12,8 +12,12 @@ from numpy.typing import NDArray
 
 from dialore.retrieval.graph.lmdb_file import EDGE, open_file, unpacked_side
 from dialore.retrieval.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
-from dialore.retrieval.graph.vectors import fact_norms
-from dialore.retrieval.graph.writing import fact_hashes, fingerprint_of, name_hashes
+from dialore.retrieval.graph.writing import (
+    fact_hashes,
+    fact_norms,
+    fingerprint_of,
+    name_hashes,
+)
 from dialore.text import normalise
 
 _SAMPLE = 2000
