@@ -92,7 +92,7 @@ class _Change:
     def files(self, read: ReadFiles) -> None:
         """Take in files that were read, each in the place of what is there under its name."""
         for told in ("rejects", "notices", "skipped"):
-            getattr(self.report, told).extend(getattr(read.found, told))
+            getattr(self.report, told).extend(getattr(read, told))
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
             self.step("writing", done, len(read.files))
@@ -309,7 +309,7 @@ def add_documents(
         if read.files:
             change.drop_files(replaces, ())
         if prune:
-            change.drop_files((), read.found.folders, but=set(map(shown_path, read.found.files)))
+            change.drop_files((), read.folders, but=set(map(shown_path, read.formats)))
         change.flush()
         report = change.report
         if report.rejects and not (report.added or report.duplicates or report.unchanged or report.deleted):
