@@ -38,10 +38,8 @@ _LONGEST = 64
 def split_terms(text: str) -> list[str]:
     """Return the terms of a text or a query, repeated as often as they stand there; function words are left out.
 
-    English words give their Snowball stems; Chinese is split by jieba, with the shorter words inside longer ones
-    besides, so that 大学 finds 北京大学. Words of other scripts give their stems where Snowball has them, Korean
-    ones the pairs of their syllables, so that particles hide nothing; where no space stands between words (kana, Thai,
-    Lao, Khmer, Burmese), pairs of letters with their marks stand for words.
+    English words give their Snowball stems, Chinese those of jieba with the shorter ones inside (大学 for 北京大学), others
+    their stems where Snowball has them, else pairs of syllables or letters.
     """
     folded = normalise(text)
     if folded.isascii():
@@ -182,11 +180,9 @@ _RATIO = 0.8
 
 
 def correct(query: str, vocabulary: Callable[[str], Iterable[str]]) -> str:
-    """Return a query with each misspelt English word replaced by the nearest term of a vocabulary.
+    """Return a query with each misspelt English word replaced by the nearest of the terms that begin with its letter.
 
-    A word is misspelt that neither English nor the vocabulary knows. Words with a capital letter are names and stay. A
-    query of which English knows less than half is of another language and is returned as it is.
-    The vocabulary returns the terms (`split_terms`) that begin with a letter.
+    Words that English or the vocabulary knows and names stay, and a query of which English knows less than half.
     """
     words = _WORD.findall(query)
     unknown = {word for word in words if not is_known(word)}

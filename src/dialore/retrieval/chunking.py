@@ -42,10 +42,7 @@ class Paragraph(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a document under one heading; passages do not reach beyond it.
-
-    The title is the document's and the headings above, joined by " > "; `extra` whatever else its document says of it.
-    """
+    """A part of a document under one heading, beyond which no passage reaches; titles above are joined by " > "."""
 
     paragraphs: Sequence[Paragraph]
     title: str = ""

@@ -107,12 +107,8 @@ class _Onnx:
 class OnnxEmbedder:
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
-    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. If vectors are
-    not of unit length, states are summed up, for models that are compared by the dot product.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: the folder lacks its files, or they are something else.
+    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. Unless vectors are
+    of unit length, states are summed up, for models that are compared by the dot product.
     """
 
     def __init__(self, folder: str | Path, *, longest: int = 256, unit: bool = True) -> None:

@@ -1,7 +1,7 @@
 """Filters of passages: by their metadata, and by who may read them. The databases apply them, whoever asks.
 
-A passage's metadata is any JSON beside its text; `groups` in it names the groups that may read it, and without groups
-everybody may. `year >= 2024 and tag in (news, "press release")` is a filter of metadata; of a list any item counts.
+`groups` of the metadata may read a passage, everybody where there are none. `year >= 2024 and tag in (news, "press
+release")` is a filter of metadata; of a list any item counts.
 """
 
 from __future__ import annotations

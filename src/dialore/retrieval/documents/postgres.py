@@ -1,8 +1,7 @@
 """The document store of a database server: PostgreSQL with pgvector, for what outgrows a machine (extra `postgres`).
 
-An index is a schema of its own. Terms are a `tsvector` of our own terms under a GIN index, ranked by BM25, which SQL
-computes of the terms' counts and of a table of their frequencies; vectors are half-precision, under an HNSW index by
-inner product, so that their ranking is approximate among many.
+An index is a schema. Terms are a `tsvector` under a GIN index, ranked by BM25 in SQL; vectors are half-precision under
+an HNSW index, so that their ranking is approximate among many.
 """
 
 from __future__ import annotations
@@ -57,10 +56,7 @@ GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
 
 class PostgresStore:
-    """An index in a schema of a database: `postgresql://user@host/database#name`; without a name, `documents`.
-
-    Raises InputError where the address is none, or no server answers there.
-    """
+    """An index in a schema, `postgresql://user@host/database#name`; raises InputError where no server answers."""
 
     def __init__(self, url: str) -> None:
         address, _, name = url.partition("#")

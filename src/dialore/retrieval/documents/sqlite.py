@@ -1,11 +1,8 @@
 """The document store of the standard library: SQLite with FTS5 for terms, and int8 vectors that are scanned.
 
-One file holds an index. A change is one transaction, so that a writer that is killed leaves the old state; readers go
-on with the state that they see while another process writes (write-ahead logging).
-
-Of many vectors a graph of neighbours (HNSW, by usearch) in a file beside it proposes passages, whose scores are then
-computed from the vectors in the index. So an old file costs time, and never gives a wrong score. The index says which
-file is valid: one that a killed writer left behind is not read.
+A change is one transaction: a writer that is killed leaves the old state, and readers go on with theirs meanwhile. Of
+many vectors a graph of neighbours (HNSW, by usearch) in a file beside the index, which names it, proposes passages;
+their scores are computed from the vectors in the index, so that an old file costs time and gives no wrong score.
 """
 
 from __future__ import annotations
@@ -162,10 +159,9 @@ class SqliteStore:
 
     @contextmanager
     def write(self, fresh: IndexSettings | None = None) -> Iterator[_SqliteTransaction]:
-        """Yield a change of the index: whole at the end of the body, or nothing of it where that fails.
+        """Yield a change of the index, or of a new one in its place with `fresh` settings: all of it, or nothing.
 
-        The settings of a new one, which comes in the place of what is there, are `fresh`. Raises InputError where there
-        is no such index, it cannot be written, or another writer has it for 30 seconds.
+        Raises InputError where there is none, it cannot be written, or another writer has it for 30 seconds.
         """
         with self._explained():
             new = fresh is not None and not self.path.exists()
@@ -287,10 +283,7 @@ class _SqliteTransaction(Transaction):
         return [term for (term,) in self.ask(sql, letter, chr(ord(letter) + 1))]
 
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:
-        """See `Transaction`: exact BM25 of what has any of the most informative terms.
-
-        FTS5 gives the passages of a term; its own ranking of them takes nine times as long.
-        """
+        """See `Transaction`: exact BM25, as FTS5's own ranking of a term's passages takes nine times as long."""
         condition, value = self.among("term", terms)
         frequencies = dict(self.ask(f"SELECT term, doc FROM frequencies WHERE {condition}", value))
         chosen = selective(terms, frequencies)

@@ -327,10 +327,7 @@ _TABLES = {
 
 
 def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
-    """Return the rarest terms of a query, up to `MOST_MATCHES`, of which a passage must have one to be ranked.
-
-    Ranking every passage that has any word of a long query takes a second among millions.
-    """
+    """Return the rarest terms of a query, up to `MOST_MATCHES`; to rank what has any word takes a second."""
     chosen: list[str] = []
     matches = 0
     for term in sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term)):

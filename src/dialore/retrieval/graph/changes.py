@@ -53,14 +53,7 @@ _FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weigh
 
 
 class ChangeReport(BaseModel):
-    """The report of a change.
-
-    Attributes:
-        updated: facts whose weight or provenance is another now.
-        unchanged: facts that were there already, as they were to be.
-        missing: facts that were to be deleted or updated and were not there.
-        facts: the graph's facts after it, as are its concepts and fingerprint.
-    """
+    """The report of a change; `missing` counts facts that were to be deleted or updated and were not there."""
 
     added: int = 0
     updated: int = 0

@@ -78,9 +78,7 @@ class Ranking:
 
     @classmethod
     def named(cls, spec: str) -> Self:
-        """`default`, or `paper`: DCRAG's cosine of triple and history (Section 3.3); with changes, `paper,history=5`.
-
-        Relations are joined by +: `without=Synonym+IsA`.
+        """`default`, or `paper`: DCRAG's cosine of triple and history; with changes, `paper,hub=0,without=Synonym+IsA`.
 
         Raises:
             UnknownNameError: no ranking or no field is called that.
@@ -134,11 +132,7 @@ class _Scored:
 
 
 class Ranker:
-    """Ranks the facts of one store by an embedder.
-
-    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
-    add up reads each concept once; any other encodes the facts' wording.
-    """
+    """Ranks the facts of a store by an embedder, and by the store's own vectors where that made them."""
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
@@ -267,10 +261,7 @@ class LinearCosines:
 
 
 def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return each fact's concept, as its place among those asked for, and how many facts each of those has.
-
-    A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
-    """
+    """Return each fact's concept, the one with fewer facts, as its place among those asked for; their degrees."""
     head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
     owner = np.maximum(head, tail)
     both = np.flatnonzero((head >= 0) & (tail >= 0))
@@ -315,11 +306,7 @@ def take(
     top: int,
     accept: Callable[[int], bool],
 ) -> list[tuple[int, float]]:
-    """Take facts one by one, the best first; a concept's k-th fact costs `decay` * log2(1 + k), a refused one nothing.
-
-    Returns:
-        Rows and what they scored, decay included, best first.
-    """
+    """Take facts with their scores, the best first; a concept's k-th costs `decay` * log2(1 + k), no refused one."""
     ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
     ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
     queues: dict[int, list[tuple[float, int, int]]] = {}

@@ -264,10 +264,7 @@ _OWN_HEADER = ("head", "relation", "tail")
 
 
 def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, int]:
-    """Return which columns hold what, and how many lines of header there are.
-
-    The relation's is the one with known names, else the second, or the first with far fewer different values.
-    """
+    """Return which columns hold what, and lines of header; of no known relation, the second or one of few values."""
     if not rows:
         raise GraphError(f"{path} holds no facts", hint=f"{_TSV_SHAPE}, one a line")
     first = [cell.strip().lower() for cell in rows[0][1]]
@@ -338,8 +335,7 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
 def _assertion(line: bytes, prefixes: tuple[bytes, ...]) -> _Row | None:
     """Return a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
 
-    Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
-    suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
+    Sense suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
     """
     cells = line.split(b"\t")
     if len(cells) != 5:

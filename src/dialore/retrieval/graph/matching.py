@@ -26,12 +26,9 @@ def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or sever
 
 
 class HardMatcher:
-    """Finds the facts between texts.
+    """Finds the facts between texts; a text says a concept where its lemmas, or simplified characters, are in a row.
 
-    A concept is known by its content lemmas in order ("the wedding rings" is `wedding ring`), a Chinese one by its
-    simplified characters; a text says it where these stand beside each other among the text's own. Facts of the same
-    two concepts under several relations are several facts; a concept with itself makes none.
-    About 60 bytes a fact are held in memory.
+    Facts of the same two concepts under several relations are several facts; a concept with itself makes none.
     """
 
     def __init__(self, stores: Sequence[FactStore]) -> None:

@@ -8,10 +8,8 @@ A schema holds a graph, the URL's fragment naming it (`postgresql://host/databas
 | `concepts_<load>` | id, name, form (normal form), stems, degree |
 | `facts_<load>` | head, relation, tail, weight, provenance as numbers; head_name, tail_name |
 
-Each load has tables of its own and is one transaction: a load that is killed leaves the old graph, and a reader of a
-graph that has been replaced is told so instead of being given another graph's numbers. Names stand in the facts, for
-a hub's 50,000 facts would else be joined with as many concepts at each question. There are no vectors: see
-`LinearCosines`.
+Each load is one transaction and has tables of its own: a killed one leaves the old graph, and readers of a graph that
+was replaced are told so. There are no vectors: see `LinearCosines`.
 """
 
 from __future__ import annotations

@@ -35,10 +35,7 @@ def data_lines(name: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
-    """Return base forms with stems before endings and participles, if any; beginnings of nouns like them.
-
-    Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
-    """
+    """Return base forms with stems and participles, and nouns like them: alone, "slow-" before any, "board-game"."""
     forms: dict[str, tuple[str, str]] = {}
     nouns = set()
     for entry in (entry for line in data_lines("verbs.en.txt") for entry in line.split()):
@@ -53,10 +50,7 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
 
 @functools.lru_cache(maxsize=65536)
 def is_doing(concept: str, *, purpose: bool = False) -> bool:
-    """Return whether a concept is a base-form verb phrase: "eat breakfast", "relax", no "train ticket".
-
-    As the purpose of something, "clear head" is one too.
-    """
+    """Return whether a concept is a verb phrase ("eat breakfast", "relax"); as a purpose "clear head" is one, too."""
     first, *rest = _PARTICLE.sub("", concept.lower()).split(" ")
     verbs, nouns = _verbs()
     if first not in verbs or _TITLE.match(concept):

@@ -11,10 +11,8 @@
 | `out`, `in` | concept id | number of its facts as head or tail, the facts (`EDGE`), parts of their other ends |
 
 Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
-relation's, and a fact's length is kept with it. So a graph keeps the vectors of some ten thousand parts rather than of
-millions of concepts, a question is multiplied with each part once, and what ranks a concept's facts stands in one
-value. Changes are LMDB's write transactions: a process that is killed leaves the graph as it was, readers go on with
-the state that they opened, and the next question sees the newest.
+relation's, and a fact's length is kept with it. So a graph keeps vectors of ten thousand parts, not of millions of
+concepts. Changes are LMDB's write transactions: readers go on with the state that they opened.
 """
 
 from __future__ import annotations
@@ -151,10 +149,7 @@ def concept_key(name: str) -> str:
 
 
 def stem_key(tokens: Sequence[str], language: Language) -> str:
-    """Return what a phrase's content words have in common whatever their inflection: the stems of their lemmas.
-
-    Lemmas join "ate" and "eat", stems "wedding" and "wed".
-    """
+    """Return the stems of a phrase's lemmas: lemmas join "ate" and "eat", stems "wedding" and "wed"."""
     return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
 
 
@@ -432,11 +427,7 @@ class GraphStore(FactStore):
         return self._state
 
     def newest(self) -> GraphStore:
-        """Return the store itself where nothing has changed, which takes microseconds; else one of the newest state.
-
-        Raises:
-            GraphError: the store is closed, or what stands in the file's place is no graph.
-        """
+        """Return the store itself where nothing has changed, else one of the newest state; GraphError if it is gone."""
         state = self._live()
         try:
             status = self.path.stat()

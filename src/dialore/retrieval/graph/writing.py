@@ -1,7 +1,6 @@
 """Building a graph file: facts are numbered, merged and sorted on disk, and the file takes its place when it is whole.
 
-What is held in memory is bounded but for some dozens of bytes a concept: names are numbered by an LMDB table of their
-own, facts lie in a file of 16 bytes each and are sorted a range of concepts at a time.
+Memory is bounded but for some dozens of bytes a concept.
 """
 
 from __future__ import annotations
@@ -501,8 +500,7 @@ def writing(target: object) -> Iterator[None]:
 def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
     """Yield a temporary folder beside the target whose file `made` takes its place if the body ends well.
 
-    It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
-    other builds know it for one that is still being written. A writer of the old graph is waited for.
+    It is locked, so that other builds know it for one that is being written. A writer of the old graph is waited for.
     """
     with writing(target):
         if target.exists() and not target.is_file():

@@ -209,10 +209,7 @@ _GENERIC = frozenset((
 
 
 def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
-    """Return the words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
-
-    A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
-    """
+    """Return the words of a text's names, with capitals in a row ("Lord of the Rings"), less a verb before them."""
     words: set[str] = set()
     for run in _NAME.finditer(text):
         parts = read(normalise(run[0]))
@@ -332,9 +329,8 @@ class EnglishReader:
     def _best(self, content: tuple[str, ...], said: _Segments, alone: bool, noun: bool) -> _Chosen | None:
         """Of concepts with these content stems: that whose function words fit best, with the same lemmas if it can be.
 
-        Another word of the same stem and sense ("availability", "available") counts where all of the phrase is matched
-        or two words of it are. The particle of a verb is no thing ("back" of "get money back"), but behind an article
-        or "my" it is, and there a gerund is no verb ("living" of "for a living").
+        Another word of the same stem and sense counts where all of the phrase or two words of it match. A verb's particle
+        is no thing ("get money back"), but behind an article it is, and a gerund no verb ("for a living").
         """
         particle = len(content) == 1 and content[0] in _PARTICLES and not noun
         said_words = [read(form)[0] for form in content]
