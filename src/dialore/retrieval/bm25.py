@@ -38,8 +38,9 @@ _LONGEST = 64
 def split_terms(text: str) -> list[str]:
     """Return the terms of a text or a query, repeated as often as they stand there; function words are left out.
 
-    English words give their Snowball stems, Chinese those of jieba with the shorter ones inside (大学 for 北京大学), others
-    their stems where Snowball has them, else pairs of syllables or letters.
+    English words give their Snowball stems, Chinese those of jieba with the shorter ones inside (大学 of 大学城);
+    others
+    stems where Snowball has them, else pairs of syllables or letters.
     """
     folded = normalise(text)
     if folded.isascii():

@@ -107,8 +107,8 @@ class _Onnx:
 class OnnxEmbedder:
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
-    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. Unless vectors are
-    of unit length, states are summed up, for models that are compared by the dot product.
+    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. Unless vectors
+    are of unit length, states are summed up, for models that are compared by the dot product.
     """
 
     def __init__(self, folder: str | Path, *, longest: int = 256, unit: bool = True) -> None:

@@ -1,8 +1,4 @@
-"""Reranking: a handful of texts put in order for a query. The protocol, and `load_reranker`, which makes one by name.
-
-Made for up to some hundreds of candidates that are in memory already: a persona's sentences, the passages of a few web
-pages. Equal scores keep the order in which the texts came.
-"""
+"""Reranking: some hundred texts in memory put in order for a query; `load_reranker` makes what does it by name."""
 
 from __future__ import annotations
 
@@ -50,11 +46,7 @@ class Reranker(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ScoreReranker:
-    """Texts in order of the scores (len(texts),) that they have for the query; of equal ones the first first.
-
-    Attributes:
-        reverse: of equal texts the last is the first, as in the package rank_bm25.
-    """
+    """Texts in order of their scores (len(texts),) for the query; of equal ones the first first, or last in reverse."""
 
     name: str
     scores: Callable[[str, Sequence[str]], NDArray[np.float64]]
@@ -69,10 +61,7 @@ class ScoreReranker:
 
 
 class CachedEmbedder:
-    """The vectors of the latest texts, such as a dialogue's turns and its persona, which come again at every turn.
-
-    Without an embedder the shipped static one is loaded at the first call.
-    """
+    """The vectors of the latest texts, which come again at every turn; the shipped embedder's where none is given."""
 
     def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
         self._given, self._most = embedder, most
@@ -132,14 +121,7 @@ def fused_reranker(embedder: Embedder | None = None) -> ScoreReranker:
 
 
 def cross_encoder_reranker(model: str) -> ScoreReranker:
-    """Rank by a cross-encoder that reads query and text together (Nogueira and Cho, 2019): slower, and most exact.
-
-    It is named as at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or by a local folder.
-
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        InputError: no such model, it cannot be loaded, or it gives more than one score a pair.
-    """
+    """Rank by a cross-encoder, reading both texts together (Nogueira and Cho, 2019); raises like `load_reranker`."""
     library = import_optional("sentence_transformers", "the reranker 'cross'", "sentence-transformers")
     try:
         encoder = library.CrossEncoder(model)

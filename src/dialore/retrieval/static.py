@@ -131,10 +131,7 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 class EnglishTokens:
-    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight.
-
-    They are read from `english.npz` and `english.tokenizer.json`; InputError where one is missing or damaged.
-    """
+    """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight."""
 
     def __init__(self, folder: Path) -> None:
         arrays = _read_arrays(folder / "english.npz")
@@ -144,10 +141,7 @@ class EnglishTokens:
 
 
 class ChineseWords:
-    """Chinese: the words of `chinese.npz`, each a list of English tokens with weights of its own.
-
-    A text is split by jieba over these words alone: words that a user adds to jieba change no vector.
-    """
+    """Chinese: the words of `chinese.npz` with English tokens and weights; words added to jieba change no vector."""
 
     def __init__(self, folder: Path) -> None:
         import jieba

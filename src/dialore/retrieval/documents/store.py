@@ -97,10 +97,7 @@ class IndexSettings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its `IndexSettings` as JSON, how often it was changed, and counts.
-
-    `removals` begins with the moment of building, another in every index; `length` counts the terms of all passages.
-    """
+    """An index at one moment: settings as JSON, changes, removals (from its building's time on), counts, and terms."""
 
     settings: str
     version: int

@@ -329,7 +329,7 @@ class EnglishReader:
     def _best(self, content: tuple[str, ...], said: _Segments, alone: bool, noun: bool) -> _Chosen | None:
         """Of concepts with these content stems: that whose function words fit best, with the same lemmas if it can be.
 
-        Another word of the same stem and sense counts where all of the phrase or two words of it match. A verb's particle
+        Another word of the same stem and sense counts where all of the phrase or two words of it match. A particle
         is no thing ("get money back"), but behind an article it is, and a gerund no verb ("for a living").
         """
         particle = len(content) == 1 and content[0] in _PARTICLES and not noun

@@ -66,11 +66,7 @@ class Reader:
                 process.communicate()
 
     def read(self, path: Path, file_format: FileFormat) -> Iterator[tuple[str, str]]:
-        """Yield what is in a file: a `section` and it as JSON, or what is a `reject` or `notice`, `where: why`.
-
-        Raises:
-            Unreadable: it cannot be read, or not within the limits.
-        """
+        """Yield a `section` and it as JSON, or a `reject` or `notice` and `where: why`; raises Unreadable."""
         process = self._begun()
         try:
             assert process.stdin is not None
