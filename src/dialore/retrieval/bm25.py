@@ -194,15 +194,11 @@ def correct(query: str, vocabulary: Callable[[str], Iterable[str]]) -> str:
         word = match.group()
         if word not in unknown or not word.islower() or not word.isascii() or len(word) < _SHORTEST:
             return word
-        return _nearest_term(word, set(vocabulary(word[0]))) or word
+        terms = sorted(set(vocabulary(word[0])))
+        [stemmed, *_] = [*split_terms(word), word]
+        if stemmed in terms:
+            return word
+        swapped = [term for term in terms if len(term) == len(stemmed) and sorted(term) == sorted(stemmed)]
+        return next(iter(swapped or difflib.get_close_matches(stemmed, terms, n=1, cutoff=_RATIO)), word)
 
     return _WORD.sub(replace, query)
-
-
-def _nearest_term(word: str, terms: set[str]) -> str:
-    """Return the term that is most like a word; nothing where the word is a term, or no term is near."""
-    [stem, *_] = [*split_terms(word), word]
-    if stem in terms:
-        return ""
-    swapped = sorted(term for term in terms if len(term) == len(stem) and sorted(term) == sorted(stem))
-    return next(iter(swapped or difflib.get_close_matches(stem, sorted(terms), n=1, cutoff=_RATIO)), "")

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dialore.errors import InputError, ModelError, first_line, import_optional
 from dialore.llm.http import HttpClient, run_blocking
 from dialore.llm.pacing import Retry
+from dialore.retrieval.fusion import unit
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -123,7 +124,7 @@ class OnnxEmbedder:
         filled = [at for at, text in enumerate(texts) if text.strip()]
         for batch, states, mask in self._model.batches([texts[at] for at in filled]):
             pooled = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
-            vectors[[filled[at] for at in batch]] = _unit(pooled) if self._is_unit else pooled
+            vectors[[filled[at] for at in batch]] = unit(pooled) if self._is_unit else pooled
         return vectors
 
 
@@ -136,12 +137,6 @@ class OnnxCrossEncoder(_Onnx):
         for batch, logits, _ in self.batches(pairs):
             outputs[batch] = logits[:, 0]
         return outputs
-
-
-def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
 
 
 def _key_for(url: str) -> str | None:
@@ -231,7 +226,7 @@ class EndpointEmbedder:
             raise self._malformed("something else") from error
         if len(vectors) != expected or vectors.ndim != 2 or not np.isfinite(vectors).all():
             raise self._malformed(f"{len(vectors)} embeddings for {expected} texts, or not numbers")
-        return _unit(vectors)
+        return unit(vectors)
 
     def _malformed(self, found: str) -> ModelError:
         message = f"{self._client.where} did not answer with embeddings but with {found}"

@@ -64,6 +64,13 @@ def rank_quantised(
     return places[order], scores
 
 
+def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Return rows at length one; a zero row stays."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    scaled: NDArray[np.float32] = (rows / np.maximum(lengths, 1e-6)[:, None]).astype(np.float32)
+    return scaled
+
+
 def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
     """Return the indices of the `top` highest scores and these scores, rounded, of equal ones the first first.
 

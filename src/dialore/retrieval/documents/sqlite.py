@@ -212,20 +212,17 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            raise self._error(str(error)) from error
-
-    def _error(self, message: str) -> InputError:
-        if "not a database" in message:
-            return InputError(f"{self.path} is not a document index", hint=BUILD)
-        if "locked" in message:
-            return InputError(f"{self.path} is being changed by another process", hint="wait until it is done")
-        if "fts5" in message:
-            return InputError("this Python's SQLite has no FTS5", hint="take a Python from python.org or your system")
-        if "no such table: state" in message:
-            return InputError(f"{self.path} was never finished", hint=AGAIN)
-        if "readonly" in message or "unable to open" in message or "full" in message:
-            return InputError(f"cannot open or write {self.path}: {message}", hint="check its permissions and the disk")
-        return InputError(f"{self.path} is damaged: {message}", hint=f"delete it and {AGAIN}")
+            message, hint = (
+                f"cannot read or write {self.path}: {error}",
+                f"check permissions and the disk, or {AGAIN}",
+            )
+            if "not a database" in str(error):
+                message, hint = f"{self.path} is not a document index", BUILD
+            elif "locked" in str(error):
+                message, hint = f"{self.path} is being changed by another process", "wait until it is done"
+            elif "no such table: state" in str(error):
+                message, hint = f"{self.path} was never finished", AGAIN
+            raise InputError(message, hint=hint) from error
 
     def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""

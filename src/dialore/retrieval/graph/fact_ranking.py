@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
 from dialore.retrieval.graph.store import Edges, FactStore, GraphStore
 from dialore.retrieval.graph.writing import fact_norms, relation_sums
-from dialore.retrieval.linking.linker import unit
 from dialore.retrieval.reranking import CachedEmbedder
 from dialore.retrieval.static import StaticEmbedder
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.text import Language
 
 UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
 """Relations that speak of words, not of the world: ExternalURL, DerivedFrom, FormOf, ..."""
@@ -147,7 +146,14 @@ class Ranker:
         """Return the facts of the concepts, of a hub's the heaviest, scored by a dialogue and its demands."""
         query, phrases = self._question(dialogue, tuple(dict.fromkeys(demands)))
         edges = self._store.edges_of(concepts, query if self._own else None, self.ranking.hub or None)
-        scores = edges.cosines if edges.cosines is not None else self._cosines(edges, query, dialogue.language)
+        if edges.cosines is not None:
+            scores = edges.cosines
+        elif self._linear is not None and len(edges):
+            scores = self._linear(edges, query)
+        else:
+            facts = (self._store.fact(edges, row) for row in range(len(edges)))
+            wordings = [f.triple if self.ranking.triples else verbalise(f, dialogue.language) for f in facts]
+            scores = self._encoded.encode(wordings) @ query if wordings else np.empty(0, np.float32)
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
@@ -169,15 +175,6 @@ class Ranker:
             whole = whole / np.float32(length) if length > 0 else whole
         return whole, rows[len(rows) - len(near) :]
 
-    def _cosines(self, edges: Edges, query: NDArray[np.float32], language: Language) -> NDArray[np.float32]:
-        if not len(edges):
-            return np.empty(0, np.float32)
-        if self._linear is not None:
-            return self._linear(edges, query)
-        facts = (self._store.fact(edges, row) for row in range(len(edges)))
-        wordings = [fact.triple if self.ranking.triples else verbalise(fact, language) for fact in facts]
-        return self._encoded.encode(wordings) @ query
-
     def best(self, scored: _Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
         """Return the best of some rows of the facts, with their scores, best first."""
         if top <= 0 or not len(rows):
@@ -192,7 +189,7 @@ class Ranker:
             # The rest come after those that were looked at closely.
             rest = scored.scores[close[len(looked) :]] - np.float32(self.ranking.nearest if len(scored.phrases) else 0)
             scores = np.round(np.concatenate([looked, rest]), _DIGITS) + np.float32(0)
-            taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges, close))
+            taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges))
             if len(taken) == top or len(close) == len(rows):
                 return [(self._store.fact(edges, row), score) for row, score in taken]
             size *= _LEAST_SPARE
@@ -214,15 +211,13 @@ class Ranker:
 
     # --- what may be taken
 
-    def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
-        """Return what says of the rows, asked the best first, whether each may be taken beside those taken before."""
+    def _acceptor(self, edges: Edges) -> Callable[[int], bool]:
+        """Return what says of rows, asked the best first, whether each may be taken beside those taken before."""
         ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
-        columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
-        facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
         pairs: set[tuple[int, int]] = set()
 
         def accept(row: int) -> bool:
-            head, relation, tail = facts[row]
+            head, relation, tail = (column.item(row) for column in (edges.head, edges.relation, edges.tail))
             if relations[relation] in ranking.without:
                 return False
             pair = (head, tail) if head < tail else (tail, head)

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 _SHOWN = 10
 _MOST = 0.01
 """More than this share of a file's lines, and it is not the file that it is taken for."""
-_SOON = 10_000
-"""After so many lines the share is told before the end."""
 
 
 class Rejects:
@@ -45,7 +43,7 @@ class Rejects:
         self._error: GraphError | None = None
 
     def bad(self, path: Path, number: int, reason: str, hint: str = "") -> None:
-        """Count a line; raises GraphError where one is too many, or too many were bad by now."""
+        """Count a line; raises GraphError where one is too many."""
         sentence = f"{path}, line {number}: {reason}"
         self.count += 1
         self._of_file += 1
@@ -54,19 +52,14 @@ class Rejects:
         self._error = self._error or GraphError(sentence, hint=hint)
         if self._strict:
             raise self._error
-        if number >= _SOON:
-            self._check(number)
 
     def end_of(self, lines: int) -> None:
         """Judge a file by its number of lines; raises GraphError where too many were bad."""
-        self._check(lines)
-        self._of_file, self._error = 0, None
-
-    def _check(self, lines: int) -> None:
         if self._error is not None and self._of_file > _MOST * lines:
             if self._of_file == 1:
                 raise self._error
             raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {self._error}")
+        self._of_file, self._error = 0, None
 
 
 # --- files

@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tempfile
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -278,21 +278,6 @@ def _read_only(connection: _Connection) -> None:
     connection.execute("SET default_transaction_read_only = on")
 
 
-@contextmanager
-def _locked(connection: _Connection, target: _Target) -> Iterator[None]:
-    """Hold the graph for writing."""
-    key = [f"dialore {target.schema}"]
-    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)
-    if row.fetchone() != (True,):
-        raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
-    try:
-        yield
-    finally:
-        # A connection that was closed holds its locks until the server has seen its end.
-        with suppress(psycopg.Error):
-            connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
-
-
 # --- loading
 
 
@@ -309,21 +294,21 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
         GraphError: no facts, not a URL, a server that cannot be reached or refuses, another load under way; the old
             graph, if any, stays.
     """
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise GraphError(f"not a URL of PostgreSQL: {url}", hint="use `build_graph` for a file")
     target = _Target(url)
     with (
         target.errors(),
         tempfile.TemporaryDirectory() as folder,
         psycopg.connect(target.conninfo, autocommit=True) as connection,
-        _locked(connection, target),
+        connection.transaction(),
         closing(Collector(Path(folder), target.place)) as collector,
     ):
+        lock = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+        if connection.execute(lock, [f"dialore {target.schema}"]).fetchone() != (True,):
+            raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
         collector.collect(facts)
         if not collector.concepts:
             raise GraphError("no facts to make a graph of", hint="check the file and --language")
-        with connection.transaction():
-            _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
+        _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
 from dialore.text import content_words, is_chinese, normalise, segments
@@ -177,10 +178,3 @@ def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] =
         if link.score > known.score:
             best[key(link)] = link
     return list(best.values())
-
-
-def unit(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length one; a zero row stays."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-    scaled: NDArray[np.float32] = sums / np.maximum(lengths, 1e-6)[:, None]
-    return scaled
