@@ -18,8 +18,7 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.indexing import add_documents, build_documents, embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.opening import Store
+    from dialore.retrieval.documents.indexing import Store
     from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource

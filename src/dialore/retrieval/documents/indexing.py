@@ -1,4 +1,4 @@
-"""Building a document index, adding to it and deleting from it."""
+"""Building a document index, opening it, adding to it and deleting from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field, computed_field
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
-from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
@@ -24,16 +23,59 @@ from dialore.text import shown_path, storable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from dialore.retrieval.documents.postgres import PostgresStore
+    from dialore.retrieval.documents.sqlite import SqliteStore
     from dialore.retrieval.documents.store import Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.loaders.files import Step
     from dialore.retrieval.loaders.reader import Reader
     from dialore.retrieval.loaders.reading import FileFormat
 
+    Store = SqliteStore | PostgresStore
+
 _BATCH = 2048
 """Passages that are embedded and written at once."""
 _EVERY = 500
 """Texts between two reports of progress."""
+
+
+# --- opening
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def open_store(path: Path | str) -> Store:
+    """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
+    if str(path).startswith(_SCHEMES):
+        from dialore.retrieval.documents.postgres import PostgresStore
+
+        return PostgresStore(str(path))
+    from dialore.retrieval.documents.sqlite import SqliteStore
+
+    return SqliteStore(Path(path))
+
+
+def embedder_of(
+    settings: IndexSettings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
+) -> Embedder | None:
+    """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
+    if not settings.embedder:
+        return None
+    from dialore.retrieval.embedding import recorded_embedder
+
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
+
+
+def shown(path: Path | str) -> str:
+    """Return an index's path as it is shown: an address without its password."""
+    head, at, tail = str(path).rpartition("@")
+    if not at or "://" not in head:
+        return str(path)
+    scheme, _, user = head.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{tail}"
+
+
+# --- changing
 
 
 class DocumentReport(BaseModel):

@@ -109,18 +109,14 @@ class SqliteStore:
                 self.close()
                 self._inode, self._columns = inode, {}
             connection, kept = self._connect()
-            try:
+            with ExitStack() as failed:
+                failed.callback(connection.close)
                 connection.execute("BEGIN")
                 yield _SqliteTransaction(connection, self, filter_)
                 connection.execute("ROLLBACK")
-            except BaseException:
-                kept = False
-                raise
-            finally:
                 if kept and inode == self._inode:
                     self._idle.append(connection)
-                else:
-                    connection.close()
+                    failed.pop_all()
 
     def _connect(self) -> tuple[sqlite3.Connection, bool]:
         """Return a connection for one question, and whether it may be used again."""
@@ -212,10 +208,7 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            message, hint = (
-                f"cannot read or write {self.path}: {error}",
-                f"check permissions and the disk, or {AGAIN}",
-            )
+            message, hint = f"{self.path} is damaged or cannot be written: {error}", f"check the disk, or {AGAIN}"
             if "not a database" in str(error):
                 message, hint = f"{self.path} is not a document index", BUILD
             elif "locked" in str(error):

@@ -235,7 +235,7 @@ class _Change:
                 self._write_side(table, number, {(key[other], key[1]): (changed[key], norms.get(key)) for key in keys})
         for number in {end for key in changed for end in (key[0], key[2])}:
             if not self._state.degree(number):  # it is found no more, and its number is not used again
-                name = self._name(number)
+                name = self._state.concept(number) or ""
                 self._put(IDS, text_key(normalise(name)), b"")
                 self._write_keys(name, number, there=False)
         if changed:
@@ -271,9 +271,6 @@ class _Change:
             ids = np.frombuffer(self._state.get(KEYS, text_key(key)) or b"", "<u4").tolist()
             changed = [*(own for own in ids if own != number), *([number] if there else [])]
             self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
-
-    def _name(self, number: int) -> str:
-        return (self._state.concept(number) or ("",))[0]
 
     def _write_side(
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
@@ -313,7 +310,11 @@ class _Change:
         facts = np.array(rows, _FACT)
         numbers, places = np.unique(np.stack([facts["head"], facts["tail"]]), return_inverse=True)
         facts["head"], facts["tail"] = places.reshape(2, -1)
-        return fact_hashes(facts, name_hashes(map(self._name, numbers.tolist())), name_hashes(self._relations))
+        return fact_hashes(
+            facts,
+            name_hashes(self._state.concept(number) or "" for number in numbers.tolist()),
+            name_hashes(self._relations),
+        )
 
 
 def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them

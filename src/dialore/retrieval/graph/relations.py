@@ -162,22 +162,17 @@ def connecting_words(name: str) -> str:
 def verbalise(fact: Fact, language: Language) -> str:
     """Return a fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
     known = relation(fact.relation)
-    if language == "zh":
-        template = known.zh
-        if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+    template = known.zh if language == "zh" else known.en
+    if language == "zh" and known.name == "HasProperty":
+        if _ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE:
             template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
-        elif known.name == "HasProperty" and fact.tail.endswith("的"):
+        elif fact.tail.endswith("的"):
             template = "{head}是{tail}"
-        return _fill(template, fact)
-    goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
-    template = "{head:gerund} is done because {tail}" if goal else known.en
-    purpose = known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}
-    if known.doing and not goal and is_doing(fact.tail, purpose=purpose):
-        template = known.doing
-    return _fill(template, fact)
-
-
-def _fill(template: str, fact: Fact) -> str:
+    elif language == "en":
+        if known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail):
+            template = "{head:gerund} is done because {tail}"
+        elif known.doing and is_doing(fact.tail, purpose=known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}):
+            template = known.doing
     return _SLOT.sub(lambda slot: _FORMS[slot[2]](getattr(fact, slot[1])), template)
 
 

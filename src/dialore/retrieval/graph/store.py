@@ -215,13 +215,10 @@ class GraphState:
         raw = self.get(IDS, text_key(form))
         return None if raw is None else int.from_bytes(raw, "big")
 
-    def concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
-        """Return a concept's name and parts, or None."""
+    def concept(self, number: int) -> str | None:
+        """Return a concept's name, or None."""
         raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
-        if raw is None:
-            return None
-        parts = self.parts_of(number)
-        return str(raw[4 + parts.nbytes :], "utf-8"), parts
+        return None if raw is None else str(raw[4 + 4 * int.from_bytes(raw[:4], "little") :], "utf-8")
 
     def parts_of(self, number: int) -> NDArray[np.uint32]:
         """Return a concept's parts; that of nothing for one that is not there."""
@@ -463,12 +460,12 @@ class GraphStore(FactStore):
         state = self._live()
         name = self._names.get(number)
         if name is None:
-            entry = state.concept(number)
-            if entry is None:
+            name = state.concept(number)
+            if name is None:
                 raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
             if len(self._names) >= _REMEMBERED:
                 self._names.clear()
-            name = self._names[number] = entry[0]
+            self._names[number] = name
         return name
 
     def degree(self, number: int) -> int:

@@ -46,27 +46,27 @@ def _problems(state: GraphState) -> Iterator[str]:
     yield from problems
     yield from _of_facts(state, outgoing, incoming)
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
-        names = [concept[0] if (concept := state.concept(number)) else "" for number in range(state.meta.concepts)]
+        names = [state.concept(number) or "" for number in range(state.meta.concepts)]
         yield from _of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
         yield from _of_meaning(state, names, outgoing)
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
     """Return the facts of one table in order of head, relation and tail, and what is wrong with its values."""
+    own, other = ("head", "tail") if table == OUT else ("tail", "head")
     sides, lighter, damaged = [np.empty(0, _FACT)], 0, 0
     for key, value in state.items(table):
         records, parts = unpacked_side(value)
         damaged += int(records["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= max(1, len(state.rows))
         lighter += bool((records["weight"][1:] > records["weight"][:-1]).any())
         facts = np.empty(len(records), _FACT)
-        own, other = ("head", "tail") if table == OUT else ("tail", "head")
         facts[own], facts[other] = int.from_bytes(key, "big"), records["other"]
         for field in (_FACT.names or ())[2:]:
             facts[field] = records[field]
         sides.append(facts)
     every = np.concatenate(sides)
-    problems = [f"in table {name} {lighter:,} concepts have facts before heavier ones"] if lighter else []
-    problems += [f"in table {name} {damaged:,} concepts have facts without the parts of their ends"] if damaged else []
+    told = {"facts before heavier ones": lighter, "facts without the parts of their ends": damaged}
+    problems = [f"in table {name} {count:,} concepts have {what}" for what, count in told.items() if count]
     return every[np.lexsort((every["tail"], every["relation"], every["head"]))], problems
 
 
