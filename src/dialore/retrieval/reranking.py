@@ -18,12 +18,10 @@ from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
 
 _DECIMALS = 6
-_LONGEST = 256
-"""Tokens of a query with a text that a cross-encoder in ONNX reads."""
+_LONGEST = 256  # tokens of a query with a text that a cross-encoder in ONNX reads
 _REMEMBERED = 4096
 """Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
-_INDICES = 64
-"""Sets of texts that a BM25 reranker keeps, likewise."""
+_INDICES = 64  # sets of texts that a BM25 reranker keeps, likewise
 
 
 @runtime_checkable

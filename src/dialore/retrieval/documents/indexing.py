@@ -33,10 +33,8 @@ if TYPE_CHECKING:
 
     Store = SqliteStore | PostgresStore
 
-_BATCH = 2048
-"""Passages that are embedded and written at once."""
-_EVERY = 500
-"""Texts between two reports of progress."""
+_BATCH = 2048  # passages that are embedded and written at once
+_EVERY = 500  # texts between two reports of progress
 
 
 # --- opening

@@ -35,8 +35,7 @@ if TYPE_CHECKING:
 
 _CONNECTIONS = 8
 _SECONDS = 10.0
-_WIDEST = 1000
-"""Candidates of the vectors' index that pgvector looks at, at most."""
+_WIDEST = 1000  # candidates of the vectors' index that pgvector looks at, at most
 _TABLES = """
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 CREATE TABLE passages (number BIGINT PRIMARY KEY, id BIGINT, document BIGINT, length INTEGER, text TEXT, title TEXT,

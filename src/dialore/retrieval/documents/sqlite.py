@@ -38,20 +38,17 @@ from dialore.retrieval.documents.store import (
 )
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
 
-_OURS = 0x644C6F72
-"""SQLite's application id of our files."""
+_OURS = 0x644C6F72  # SQLite's application id of our files
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
 _COLUMNS_KEPT = 32
 """Columns that are kept, of all filters; the one that was not asked for longest goes first."""
 APPROXIMATE_FROM = 200_000
 """Passages from which on an approximate index is made; among fewer, exact search takes milliseconds."""
-_GROWN = 0.1
-"""The share of passages that it may lack before it is brought up to date."""
+_GROWN = 0.1  # the share of passages that it may lack before it is brought up to date
 _HNSW: dict[str, Any] = {"connectivity": 32, "expansion_add": 128, "expansion_search": 512}
 """Its M, efConstruction and ef: recall is .99 of exact search among 164,593 sentences, .98 among three million."""
-_BATCH = 50_000
-"""Vectors that are added at once."""
+_BATCH = 50_000  # vectors that are added at once
 _TABLES = """
 DROP TABLE IF EXISTS passages;
 DROP TABLE IF EXISTS vectors;

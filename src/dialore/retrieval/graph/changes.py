@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from dialore.retrieval.static import StaticEmbedder
 
 _Key = tuple[int, int, int]
-_Value = tuple[float, int]
-"""A fact's weight, and its provenance by number."""
+_Value = tuple[float, int]  # A fact's weight, and its provenance by number
 _FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weight", "<f4"), ("provenance", "<u2")])
 
 

@@ -116,8 +116,7 @@ _DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
-_ENCODED = 20_000
-"""Texts whose vectors are kept, 20 MB of 256 components."""
+_ENCODED = 20_000  # texts whose vectors are kept, 20 MB of 256 components
 
 
 @dataclass(frozen=True, slots=True)

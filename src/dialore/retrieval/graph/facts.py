@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 # --- lines that do not parse
 
 _SHOWN = 10
-_MOST = 0.01
-"""More than this share of a file's lines, and it is not the file that it is taken for."""
+_MOST = 0.01  # more than this share of a file's lines, and it is not the file that it is taken for
 
 
 class Rejects:
@@ -66,8 +65,7 @@ class Rejects:
 
 _FileFormat = Literal["tsv", "jsonl", "conceptnet"]
 FILE_FORMATS: tuple[_FileFormat, ...] = get_args(_FileFormat)
-_TOLD = 20_000
-"""Lines between two reports of progress."""
+_TOLD = 20_000  # lines between two reports of progress
 
 
 @contextmanager

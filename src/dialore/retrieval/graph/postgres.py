@@ -51,20 +51,16 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
 
 FORMAT = 2
-_DEFAULT = "dialore"
-"""The graph's name where a URL has none."""
+_DEFAULT = "dialore"  # the graph's name where a URL has none
 SECONDS = 10
 """How long to wait for a connection."""
 _LOAD = "load it with `dialore.sources.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
-_HEADS = 1000
-"""Concepts whose facts are asked for at once when all are read."""
+_HEADS = 1000  # concepts whose facts are asked for at once when all are read
 _BATCH = 4096
-_LONGEST_NAME = 63
-"""Bytes of an identifier; PostgreSQL cuts longer ones without a word."""
-_MAX_KEY = 500
-"""Bytes of a text that is indexed as it is; longer ones are hashed."""
+_LONGEST_NAME = 63  # bytes of an identifier; PostgreSQL cuts longer ones without a word
+_MAX_KEY = 500  # bytes of a text that is indexed as it is; longer ones are hashed
 
 _TABLES = """
 CREATE TABLE {concepts} (id integer PRIMARY KEY, name text NOT NULL, form text NOT NULL, stems text,

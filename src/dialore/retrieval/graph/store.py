@@ -40,12 +40,10 @@ from dialore.text import Language, content_words, is_chinese, lemma, normalise, 
 FORMAT = 6
 IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 """The tables: the first byte of their keys, in the order in which they are built."""
-_MAX_KEY = 500
-"""LMDB's keys end at 511 bytes; longer ones are hashed."""
+_MAX_KEY = 500  # LMDB's keys end at 511 bytes; longer ones are hashed
 _REMEMBERED = 50_000
 """Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
-_CHUNK = 512
-"""Rows that are multiplied at once: few enough to stay in a processor's cache."""
+_CHUNK = 512  # rows that are multiplied at once: few enough to stay in a processor's cache
 _LOW_BITS = 0xFFFF
 
 

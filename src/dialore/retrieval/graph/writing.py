@@ -60,17 +60,13 @@ MAX_RELATIONS = 4096
 MAX_PROVENANCES = 65536
 """Provenances of a graph: the 16 bits that a record has for them."""
 _BATCH = 4096
-_CHUNK = 512
-"""Vectors that are added up at once: few enough to stay in a processor's cache."""
+_CHUNK = 512  # vectors that are added up at once: few enough to stay in a processor's cache
 _REMEMBERED = 1_000_000
 """Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
-_WORDS = 500_000
-"""Words whose parts are kept, some 100 MB."""
+_WORDS = 500_000  # words whose parts are kept, some 100 MB
 _NO_PART = bytes(4)
-_COMMIT = 50_000
-"""New names between two commits of the table that numbers them."""
-_SORTED = 1_000_000
-"""Facts that are sorted at once, some 200 MB."""
+_COMMIT = 50_000  # new names between two commits of the table that numbers them
+_SORTED = 1_000_000  # facts that are sorted at once, some 200 MB
 
 _ROW = np.dtype(
     [("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2"), ("norm", "<f4")]

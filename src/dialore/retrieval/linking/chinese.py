@@ -45,11 +45,9 @@ def traditional(text: str) -> str:
 
 # --- the reader
 
-_LONGEST = 8
-"""Characters of the longest concept that is looked for inside a phrase."""
+_LONGEST = 8  # characters of the longest concept that is looked for inside a phrase
 _REMEMBERED = 200_000
-_SAMPLE = 256
-"""Concepts that tell which script a graph is in."""
+_SAMPLE = 256  # concepts that tell which script a graph is in
 _NOT = frozenset("不没别未无非")
 _NOT_WORD = re.compile(rf"[^\w{HAN}]+")
 

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 
-_LONGEST = 6
-"""Content words of the longest concept that is looked for inside a phrase."""
+_LONGEST = 6  # content words of the longest concept that is looked for inside a phrase
 
 
 class Match(NamedTuple):
@@ -230,8 +229,7 @@ _REMEMBERED = 50_000
 _SAME = 0.35
 """The least cosine of two words of one stem that mean the same: .39 for "availability" and "available", .15 for
 "business" and "busy", .31 for "hospitality" and "hospital"."""
-_SHORTEST = 3
-"""Letters of the shortest part of a compound."""
+_SHORTEST = 3  # letters of the shortest part of a compound
 _Chosen = tuple[int, "How", bool]
 """A concept, how it was found, and whether no word that matters is left out."""
 

@@ -29,8 +29,7 @@ _REMEMBERED = 50_000
 THRESHOLD = 0.95
 """The least cosine of a link. On the development half of our labelled phrases the nearest concept is an accepted one
 for 95% of the English and 86% of the Chinese phrases above it, and for 80% and 84% of those above .8."""
-_QUICK = 15_000
-"""Concepts up to which a look at all of them takes about 2 ms."""
+_QUICK = 15_000  # concepts up to which a look at all of them takes about 2 ms
 _CHUNK = 4096
 _EDGES = " .,!?;:。，！？；：、\"'“”‘’()（）"
 _LATIN = re.compile(r"[a-z][a-z0-9' -]*[a-z0-9]")

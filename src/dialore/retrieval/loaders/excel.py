@@ -15,8 +15,7 @@ from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-_LONGEST_NAME = 60
-"""Letters that a column is called by; a longer text is no name."""
+_LONGEST_NAME = 60  # letters that a column is called by; a longer text is no name
 _LONGEST_CODE = 255
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
@@ -214,8 +213,7 @@ _NUMBER = re.compile(r"(?:[#0?](?:[#0?,]*[#0?])?(?:\.[#0?]*)?|\.[#0?]+)(,*)")
 _TOKEN = re.compile(r'"[^"]*"|\\.|AM/PM|A/P|\[h+\]|\[m+\]|\[s+\]|y+|m+|d+|h+|s+|.', re.IGNORECASE)
 _DATE = re.compile(r"AM/PM|A/P|\[[hms]+\]|y+|m+|d+|h+|s+", re.IGNORECASE)
 _YEARS = range(1900, 2100)
-_EXACT = 10**15
-"""Whole numbers below are exact."""
+_EXACT = 10**15  # whole numbers below are exact
 
 
 def shown(value: str, code: str, *, since_1904: bool = False) -> Shown:

@@ -119,8 +119,7 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
 
 _LONGEST_CELL = 100
 """Characters of a cell up to which it is metadata, too, which passages are filtered by."""
-_SAMPLE = 200
-"""Lines by which a table's form is told."""
+_SAMPLE = 200  # lines by which a table's form is told
 _SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?[\d.,:/%€$£ -]+")
 

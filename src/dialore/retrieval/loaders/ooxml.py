@@ -129,8 +129,7 @@ def alternative(element: Element) -> list[Element]:
 
 # --- DrawingML: PowerPoint's text, and that of diagrams and charts
 
-_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
-"""Signs before an argument of an equation."""
+_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}  # signs before an argument of an equation
 
 
 def inline(element: Element) -> str:

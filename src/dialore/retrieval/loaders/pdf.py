@@ -24,8 +24,7 @@ _FEW, _SHIFTED = 100, 0.25
 """Letters that tell, and the part of vowels below which they are no text: English has 0.4."""
 _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
-_BESIDE = _NOTES | {2, 16}
-"""With links and the windows of notes: what shows no text of its own."""
+_BESIDE = _NOTES | {2, 16}  # with links and the windows of notes: what shows no text of its own
 _NEXT_TO_NONE, _LARGE = 20, 0.2
 """Letters of a page, and the part of it that a picture takes."""
 _SHARPNESS = 2.0

@@ -127,8 +127,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
         yield from read_markdown(text, notice) if file_format == "markdown" else [Section(paragraphs(text))]
 
 
-_HEAD = 1 << 20
-"""Bytes by which the encoding of lines is told."""
+_HEAD = 1 << 20  # bytes by which the encoding of lines is told
 _BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
 
 
