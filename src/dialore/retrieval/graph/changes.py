@@ -13,19 +13,7 @@ from pydantic import BaseModel
 
 from dialore.errors import GraphError
 from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
-from dialore.retrieval.graph.store import (
-    CONCEPTS,
-    IDS,
-    IN,
-    KEYS,
-    META,
-    OUT,
-    PARTS,
-    GraphState,
-    concept_key,
-    id_key,
-    text_key,
-)
+from dialore.retrieval.graph.store import GraphState, Table, concept_key, id_key, text_key
 from dialore.retrieval.graph.writing import (
     MAX_PROVENANCES,
     MAX_RELATIONS,
@@ -204,7 +192,7 @@ class _Change:
         if key not in self._now:
             head, relation, tail = key
             # The side of fewer facts: a hub's is long to search.
-            sides = ((self._state.get(OUT, id_key(head)), tail), (self._state.get(IN, id_key(tail)), head))
+            sides = ((self._state.get(Table.OUT, id_key(head)), tail), (self._state.get(Table.IN, id_key(tail)), head))
             value, other = min(sides, key=lambda side: len(side[0] or b""))
             records, _ = unpacked_side(value)
             rows = records[(records["other"] == other) & (records["relation"] == relation)]
@@ -226,7 +214,7 @@ class _Change:
             meta = self._state.meta
             made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(path), given=embedder)
             norms = dict(zip(kept, self._with_vectors(kept, cast("StaticEmbedder", made_by)), strict=True))
-        for table, own, other in ((OUT, 0, 2), (IN, 2, 0)):
+        for table, own, other in ((Table.OUT, 0, 2), (Table.IN, 2, 0)):
             of_concepts: dict[int, list[_Key]] = {}
             for key in changed:
                 of_concepts.setdefault(key[own], []).append(key)
@@ -235,7 +223,7 @@ class _Change:
         for number in {end for key in changed for end in (key[0], key[2])}:
             if not self._state.degree(number):  # it is found no more, and its number is not used again
                 name = self._state.concept(number) or ""
-                self._put(IDS, text_key(normalise(name)), b"")
+                self._put(Table.IDS, text_key(normalise(name)), b"")
                 self._write_keys(name, number, there=False)
         if changed:
             self._write_meta(changed)
@@ -251,14 +239,14 @@ class _Change:
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())
         for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
-            self._put(CONCEPTS, id_key(number), packed_concept(name, own))
-            self._put(IDS, text_key(normalise(name)), id_key(number))
+            self._put(Table.CONCEPTS, id_key(number), packed_concept(name, own))
+            self._put(Table.IDS, text_key(normalise(name)), id_key(number))
             self._write_keys(name, number, there=True)
         first, block = numbers.block()
-        self._put(PARTS, id_key(first), block)
+        self._put(Table.PARTS, id_key(first), block)
         new_relations = list(self._relations)[len(meta.relations) :]
         both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
-        self._put(META, b"relations", both.astype("<f4").tobytes())
+        self._put(Table.META, b"relations", both.astype("<f4").tobytes())
         state.reload()  # what was written is read again, as readers will
         head, relation, tail = (np.array([key[column] for key in kept]) for column in range(3))
         return fact_norms(head, relation, tail, state.sums, state.relations)
@@ -267,9 +255,9 @@ class _Change:
         """Have a concept among those with its stems or not; one that is its own stems is found without."""
         key = concept_key(name)
         if key and text_key(key) != text_key(normalise(name)):
-            ids = np.frombuffer(self._state.get(KEYS, text_key(key)) or b"", "<u4").tolist()
+            ids = np.frombuffer(self._state.get(Table.KEYS, text_key(key)) or b"", "<u4").tolist()
             changed = [*(own for own in ids if own != number), *([number] if there else [])]
-            self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
+            self._put(Table.KEYS, text_key(key), np.array(changed, "<u4").tobytes())
 
     def _write_side(
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
@@ -303,7 +291,7 @@ class _Change:
         meta.facts += len(after) - len(before)
         meta.concepts += len(names)
         meta.languages = sorted({*meta.languages, *("zh" if is_chinese(name) else "en" for name in names)})
-        self._put(META, b"meta", meta.model_dump_json().encode())
+        self._put(Table.META, b"meta", meta.model_dump_json().encode())
 
     def _hash(self, rows: list[tuple[int, int, int, float, int]]) -> int:
         facts = np.array(rows, _FACT)

@@ -38,13 +38,17 @@ from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_fi
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
 FORMAT = 6
-IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
-"""The tables: the first byte of their keys, in the order in which they are built."""
 _MAX_KEY = 500  # LMDB's keys end at 511 bytes; longer ones are hashed
 _REMEMBERED = 50_000
 """Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
 _CHUNK = 512  # rows that are multiplied at once: few enough to stay in a processor's cache
 _LOW_BITS = 0xFFFF
+
+
+class Table:
+    """The first byte of a table's keys, in the order in which the tables are built."""
+
+    IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
 
 
 class GraphMeta(BaseModel):
@@ -143,7 +147,8 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
 def concept_key(name: str) -> str:
     """Return the stem key of a concept, by its own language; empty for one of punctuation alone."""
     language: Language = "zh" if is_chinese(name) else "en"
-    return stem_key(phrase_tokens(name, language), language)
+    # Of a name of function words alone, all of them.
+    return stem_key(content_words(name, language) or words(name, language), language)
 
 
 def stem_key(tokens: Sequence[str], language: Language) -> str:
@@ -154,11 +159,6 @@ def stem_key(tokens: Sequence[str], language: Language) -> str:
 @functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
 def _root(word: str) -> str:
     return stem(lemma(word, "en"))
-
-
-def phrase_tokens(phrase: str, language: Language) -> list[str]:
-    """Return the content words of a phrase; all of its words where it has only function words."""
-    return content_words(phrase, language) or words(phrase, language)
 
 
 id_key = struct.Struct(">I").pack
@@ -179,7 +179,7 @@ class GraphState:
 
     def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
         self.file, self.transaction = file, transaction
-        raw = self.get(META, b"meta")
+        raw = self.get(Table.META, b"meta")
         if raw is None:
             raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
         self.meta = read_meta(bytes(raw), name, FORMAT, REBUILD)
@@ -188,9 +188,9 @@ class GraphState:
     def reload(self) -> None:
         """Read the vectors of relations and parts; those of one block of parts stay in the file's memory."""
         width = max(1, self.meta.dimension)
-        relations = self.get(META, b"relations") or b""
+        relations = self.get(Table.META, b"relations") or b""
         self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, width)
-        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)] or [unpacked_parts(b"", width)]
+        blocks = [unpacked_parts(value, width) for _, value in self.items(Table.PARTS)] or [unpacked_parts(b"", width)]
         self.rows, self.scales, self.numbers = blocks[0]
         if len(blocks) > 1:
             self.rows, self.scales, self.numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
@@ -210,24 +210,24 @@ class GraphState:
 
     def find(self, form: str) -> int | None:
         """Return the id of the concept with that normal form, or None."""
-        raw = self.get(IDS, text_key(form))
+        raw = self.get(Table.IDS, text_key(form))
         return None if raw is None else int.from_bytes(raw, "big")
 
     def concept(self, number: int) -> str | None:
         """Return a concept's name, or None."""
-        raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
+        raw = self.get(Table.CONCEPTS, id_key(number)) if number >= 0 else None
         return None if raw is None else str(raw[4 + 4 * int.from_bytes(raw[:4], "little") :], "utf-8")
 
     def parts_of(self, number: int) -> NDArray[np.uint32]:
         """Return a concept's parts; that of nothing for one that is not there."""
-        raw = self.get(CONCEPTS, id_key(number))
+        raw = self.get(Table.CONCEPTS, id_key(number))
         if raw is None:
             return _NOTHING
         return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
 
     def degree(self, number: int) -> int:
         """Return how many facts a concept has, as head or tail."""
-        sides = (self.get(table, id_key(number)) for table in (OUT, IN))
+        sides = (self.get(table, id_key(number)) for table in (Table.OUT, Table.IN))
         return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
 
     def sides(
@@ -237,9 +237,9 @@ class GraphState:
         facts: list[Any] = []  # arrays whose bytes are joined, which takes a third of joining their records
         parts: list[Any] = []
         degrees = []
-        for table in (OUT, IN):
+        for table in (Table.OUT, Table.IN):
             # Facts between two of the concepts are taken from the side of their head.
-            among = np.array(numbers if table == OUT else (), np.uint32)
+            among = np.array(numbers if table == Table.OUT else (), np.uint32)
             for number in numbers:
                 records, ends = unpacked_side(self.get(table, id_key(number)))
                 degrees.append(len(records))
@@ -446,7 +446,7 @@ class GraphStore(FactStore):
     def with_stems(self, key: str) -> list[int]:
         """See `FactStore`."""
         state = self._live()
-        raw = state.get(KEYS, text_key(key)) if key else None
+        raw = state.get(Table.KEYS, text_key(key)) if key else None
         numbers: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
         own = state.find(key)
         if own is not None and concept_key(self.concept(own)) == key:
@@ -508,7 +508,7 @@ class GraphStore(FactStore):
 
     def facts(self) -> Iterator[Fact]:
         """See `FactStore`."""
-        for key, _ in self._live().items(OUT):
+        for key, _ in self._live().items(Table.OUT):
             edges = self.edges_of([int.from_bytes(key, "big")])
             for row in np.flatnonzero(edges.head_place == 0).tolist():
                 yield self.fact(edges, row)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.retrieval.graph.lmdb_file import EDGE, open_file, unpacked_side
-from dialore.retrieval.graph.store import IDS, IN, KEYS, OUT, GraphState, concept_key, text_key
+from dialore.retrieval.graph.store import GraphState, Table, concept_key, text_key
 from dialore.retrieval.graph.writing import (
     fact_hashes,
     fact_norms,
@@ -40,9 +40,9 @@ def problems_of(path: Path) -> list[str]:
 
 def _problems(state: GraphState) -> Iterator[str]:
     """Yield the problems of each table and of what they have in common."""
-    outgoing, problems = _facts(state, OUT, "out")
+    outgoing, problems = _facts(state, Table.OUT, "out")
     yield from problems
-    incoming, problems = _facts(state, IN, "in")
+    incoming, problems = _facts(state, Table.IN, "in")
     yield from problems
     yield from _of_facts(state, outgoing, incoming)
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
@@ -53,7 +53,7 @@ def _problems(state: GraphState) -> Iterator[str]:
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
     """Return the facts of one table in order of head, relation and tail, and what is wrong with its values."""
-    own, other = ("head", "tail") if table == OUT else ("tail", "head")
+    own, other = ("head", "tail") if table == Table.OUT else ("tail", "head")
     sides, lighter, damaged = [np.empty(0, _FACT)], 0, 0
     for key, value in state.items(table):
         records, parts = unpacked_side(value)
@@ -91,14 +91,14 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
     """Yield whether the concepts that have facts are found."""
     if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
-    entries = sum(1 for _ in state.items(IDS))
+    entries = sum(1 for _ in state.items(Table.IDS))
     if entries != len(used):
         yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
     lost = 0
     for number in used[_sample(len(used))].tolist():
         key = concept_key(names[number])
         if key and text_key(key) != text_key(normalise(names[number])):
-            lost += number not in np.frombuffer(state.get(KEYS, text_key(key)) or b"", "<u4")
+            lost += number not in np.frombuffer(state.get(Table.KEYS, text_key(key)) or b"", "<u4")
     if lost:
         yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
 

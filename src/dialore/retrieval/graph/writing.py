@@ -31,20 +31,7 @@ from dialore.retrieval.graph.lmdb_file import (
     unpacked_parts,
 )
 from dialore.retrieval.graph.relations import connecting_words
-from dialore.retrieval.graph.store import (
-    CONCEPTS,
-    IDS,
-    IN,
-    KEYS,
-    META,
-    OUT,
-    PARTS,
-    GraphMeta,
-    concept_key,
-    id_key,
-    summed_parts,
-    text_key,
-)
+from dialore.retrieval.graph.store import GraphMeta, Table, concept_key, id_key, summed_parts, text_key
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -270,14 +257,14 @@ class _Build:
         """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
         path = str(self._folder / "graph")
         with lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False) as self._env:
-            self._append(IDS, self._collector.ids())
-            self._append(CONCEPTS, self._concepts())
-            self._append(KEYS, self._keys())
+            self._append(Table.IDS, self._collector.ids())
+            self._append(Table.CONCEPTS, self._concepts())
+            self._append(Table.KEYS, self._keys())
             first, block = self._numbers.block()
-            self._append(PARTS, [(id_key(first), block)])
+            self._append(Table.PARTS, [(id_key(first), block)])
             self._write_facts(self._concept_matrix(block))
             meta = self.meta.model_dump_json().encode()
-            self._append(META, [(b"meta", meta), (b"relations", self._relations.tobytes())])
+            self._append(Table.META, [(b"meta", meta), (b"relations", self._relations.tobytes())])
             self._env.sync(True)
 
     def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
@@ -323,13 +310,13 @@ class _Build:
                 total += fact_hashes(facts, self._hashes, kinds)
                 facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
                 self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
-                self._append(OUT, self._sides(facts, "head", "tail"))
+                self._append(Table.OUT, self._sides(facts, "head", "tail"))
                 file.write(facts.tobytes())
                 self.meta.facts += len(facts)
         self.meta.fingerprint = fingerprint_of(total)
         self._step("writing facts", 1, 2)
         for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
-            self._append(IN, self._sides(rows, "tail", "head"))
+            self._append(Table.IN, self._sides(rows, "tail", "head"))
         self._step("writing facts", 2, 2)
 
     def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
