@@ -13,10 +13,10 @@ import lmdb
 import pytest
 
 from dialore.retrieval.graph import GraphStore
+from dialore.retrieval.graph.changes import problems_of
 from dialore.retrieval.graph.facts import export_graph, read_facts
 from dialore.retrieval.graph.lmdb_file import unpacked_side
 from dialore.retrieval.graph.store import Table, id_key
-from dialore.retrieval.graph.verify import problems_of
 from tests.retrieval.graph.graphs import ROOT, build, facts
 from tests.retrieval.graph.test_change import change, rows
 

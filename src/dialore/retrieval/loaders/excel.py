@@ -8,8 +8,7 @@ from datetime import datetime, timedelta
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
 
 if TYPE_CHECKING:

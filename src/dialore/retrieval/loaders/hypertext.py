@@ -11,8 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, by_headings, fenced, library, row
 from dialore.retrieval.loaders.markup import TAG
 
 

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import InputError
 from dialore.files import parse_yaml, with_long_cells
 from dialore.knowledge import GROUPS
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
-from dialore.retrieval.loaders.blocks import Reject, by_headings, paragraphs, row
+from dialore.retrieval.chunking import (
+    Paragraph,
+    Reject,
+    Section,
+    Unreadable,
+    by_headings,
+    fenced,
+    paragraphs,
+    row,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

@@ -11,8 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from dialore.errors import first_line
-from dialore.retrieval.chunking import Paragraph, Unreadable
-from dialore.retrieval.loaders.blocks import Reject, row
+from dialore.retrieval.chunking import Paragraph, Reject, Unreadable, row
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from dialore.errors import MissingExtraError
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, joined
-from dialore.retrieval.loaders.blocks import Reject, library
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, joined, library
 from dialore.text import SENTENCE_ENDS
 
 _HYPHEN = re.compile(r"(?<=[a-z])(?:\ufffe|[-\u2010\u00ad]\n)(?=[a-z])")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, inline, local, texts_of
 
 if TYPE_CHECKING:

@@ -14,15 +14,12 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from dialore.errors import DialoreError, InputError
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable
 from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
-
-if TYPE_CHECKING:
-    from dialore.retrieval.loaders.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
 _READY = b"ready\n"

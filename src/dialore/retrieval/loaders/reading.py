@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable
-from dialore.retrieval.loaders.blocks import Reject, paragraphs, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, paragraphs, row
 from dialore.retrieval.loaders.excel import read_xlsx
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
 from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_rows

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, local
 
 if TYPE_CHECKING:
