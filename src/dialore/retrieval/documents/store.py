@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -61,8 +62,8 @@ class Piece:
 
 def id_number(identifier: str) -> int:
     """Return the number of an id such as `passage:0123456789ab`; -1 for one that no passage can have."""
-    digits = identifier.removeprefix("passage:")
-    return int(digits, 16) if len(digits) == 12 and set(digits) <= set("0123456789abcdef") else -1
+    match = re.fullmatch("(?:passage:)?([0-9a-f]{12})", identifier)
+    return int(match[1], 16) if match else -1
 
 
 class Document(BaseModel):

@@ -16,8 +16,6 @@ from dialore.errors import GraphError
 from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
 from dialore.retrieval.graph.store import GraphState, Table, concept_key, id_key, text_key
 from dialore.retrieval.graph.writing import (
-    MAX_PROVENANCES,
-    MAX_RELATIONS,
     Numbered,
     PartNumbers,
     fact_hashes,
@@ -135,8 +133,8 @@ class _Change:
     def __init__(self, state: GraphState) -> None:
         self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
         self._state = state
-        self._relations = Numbered(state.meta.relations, "relations", MAX_RELATIONS)
-        self._provenances = Numbered(state.meta.provenances, "provenances", MAX_PROVENANCES)
+        self._relations = Numbered("relations", state.meta.relations)
+        self._provenances = Numbered("provenances", state.meta.provenances)
         self._names: list[str] = []
         self._new: dict[str, int] = {}
         self._before: dict[_Key, _Value | None] = {}

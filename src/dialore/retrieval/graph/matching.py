@@ -76,15 +76,9 @@ class HardMatcher:
     def _concepts_in(self, text: str, language: Language) -> frozenset[int]:
         words = content_words(simplified(text), "zh") if language == "zh" else content_lemmas(text, "en")
         glue = "" if language == "zh" else " "
-        known = self._keys
-        concepts = set()
-        for begin in range(len(words)):
-            key = ""
-            for word in words[begin : begin + _LONGEST]:
-                key = f"{key}{glue}{word}" if key else word
-                if key in known:
-                    concepts.add(known[key])
-        return frozenset(concepts)
+        ends = range(1, _LONGEST + 1)
+        keys = {glue.join(words[begin : begin + size]) for begin in range(len(words)) for size in ends}
+        return frozenset(self._keys[key] for key in keys if key in self._keys)
 
 
 @lru_cache(maxsize=65536)

@@ -63,9 +63,9 @@ class GraphMeta(BaseModel):
     kind: Literal["dialore graph"] = "dialore graph"
     format: int = FORMAT
     name: str
-    languages: list[str]
+    languages: list[str] = []
     concepts: int
-    facts: int
+    facts: int = 0
     relations: list[str]
     provenances: list[str]
     embedder: str = ""

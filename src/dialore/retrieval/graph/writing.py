@@ -43,9 +43,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int], None]
 
-MAX_RELATIONS = 4096
-MAX_PROVENANCES = 65536
-"""Provenances of a graph: the 16 bits that a record has for them."""
+_LIMITS = {"relations": 4096, "provenances": 65536}  # a record has 16 bits for the latter
 _BATCH = 4096
 _CHUNK = 512  # vectors that are added up at once: few enough to stay in a processor's cache
 _REMEMBERED = 1_000_000
@@ -121,8 +119,7 @@ class Collector:
 
     def __init__(self, folder: Path, target: object) -> None:
         self._folder, self._target = folder, target  # the latter for messages
-        self.relations = Numbered((), "relations", MAX_RELATIONS)
-        self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
+        self.relations, self.provenances = Numbered("relations"), Numbered("provenances")
         self.concepts = self.rows = 0
         with writing(target), ExitStack() as stack:
             path = str(folder / "names.lmdb")
@@ -205,23 +202,21 @@ def form_of(name: str) -> str:
 class Numbered(dict[str, int]):
     """Numbers of names; a new name gets the next one, or raises GraphError beyond the limit."""
 
-    def __init__(self, names: Iterable[str], kind: str, limit: int) -> None:
+    def __init__(self, kind: str, names: Iterable[str] = ()) -> None:
         super().__init__((name, number) for number, name in enumerate(names))
-        self._kind, self._limit = kind, limit
+        self._kind = kind
 
     def __missing__(self, name: str) -> int:
-        """Return a new name's number."""
-        if len(self) >= self._limit:
+        if len(self) >= _LIMITS[self._kind]:
             hint = "is it the right file, and its columns?"
-            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", hint=hint)
+            raise GraphError(f"the facts have more than {_LIMITS[self._kind]:,} {self._kind}", hint=hint)
         return self.setdefault(name, len(self))
 
 
 def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     """Return each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
     # The heaviest first within a fact, so that the first of each run is the one to keep.
-    order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
-    rows = rows[order]
+    rows = rows[np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))]
     new = np.ones(len(rows), np.bool_)
     new[1:] = np.any([rows[field][1:] != rows[field][:-1] for field in ("head", "relation", "tail")], axis=0)
     return rows[new]
@@ -239,9 +234,7 @@ class _Build:
         self.relation_counts = np.zeros(len(relations), np.intp)
         self.meta = GraphMeta(
             name=name,
-            languages=[],
             concepts=collector.concepts,
-            facts=0,
             relations=relations,
             provenances=list(collector.provenances),
             embedder=embedder.name,
@@ -276,8 +269,7 @@ class _Build:
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the table of concepts; their parts and stem keys are kept for what follows."""
-        languages: set[str] = set()
-        at = 0
+        languages, at = set[str](), 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
         for names in self._collector.names():
             self._hashes[at : at + len(names)] = name_hashes(names)

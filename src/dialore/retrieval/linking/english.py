@@ -115,11 +115,8 @@ class _Word(NamedTuple):
     content: bool
 
 
-class _Shape(NamedTuple):
-    """A phrase as its content lemmas and the function lemmas around and between them."""
-
-    content: tuple[str, ...]
-    segments: _Segments
+_Shape = tuple[tuple[str, ...], _Segments]
+"""A phrase as its content lemmas and the function lemmas around and between them."""
 
 
 @functools.lru_cache(maxsize=65536)
@@ -147,7 +144,7 @@ def segments(found: Sequence[_Word]) -> _Segments:
 def shape(text: str) -> _Shape:
     """Return the shape of a concept's name."""
     tokens = read(text)
-    return _Shape(tuple(word.lemma for word in tokens if word.content), segments(tokens))
+    return tuple(word.lemma for word in tokens if word.content), segments(tokens)
 
 
 @functools.lru_cache(maxsize=1 << 17)
@@ -333,13 +330,13 @@ class EnglishReader:
         particle = len(content) == 1 and content[0] in _PARTICLES and not noun
         said_words = [read(form)[0] for form in content]
         ranked: list[tuple[tuple[int, bool, int, int], bool]] = []
-        for own, concept in self._candidates(content):
+        for (lemmas, own), concept in self._candidates(content):
             others = [
                 (word.form, name)
-                for word, name in zip(said_words, own.content, strict=True)
+                for word, name in zip(said_words, lemmas, strict=True)
                 if name != word.lemma and (noun or gerund(f"{name} it") != f"{word.form} it")
             ]
-            fitting = fit(own.segments, said)
+            fitting = fit(own, said)
             if fitting is None or (particle and not fitting[0]):
                 continue
             matched, extra, missing = fitting
@@ -359,7 +356,7 @@ class EnglishReader:
         longest = sum(map(len, content)) + _ROOM
         named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
         shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
-        return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
+        return tuple((own, number) for own, number in shapes if len(own[0]) == len(content))
 
 
 @functools.lru_cache(maxsize=65536)

@@ -7,7 +7,7 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from dialore.errors import MissingExtraError
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, joined, library
@@ -44,34 +44,31 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
         document.init_forms()
         if attached := document.count_attachments():
             reject("", f"files that are attached to it are not read: {attached}")
-        pages = [_page(document, number) for number in range(len(document))]
-        pictured = [number for number, page in enumerate(pages) if page.is_picture]
-        if ocr:
-            for number in pictured:
+        pages: list[str] = []
+        pictured: list[int] = []
+        for number in range(len(document)):
+            text, is_picture = _page(document, number)
+            if is_picture and ocr:
                 recognised = _engine()(document[number].render(scale=_SHARPNESS).to_numpy())
-                text = "\n".join([pages[number].text, "", *(recognised.txts or ())])
-                pages[number] = _Page(text.strip(), is_picture=False)
+                text = "\n".join([text, "", *(recognised.txts or ())]).strip()
+            elif is_picture:
+                pictured.append(number)
+            pages.append(text)
         title = document.get_metadata_value("Title")
-    paragraphs = list(_across_pages([page.text for page in pages]))
-    scanned = _listed(number for number in pictured if pages[number].is_picture)
+    paragraphs = list(_across_pages(pages))
+    scanned = _listed(pictured)
     why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
     if not paragraphs:
         raise Unreadable(f"it has no text: {scanned}: {why}" if scanned else "it has no text")
     if scanned:
         reject(scanned, why)
-    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page.text)):
+    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
     yield Section(paragraphs, " ".join(title.split()))
 
 
-class _Page(NamedTuple):
-    """The text of a page, and whether it is a picture with next to no text."""
-
-    text: str
-    is_picture: bool
-
-
-def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
+def _page(document: Any, number: int) -> tuple[str, bool]:  # noqa: ANN401 - pypdfium2 has no types
+    """Return the text of a page, and whether it is a picture with next to no text."""
     import pypdfium2.raw as pdfium
 
     page = document[number]
@@ -82,7 +79,7 @@ def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
     text = page.get_textpage().get_text_range(errors="replace").replace("\r\n", "\n")
     text = _HYPHEN.sub("", text).replace("\ufffe", "-\n")
     text = unicodedata.normalize("NFC", _ACCENT.sub(lambda match: match[0].translate(_ACCENTS), text))
-    return _Page("\n\n".join([text, *notes]).strip(), _is_picture(page, text))
+    return "\n\n".join([text, *notes]).strip(), _is_picture(page, text)
 
 
 def _is_picture(page: Any, text: str) -> bool:  # noqa: ANN401
