@@ -124,7 +124,7 @@ def test_a_change_that_fails_leaves_the_old_state(tmp_path, monkeypatch, moment)
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(f"dialore.retrieval.documents.sqlite.SqliteTransaction.{moment}", fail)
+    monkeypatch.setattr(f"dialore.retrieval.documents.sqlite._SqliteTransaction.{moment}", fail)
     new = [f"change 1 passage {m} kept" for m in range(30)]
     for change in (add_documents, build_documents):
         with pytest.raises(InputError, match="disk is full"):
