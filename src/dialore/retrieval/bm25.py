@@ -1,7 +1,7 @@
 """Lexical search: texts as terms by script, BM25 over texts in memory, exact, and its formula for document stores.
 
-A term t weighs in a text d of n texts, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, and a 1 inside the
-logarithm), `ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
+It is Lucene's (Robertson and Zaragoza, 2009, Section 3.4, and a 1 inside the logarithm):
+`ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
 """
 
 from __future__ import annotations

@@ -152,16 +152,8 @@ def _key_for(url: str) -> str | None:
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings` endpoint. Calls block: in a coroutine, use a thread.
 
-    Args:
-        model: the model's name at the server.
-        base_url: the endpoint, e.g. `http://localhost:11434/v1`; None: `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`.
-        api_key: the key; None: `DIALORE_API_KEY` or `OPENAI_API_KEY`, each to the host of its own `..._BASE_URL` alone.
-        batch_size: texts a request.
-        timeout: seconds for a request.
-        retries: how often a failed request is repeated where that may help.
-
-    Raises:
-        InputError: no address is given anywhere, or it is not a URL.
+    Without a URL it is at `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`; without a key, `DIALORE_API_KEY` or
+    `OPENAI_API_KEY` serve, each for the host of its own URL alone. Raises InputError where there is no URL.
     """
 
     def __init__(
@@ -191,11 +183,7 @@ class EndpointEmbedder:
         return int(run_blocking(self._request([["dimension"]]))[0].shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a blank text, which is not sent.
-
-        Raises:
-            ModelError: the server failed, retries included, or answered something else than embeddings.
-        """
+        """Return (len(texts), dimension) unit rows; zero for a blank text, which is not sent; raises ModelError."""
         filled = [at for at, text in enumerate(texts) if text.strip()]
         places = [filled[start : start + self._batch_size] for start in range(0, len(filled), self._batch_size)]
         batches = run_blocking(self._request([[texts[at] for at in numbers] for numbers in places])) if places else []

@@ -72,11 +72,7 @@ def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the indices of the `top` highest scores and these scores, rounded, of equal ones the first first.
-
-    Raises:
-        InputError: `top` is negative.
-    """
+    """Return the indices of the `top` highest scores and these, rounded, of equal ones the first first."""
     if top < 0:
         raise InputError(f"top must not be negative, got {top}")
     scores = np.round(raw, decimals)

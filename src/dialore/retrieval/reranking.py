@@ -34,11 +34,7 @@ class Reranker(Protocol):
         ...
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """Return indices of the `top` texts with their scores, the best first; scores of two queries do not compare.
-
-        Raises:
-            InputError: `top` is negative.
-        """
+        """Return indices of the `top` texts with scores, which do not compare with another query's, the best first."""
         ...
 
 

@@ -33,10 +33,7 @@ _REMEMBERED = 1 << 18
 
 
 class StaticEmbedder:
-    """The default embedder: shipped with the package, English and Chinese in one space, tens of microseconds a text.
-
-    Another one is read from a folder that the distilling script wrote; InputError where that lacks its files.
-    """
+    """The shipped embedder, English and Chinese in one space, or one of a folder that the distilling script wrote."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._folder = Path(str(files("dialore") / "data" / "embedding")) if folder is None else Path(folder)

@@ -33,10 +33,7 @@ MOST_MATCHES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A passage on its way into an index; its title joins its document's and the headings above by " > ".
-
-    Its page or slide counts from 1, 0 where there are none; `extra` is whatever else its document says of it.
-    """
+    """A passage on its way into an index; its title is the document's and the headings above joined by " > "."""
 
     text: str
     title: str = ""

@@ -324,10 +324,7 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
 
 
 def _assertion(line: bytes, prefixes: tuple[bytes, ...]) -> _Row | None:
-    """Return a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
-
-    Sense suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
-    """
+    """Return a line of ConceptNet 5's assertions, without sense suffixes (`/c/en/bank/n`), as the papers use it."""
     cells = line.split(b"\t")
     if len(cells) != 5:
         raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")

@@ -94,11 +94,8 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
-    The URL is `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults; `place`
-    is where that is, for people: no user, no password.
-
-    Raises:
-        GraphError: no server, no such database or graph, or one of another version.
+    The URL is `postgresql://user:password@host:port/database#graph`; `place` is that for people: no user, no password.
+    Raises GraphError where there is no server, no such database or graph, or one of another version.
     """
 
     def __init__(self, url: str) -> None:

@@ -52,13 +52,7 @@ class Table:
 
 
 class GraphMeta(BaseModel):
-    """A graph's own record.
-
-    Attributes:
-        concepts: how many concepts; those that lost their facts to changes keep their numbers.
-        embedder: spec of the embedder that made the vectors; empty where there are none.
-        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
-    """
+    """A graph's own record; `fingerprint` is a hash of its facts, and concepts that lost theirs keep their numbers."""
 
     kind: Literal["dialore graph"] = "dialore graph"
     format: int = FORMAT

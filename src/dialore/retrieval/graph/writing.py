@@ -1,7 +1,4 @@
-"""Building a graph file: facts are numbered, merged and sorted on disk, and the file takes its place when it is whole.
-
-Memory is bounded but for some dozens of bytes a concept.
-"""
+"""Building a graph file: facts are numbered, merged and sorted on disk, with dozens of bytes a concept in memory."""
 
 from __future__ import annotations
 

@@ -60,9 +60,8 @@ class Link:
 
 
 class Linker:
-    """Links phrases to the concepts of one graph.
+    """Links phrases to the concepts of one graph: as Chinese where they have Chinese characters, else as English.
 
-    A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in.
     The embedder that made the graph's vectors finds the nearest concept of a phrase that has no other link, if that is
     wanted; None: where the graph is small enough for that to take about 2 ms.
     """

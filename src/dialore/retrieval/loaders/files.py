@@ -40,16 +40,8 @@ class ReadFiles:
 
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
     say how, and none that is hidden; what is named itself is read as text where its name says nothing. Files that
-    `is_known` knows by their hash are `unchanged`, and not read again.
-
-    Attributes:
-        folders: those that were named.
-        formats: the files that were to be read, each with its format.
-        skipped: files whose names do not say how to read them.
-        rejects: a sentence each of what cannot be read; `notices`, of what else was passed over or assumed.
-
-    Raises:
-        InputError: there is nothing of a name, or what was read finds no room.
+    `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`; `rejects` and
+    `notices` are sentences. Raises InputError where there is nothing of a name, or no room.
     """
 
     def __init__(

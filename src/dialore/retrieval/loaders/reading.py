@@ -55,11 +55,7 @@ def read_sections(
     """Yield the sections of a file, unpacked where its name ends in `.gz`; with `ocr` scanned pages are read, too.
 
     `reject` is told of lines that are left out, `notice` (else `reject`, too) of other parts, and of what was assumed.
-
-    Raises:
-        Unreadable: it cannot be read that way.
-        OSError: it cannot be opened.
-        MissingExtraError: its format needs the extra `documents`.
+    Raises Unreadable, OSError, or MissingExtraError where the format needs the extra `documents`.
     """
     try:
         if file_format in BY_LINE:
