@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import lmdb
 import numpy as np
@@ -51,7 +51,7 @@ class ChangeReport(BaseModel):
     fingerprint: str = ""
 
 
-class GraphEditor:
+class GraphEditor(AbstractContextManager["GraphEditor"]):
     """Collects changes to a graph file and makes them all at once, or none.
 
     Nothing is read or locked before `commit`. Readers never wait: each question sees the graph before or after.
@@ -103,9 +103,6 @@ class GraphEditor:
         totals = state.meta.model_dump(include={"facts", "concepts", "fingerprint"})
         self.report = ChangeReport.model_validate(change.counts | totals)
         return self.report
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:

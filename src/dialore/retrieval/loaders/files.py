@@ -7,7 +7,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +35,7 @@ class ReadFile(NamedTuple):
     end: int
 
 
-class ReadFiles:
+class ReadFiles(AbstractContextManager["ReadFiles"]):
     """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
@@ -73,9 +73,6 @@ class ReadFiles:
                 raise InputError(f"what was read cannot be kept: {error.strerror}", hint="make room") from error
             self._open = stack.pop_all()
         step("reading", total, total)
-
-    def __enter__(self) -> ReadFiles:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self._open.close()

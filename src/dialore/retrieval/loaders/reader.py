@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
 from typing import IO
@@ -31,7 +31,7 @@ serve(*limits)
 """
 
 
-class Reader:
+class Reader(AbstractContextManager["Reader"]):
     """Reads files in a process of its own, begun with the first one; for use by one thread at a time.
 
     Args:
@@ -47,9 +47,6 @@ class Reader:
         self.seconds, self.memory, self.characters, self.ocr = seconds, memory, characters, ocr
         self._process: subprocess.Popen[bytes] | None = None
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-
-    def __enter__(self) -> Reader:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
