@@ -120,8 +120,12 @@ class PostgresStore:
             message = f"{self.shown} is being changed by another process"
             raise InputError(message, hint="wait until it is done") from error
         except psycopg.Error as error:
-            reason = f"{self.shown}: {' '.join(str(error).split())}"
-            raise InputError(reason, hint=f"check the address, the server and its pgvector, or {AGAIN}") from error
+            message = f"{self.shown}: {' '.join(str(error).split())}"
+            hint = f"check the server and its pgvector, or {AGAIN}"
+            if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
+                hint = "does the server run, and are host, port, database, user and password right?"
+                message = f"cannot reach {message}"
+            raise InputError(message, hint=hint) from error
 
 
 class _PostgresTransaction(Transaction):

@@ -191,9 +191,8 @@ class SqliteStore:
         connection.execute("PRAGMA busy_timeout = 0")
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         approximate = transaction.settings().approximate
-        own = re.compile(
-            rf"\.?{re.escape(self.path.name)}\.[0-9a-f]{{8}}\.hnsw(?:\.\d+\.tmp)?"
-        )  # not those of NAME.old
+        # Former ones, and what killed writers left half written; not those of NAME.old.
+        own = re.compile(rf"\.?{re.escape(self.path.name)}\.[0-9a-f]{{8}}\.hnsw(?:\.\d+\.tmp)?")
         for path in self.path.parent.iterdir():
             if own.fullmatch(path.name) and not (approximate and path.name == approximate.file):
                 with suppress(OSError):  # some systems do not delete what a reader has open: the next change will
@@ -205,7 +204,8 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            message, hint = f"{self.path} is damaged or cannot be written: {error}", f"check the disk, or {AGAIN}"
+            message = f"{self.path} is damaged, or cannot be read or written: {error}"
+            hint = f"check its permissions and the disk, or {AGAIN}"
             if "not a database" in str(error):
                 message, hint = f"{self.path} is not a document index", BUILD
             elif "locked" in str(error):
@@ -220,9 +220,8 @@ class SqliteStore:
         with self._lock:
             if self._approximate[0] != valid:
                 self._approximate = "", None
-                path = self.path.with_name(valid or "none")
                 with suppress(RuntimeError, MissingExtraError):
-                    if valid and path.is_file():
+                    if valid and (path := self.path.with_name(valid)).is_file():
                         graph = _neighbours(settings.dimension)
                         graph.view(str(path))
                         self._approximate = valid, graph

@@ -86,7 +86,7 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
     if title is not None and not isinstance(title, str):
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
-    return Section(paragraphs(data[key]), " ".join((title or "").split()), data.get(url_key, ""), extra)
+    return Section(paragraphs(data[key]), " ".join((title or "").split()), data[url_key] if url_key else "", extra)
 
 
 # --- Tables in text
