@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import time
@@ -323,11 +324,6 @@ _TABLES = {
 
 def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
     """Return the rarest terms of a query, up to `MOST_MATCHES`; to rank what has any word takes a second."""
-    chosen: list[str] = []
-    matches = 0
-    for term in sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term)):
-        matches += frequencies[term]
-        if chosen and matches > MOST_MATCHES:
-            break
-        chosen.append(term)
-    return chosen
+    rare = sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term))
+    matches = itertools.accumulate(frequencies[term] for term in rare)
+    return [term for at, (term, count) in enumerate(zip(rare, matches, strict=True)) if not at or count <= MOST_MATCHES]

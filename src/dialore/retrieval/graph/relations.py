@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
@@ -121,13 +121,12 @@ class Relation:
     informative: bool = True
 
 
-def _known() -> Iterator[Relation]:
-    for line in data_lines("relations.tsv"):
-        name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
-        yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
+def _relation(line: str) -> Relation:
+    name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
+    return Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
 
 
-RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _known()}
+RELATIONS = {known.name: known for known in map(_relation, data_lines("relations.tsv"))}
 _FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
 _SLOT = re.compile(r"\{(head|tail)(?::(gerund|passive))?\}")
 _CLAUSE = re.compile(r"(?:you|it|i|he|she|we|they|your|one) \w")
