@@ -104,7 +104,7 @@ def main() -> None:
     longer = [word for word in known if len(word) > 1][: options.words]
     words = sorted(longer + [word for word in known if len(word) == 1])
 
-    english = EnglishTokens.load(options.out)
+    english = EnglishTokens(options.out)
     typical = float(np.median(np.linalg.norm(english.vectors.astype(np.float64), axis=1) * english.weights))
     total = sum(counts.values())
     tokens, weights, ends = [], [], []

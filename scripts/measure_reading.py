@@ -30,8 +30,7 @@ from lxml import etree
 
 from dialore.errors import InputError, first_line
 from dialore.retrieval.chunking import Chunking, Unreadable
-from dialore.retrieval.loaders.files import find_files
-from dialore.retrieval.loaders.reading import read_sections
+from dialore.retrieval.loaders.reading import format_of, read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -245,7 +244,7 @@ def read(path: Path) -> tuple[str, list[str]]:
         told.append(f"{where}: {why}")
 
     try:
-        file_format = find_files(path).files[path.resolve()]
+        file_format = format_of(path) or "text"
         for section in read_sections(path, file_format, tell, tell):
             title = section.title.split(" > ")
             pairs = zip(title, before, strict=False)

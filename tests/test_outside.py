@@ -8,7 +8,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from dialore.datasets import data_set, data_set_names
@@ -134,6 +134,7 @@ MARKUP = st.lists(
     st.sampled_from(FILE_FORMATS),
     st.sampled_from(["", ".gz"]),
 )
+@example(b'{"text": "tea", "": null}', "jsonl", "")
 def test_any_document_is_read_or_refused(tmp_path_factory, content, form, packed):
     path = tmp_path_factory.getbasetemp() / f"document{packed}"
     path.write_bytes(gzip.compress(content) if packed and content[:1] != b"x" else content)

@@ -82,10 +82,10 @@ def test_a_cross_encoder_and_its_export_give_the_same_logits(models, name):
 
     pairs = [("西安的小吃是什么", "西安的小吃是肉夹馍"), ("你好呀", "我是电工"), ("猫的寿命", "猫的寿命是十五年")]
     exact = CrossEncoder(str(models / name)).predict(pairs, activation_fn=torch.nn.Identity())
-    found = OnnxCrossEncoder(models / name, length=48).logits(pairs)
+    found = OnnxCrossEncoder(models / name, 48).logits(pairs)
     np.testing.assert_allclose(found, exact, atol=0.15)
     texts = [text for _, text in pairs]
-    logits = OnnxCrossEncoder(models / name, length=256).logits([("西安", text) for text in texts])
+    logits = OnnxCrossEncoder(models / name, 256).logits([("西安", text) for text in texts])
     ranked = load_reranker(f"onnx:{models / name}").rerank("西安", texts, 2)
     assert [place for place, _ in ranked] == np.argsort(-logits, kind="stable")[:2].tolist()
 

@@ -109,9 +109,9 @@ class Refusing:
 
 
 def shelf(error):
-    from dialore.retrieval.reranking import DenseReranker
+    from dialore.retrieval.reranking import dense_reranker
 
-    return InMemoryPassages([Passage("Honey soothes a sore throat.")], retriever=DenseReranker(Refusing(error)))
+    return InMemoryPassages([Passage("Honey soothes a sore throat.")], retriever=dense_reranker(Refusing(error)))
 
 
 @pytest.mark.parametrize("error", [ModelError("the embedder answered 500", status=500), SourceError("it is down")])

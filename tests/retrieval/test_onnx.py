@@ -65,7 +65,7 @@ def test_a_batch_is_what_its_texts_are_alone(folder: Path) -> None:
     from dialore.retrieval.encoders import OnnxEmbedder
 
     texts = [" ".join(WORDS[2 + (i + j) % 4] for j in range(i % 7 + 1)) for i in range(40)]
-    embedder = OnnxEmbedder(folder, batch_size=7)
+    embedder = OnnxEmbedder(folder)
     alone = np.concatenate([embedder.encode([text]) for text in texts])
     assert embedder.encode(texts) == pytest.approx(alone, abs=1e-6)
     assert embedder.encode([]).shape == (0, len(WORDS))

@@ -12,11 +12,11 @@ from dialore.retrieval import reranking
 from dialore.retrieval.bm25 import Bm25, split_terms
 from dialore.retrieval.fusion import fuse_lists, fuse_scores
 from dialore.retrieval.reranking import (
-    Bm25Reranker,
-    CrossEncoderReranker,
-    DenseReranker,
-    FusedReranker,
     Reranker,
+    bm25_reranker,
+    cross_encoder_reranker,
+    dense_reranker,
+    fused_reranker,
     load_reranker,
 )
 from dialore.retrieval.static import StaticEmbedder
@@ -69,7 +69,7 @@ def test_bm25_splits_a_set_of_texts_once(monkeypatch):
     split: list[str] = []
     counted = functools.partial(Bm25, tokeniser=lambda text: split.append(text) or split_terms(text))
     monkeypatch.setattr(reranking, "Bm25", counted)
-    reranker = Bm25Reranker()
+    reranker = bm25_reranker()
     assert reranker.rerank("bread", TEXTS, 4) == reranker.rerank("bread", TEXTS, 4)
     assert split == [*TEXTS, "bread", "bread"]
 
@@ -82,25 +82,25 @@ def test_names_load_the_same_again(reranker):
 
 def test_bm25_by_hand():
     """Two texts of two words, the query's word once in the first: idf ln 2, and 1 * 2.2 / (1 + 1.2) = 1."""
-    (first, score), (second, rest) = Bm25Reranker().rerank("harbour", ["harbour wall", "garden wall"], 2)
+    (first, score), (second, rest) = bm25_reranker().rerank("harbour", ["harbour wall", "garden wall"], 2)
     assert (first, second) == (0, 1)
     assert score == pytest.approx(0.6931, abs=1e-4)
     assert rest == 0.0
 
 
 def test_bm25_finds_other_forms_of_a_word():
-    assert Bm25Reranker().rerank("baker", TEXTS, 1)[0][0] == 3
+    assert bm25_reranker().rerank("baker", TEXTS, 1)[0][0] == 3
 
 
 def test_a_rare_word_says_more_than_a_common_one():
     texts = ["a red house", "a red barn", "a red fox", "an old lighthouse"]
-    assert Bm25Reranker().rerank("red lighthouse", texts, 1)[0][0] == 3
+    assert bm25_reranker().rerank("red lighthouse", texts, 1)[0][0] == 3
 
 
 def test_fused_adds_cosines_to_shares_of_the_best_bm25_score():
     query = "museum tickets on Mondays"
-    ranked = dict(FusedReranker().rerank(query, TEXTS, 4))
-    lexical, cosines = Bm25Reranker().scores(query, TEXTS), DenseReranker().scores(query, TEXTS)
+    ranked = dict(fused_reranker().rerank(query, TEXTS, 4))
+    lexical, cosines = bm25_reranker().scores(query, TEXTS), dense_reranker().scores(query, TEXTS)
     for place, score in ranked.items():
         assert score == pytest.approx((lexical[place] / lexical.max() + 1.5 * cosines[place]) / 2.5, abs=1e-6)
     assert next(iter(ranked)) == 2
@@ -128,7 +128,7 @@ def test_dense_embeds_a_text_once():
             encoded.extend(texts)
             return super().encode(texts)
 
-    reranker = DenseReranker(Counting())
+    reranker = dense_reranker(Counting())
     first = reranker.rerank("bread", TEXTS, 4)
     assert reranker.rerank("bread", TEXTS, 4) == first
     assert len(encoded) == len(TEXTS) + 1
@@ -193,7 +193,7 @@ def test_a_cross_encoder_reads_query_and_text_together(cross_encoder):
 @needs_sentence_transformers
 def test_a_classifier_is_no_reranker(cross_encoder):
     with pytest.raises(InputError, match="3 scores"):
-        CrossEncoderReranker(cross_encoder(3))
+        cross_encoder_reranker(cross_encoder(3))
 
 
 @needs_sentence_transformers

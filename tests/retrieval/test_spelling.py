@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from dialore.retrieval.bm25 import correct
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.documents.store import Piece
-from dialore.retrieval.spelling import correct
 from dialore.sources.documents import DocumentIndex
 
 TERMS = ["carbon", "filter", "lake", "bike", "open", "quiet", "chang", "car"]

@@ -277,7 +277,7 @@ def test_a_full_disk_is_said_in_one_line_and_loses_nothing(serving, monkeypatch)
                 assert answer.status_code == 507
                 assert answer.json()["error"]["message"] == "there is no room to keep it"
     with monkeypatch.context() as patch:
-        patch.setattr("dialore.retrieval.documents.sqlite.SqliteTransaction.finish", lambda _: disk_full())
+        patch.setattr("dialore.retrieval.documents.sqlite._SqliteTransaction.finish", lambda _: disk_full())
         assert upload(running, "hours.md", b"The bar opens at six.").status_code == 507
         text = {"text": "Dogs are welcome."}
         assert running.http.post("/v1/knowledge/documents", json=text).status_code == 507

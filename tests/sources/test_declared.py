@@ -15,7 +15,7 @@ from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.graph.writing import build_graph
-from dialore.retrieval.reranking import DenseReranker, load_reranker
+from dialore.retrieval.reranking import dense_reranker, load_reranker
 from dialore.sources.base import KnowledgeSource
 from dialore.sources.declared import DeclaredSource, Reranked, default_sources, in_order, open_declared
 from dialore.sources.graph import Graph, open_graph
@@ -280,7 +280,7 @@ async def test_the_trace_of_a_reranker_that_is_down_has_the_query_that_was_sent_
         def close(self):
             pass
 
-    down = DenseReranker(EndpointEmbedder("m", "http://127.0.0.1:9/v1", retries=0))
+    down = dense_reranker(EndpointEmbedder("m", "http://127.0.0.1:9/v1", retries=0))
     web = Reranked(WebSource(Found(), reranker="bm25"), down) if wrapped else WebSource(Found(), reranker=down)
     stages = StageContext(NullRunner(), "safari", CATS)
     assert await stages.search("retrieval-news", web, "cats for me@example.org", 1) == []

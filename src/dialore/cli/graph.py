@@ -18,11 +18,10 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph, problems_of
 from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
-from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.opening import NAME, starter_graph
 from dialore.retrieval.graph.store import FactStore, GraphStore
-from dialore.retrieval.graph.verify import problems_of
 from dialore.retrieval.graph.writing import build_graph
 from dialore.sources.graph import open_graph
 from dialore.text import check_language, detect_language

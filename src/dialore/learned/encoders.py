@@ -53,7 +53,7 @@ class TrainedEncoder(DialogueRanker):
             OnnxEmbedder(path, longest=length, unit=not card["settings"].get("dot")) if card["kind"] == "dual" else None
         )
         self._encoder = None if dual is None else CachedEmbedder(dual)
-        self._cross = OnnxCrossEncoder(path, length=length) if card["kind"] == "cross" else None
+        self._cross = OnnxCrossEncoder(path, length) if card["kind"] == "cross" else None
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """Return the score of each persona sentence."""
@@ -84,7 +84,7 @@ class CrossEntailment:
     """
 
     def __init__(self, path: Path) -> None:
-        self._cross = OnnxCrossEncoder(path, length=check_card(path, ("nli-cross",))["settings"]["length"])
+        self._cross = OnnxCrossEncoder(path, check_card(path, ("nli-cross",))["settings"]["length"])
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first."""

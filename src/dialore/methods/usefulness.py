@@ -18,8 +18,7 @@ import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
 from dialore.learned.dialogue_ranking import joined
-from dialore.retrieval.bm25 import split_terms
-from dialore.retrieval.spelling import correct
+from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.static import static_embedder
 from dialore.text import Language, is_stop_word, normalise, split_sentences, words
 

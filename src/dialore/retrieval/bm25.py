@@ -1,12 +1,12 @@
 """Lexical search: texts as terms by script, BM25 over texts in memory, exact, and its formula for document stores.
 
-The weight of a term t in a text d of n texts is, as Lucene has it (Robertson and Zaragoza, 2009, Section 3.4, with the
-1 inside the logarithm that keeps it positive),
+It is Lucene's (Robertson and Zaragoza, 2009, Section 3.4, and a 1 inside the logarithm):
 `ln(1 + (n - n_t + .5) / (n_t + .5)) * f (k1 + 1) / (f + k1 (1 - b + b |d| / mean))`.
 """
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections import Counter
@@ -20,6 +20,7 @@ from dialore.retrieval.fusion import DECIMALS
 from dialore.text import (
     CHINESE_RUN,
     UNSPACED,
+    is_known,
     is_stop_word,
     marks,
     normalise,
@@ -37,10 +38,9 @@ _LONGEST = 64
 def split_terms(text: str) -> list[str]:
     """Return the terms of a text or a query, repeated as often as they stand there; function words are left out.
 
-    English words give their Snowball stems; Chinese is split by jieba, with the shorter words inside longer ones
-    besides, so that 大学 finds 北京大学. Words of other scripts give their stems where Snowball has them, Korean
-    ones the pairs of their syllables, so that particles hide nothing; where no space stands between words (kana, Thai,
-    Lao, Khmer, Burmese), pairs of letters with their marks stand for words.
+    English words give their Snowball stems, Chinese those of jieba with the shorter ones inside (大学 of 大学城);
+    others
+    stems where Snowball has them, else pairs of syllables or letters.
     """
     folded = normalise(text)
     if folded.isascii():
@@ -126,10 +126,7 @@ def saturation(counts: NDArray[Any], lengths: NDArray[Any], mean: float, k1: flo
 def scores_of(
     query: Mapping[str, int], texts: Sequence[Mapping[str, int]], frequencies: Mapping[str, int], size: int, mean: float
 ) -> list[float]:
-    """Score some texts of a larger collection, of so many texts with so many terms on average.
-
-    Queries and texts are terms with their counts; `frequencies` has how many texts of the collection have each term.
-    """
+    """Score some texts of a collection of so many with so many terms on average; `frequencies` counts texts by term."""
     terms = [term for term in query if frequencies.get(term)]
     weights = rarity(size, np.array([frequencies[term] for term in terms])) * [query[term] for term in terms]
     counts = np.array([[text.get(term, 0) for term in terms] for text in texts], np.float64)
@@ -152,13 +149,12 @@ class Bm25:
         self.tokeniser = tokeniser
         tallies = [Counter(tokeniser(text)) for text in texts]
         self._size = len(tallies)
-        number_of: dict[str, int] = {}
+        self._number_of = number_of = dict[str, int]()
         kinds = np.array([number_of.setdefault(t, len(number_of)) for tally in tallies for t in tally], dtype=np.int64)
         counts = np.array([count for tally in tallies for count in tally.values()], dtype=np.float64)
         lengths = np.array([tally.total() for tally in tallies], dtype=np.float64)
         rows = np.repeat(np.arange(self._size, dtype=np.int32), [len(tally) for tally in tallies])
         order = np.argsort(kinds, kind="stable")
-        self._number_of = number_of
         having = np.bincount(kinds, minlength=len(number_of))
         self._ends = np.concatenate([[0], np.cumsum(having)])
         self._rows = rows[order]
@@ -170,8 +166,39 @@ class Bm25:
         """(n,): each text's score, zero where it shares no term with the query; a term asked twice counts twice."""
         scores = np.zeros(self._size)
         for term, times in Counter(self.tokeniser(query)).items():
-            number = self._number_of.get(term)
-            if number is not None:
+            if (number := self._number_of.get(term)) is not None:
                 part = slice(self._ends[number], self._ends[number + 1])
                 scores[self._rows[part]] += times * self._weights[part]
         return np.round(scores, DECIMALS)
+
+
+# --- misspelt words
+
+_WORD = re.compile(r"[^\W\d_]+")
+_SHORTEST = 4
+_RATIO = 0.8
+"""How alike two words must be (`difflib`): one letter of five may differ. Swapped letters are allowed in any word."""
+
+
+def correct(query: str, vocabulary: Callable[[str], Iterable[str]]) -> str:
+    """Return a query with each misspelt English word replaced by the nearest of the terms that begin with its letter.
+
+    Words that English or the vocabulary knows and names stay, and a query of which English knows less than half.
+    """
+    words = _WORD.findall(query)
+    unknown = {word for word in words if not is_known(word)}
+    if not unknown or 2 * len([word for word in words if word not in unknown]) < len(words):
+        return query
+
+    def replace(match: re.Match[str]) -> str:
+        word = match.group()
+        if word not in unknown or not word.islower() or not word.isascii() or len(word) < _SHORTEST:
+            return word
+        terms = sorted(set(vocabulary(word[0])))
+        [stemmed, *_] = [*split_terms(word), word]
+        if stemmed in terms:
+            return word
+        swapped = [term for term in terms if len(term) == len(stemmed) and sorted(term) == sorted(stemmed)]
+        return next(iter(swapped or difflib.get_close_matches(stemmed, terms, n=1, cutoff=_RATIO)), word)
+
+    return _WORD.sub(replace, query)

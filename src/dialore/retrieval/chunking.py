@@ -1,13 +1,16 @@
-"""Splitting documents into passages that keep sentences whole."""
+"""Documents as sections under their headings, and sections as passages that keep sentences whole."""
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dialore.errors import InputError, UnknownNameError
+from dialore.errors import InputError, MissingExtraError, UnknownNameError, first_line
 from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
 
 if TYPE_CHECKING:
@@ -22,7 +25,10 @@ _LONGEST = 3
 
 _LONGEST_HEADING, _LONGEST_TITLE = 150, 600
 """Letters that a title has of one heading, and of all."""
+Reject = Callable[[object, object], None]
+"""Told of a part of a file ("page 3", "line 7", "" for all of it), and why it is left out or what was assumed of it."""
 _FENCE = "```"
+_BLANK_LINES = re.compile(r"\n\s*\n")
 _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
 
@@ -41,10 +47,7 @@ class Paragraph(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a document under one heading; passages do not reach beyond it.
-
-    The title is the document's and the headings above, joined by " > "; `extra` whatever else its document says of it.
-    """
+    """A part of a document under one heading, beyond which no passage reaches; titles above are joined by " > "."""
 
     paragraphs: Sequence[Paragraph]
     title: str = ""
@@ -125,49 +128,42 @@ class Chunking:
         return kept
 
     def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
-        if paragraph.code:
-            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._fenced(paragraph.text))
-            return
-        for sentence in split_sentences(paragraph.text):
-            words = count_words(sentence)
-            if words <= _LONGEST * self.words:
-                yield _Sentence(sentence, paragraph.page, words)
-            else:
-                yield from (_Sentence(part, paragraph.page, count_words(part)) for part in self._parts(sentence))
+        for sentence in [paragraph.text] if paragraph.code else split_sentences(paragraph.text):
+            parts: Iterable[str] = [sentence]
+            if count_words(sentence) > _LONGEST * self.words:
+                parts = self._fenced(sentence) if paragraph.code else self._parts(sentence)
+            yield from (_Sentence(part, paragraph.page, count_words(part)) for part in parts)
 
     def _fenced(self, code: str) -> Iterator[str]:
-        """Code whole, or, where it is over-long, in parts of about a passage's words, each in the fence."""
+        """Yield over-long code in parts of about a passage's words, each in the fence."""
         opening, *lines, closing = code.split("\n")
-        if count_words(code) <= _LONGEST * self.words:
-            lines = ["\n".join(lines)]
-        part, words = [opening], 0
-        for line in lines:
-            # A line that is too long by itself has no line ends to be kept.
-            for piece in [line] if len(lines) == 1 or count_words(line) <= self.words else self._parts(line):
-                more = count_words(piece)
-                if len(part) > 1 and words + more > self.words:
-                    yield "\n".join([*part, closing])
-                    part, words = [opening], 0
-                part.append(piece)
-                words += more
-        yield "\n".join([*part, closing])
+        # A line that is too long by itself has no line ends to be kept.
+        short = ([line] if count_words(line) <= self.words else self._parts(line) for line in lines)
+        for part in self._packed(chain.from_iterable(short)):
+            yield "\n".join([opening, *part, closing])
 
     def _parts(self, sentence: str) -> Iterator[str]:
         """Yield an over-long sentence in parts of about a passage's words, split where clauses and words end."""
-        part, words = "", 0
-        for clause in split_clauses(sentence):
-            more = count_words(clause)
-            if part and words + more > self.words:
-                yield part.strip()
-                part, words = "", 0
-            if more > _LONGEST * self.words:  # no white space and no comma anywhere
+        for part in map("".join, self._packed(split_clauses(sentence))):
+            if count_words(part) > _LONGEST * self.words:  # no white space and no comma anywhere
                 limit = max(1, int(self.words * _CHARACTERS_A_WORD))
-                yield from (clause[start : start + limit] for start in range(0, len(clause), limit))
-            else:
-                part += clause
-                words += more
-        if part.strip():
-            yield part.strip()
+                yield from (part[start : start + limit] for start in range(0, len(part), limit))
+            elif part.strip():
+                yield part.strip()
+
+    def _packed(self, texts: Iterable[str]) -> Iterator[list[str]]:
+        """Yield texts in runs of at most a passage's words, or of one that has more."""
+        run: list[str] = []
+        words = 0
+        for text in texts:
+            more = count_words(text)
+            if run and words + more > self.words:
+                yield run
+                run, words = [], 0
+            run.append(text)
+            words += more
+        if run:
+            yield run
 
 
 def count_words(text: str) -> int:
@@ -207,3 +203,63 @@ def fenced(code: str, language: str) -> Paragraph:
 def unwrapped(text: str) -> str:
     """Hard-wrapped lines as one, with no space between Chinese characters."""
     return _WRAPPED.sub("", text)
+
+
+# --- what every reader of a format shares
+
+
+def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
+    """Yield the sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once.
+
+    What stands in no title is a paragraph: a heading that nothing follows, and all of one that is too long for a title.
+    """
+    title, whole = shortened(title)
+    paragraphs = [Paragraph(whole)] if whole else []
+    headings: list[tuple[int, Paragraph]] = []
+    told = 0  # so many of the headings stand in a passage or its title
+    for level, paragraph in chain(blocks, [(1, Paragraph(""))]):
+        if not level:
+            paragraphs.append(paragraph)
+            continue
+        above = [heading for heading in headings if heading[0] < level]
+        if paragraphs:
+            yield Section(paragraphs, _path(title, headings), url)
+            told = len(headings)
+        elif max(told, len(above)) < len(headings):
+            yield Section([headings[-1][1]], _path(title, headings[:-1]), url)
+            told = len(headings)
+        told = min(told, len(above))
+        name, whole = shortened(paragraph.text)
+        paragraphs = [Paragraph(whole, paragraph.page)] if whole else []
+        headings = [*above, (level, Paragraph(name, paragraph.page))] if name else above
+
+
+def _path(title: str, headings: Iterable[tuple[int, Paragraph]]) -> str:
+    names = [heading.text for _, heading in headings]
+    if title and (not names or names[0] != title):
+        names.insert(0, title)
+    return " > ".join(names)
+
+
+def row(cells: Iterable[str]) -> str:
+    """Return a row of a table."""
+    return " | ".join(cell for cell in cells if cell)
+
+
+def paragraphs(text: str) -> list[Paragraph]:
+    """Return the paragraphs of a text that blank lines part."""
+    return [Paragraph(unwrapped(part)) for part in _BLANK_LINES.split(text) if part.strip()]
+
+
+@contextmanager
+def library(what: str, name: str) -> Iterator[None]:
+    """Import and use a library of the extra: what it meets in damaged files, each of its own kind, is Unreadable."""
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+    try:
+        yield
+    except (Unreadable, MemoryError, MissingExtraError):
+        raise
+    except ImportError as error:
+        raise MissingExtraError(f"reading {what}", "documents") from error
+    except Exception as error:
+        raise Unreadable(f"it is a damaged {what}: {type(error).__name__}: {first_line(error)}") from error

@@ -80,8 +80,7 @@ def recorded_embedder(
 ) -> Embedder:
     """Return the embedder that a file names, which may be anybody's: a file does not decide where text and keys go.
 
-    The spec and fingerprint are the file's; `where` names it in errors. `addresses` are what the user's settings name,
-    URLs and specs, beside those of the environment; `given` is the embedder that the user says made the vectors.
+    `addresses` are URLs and specs of the user's settings; `given` is the embedder that the user says made the vectors.
 
     Raises:
         InputError: an endpoint at an address that the user's settings do not name, or another version of the embedder.

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dialore.errors import InputError, ModelError, first_line, import_optional
 from dialore.llm.http import HttpClient, run_blocking
 from dialore.llm.pacing import Retry
+from dialore.retrieval.fusion import unit
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -32,8 +33,7 @@ def digest(*parts: str) -> str:
 class SentenceTransformerEmbedder:
     """A sentence-transformers model (Reimers and Gurevych, 2019) by name at the Hugging Face hub, or by local folder.
 
-    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, and InputError for
-    a model that cannot be loaded.
+    Of kind `dot`, vectors have lengths of their own. Raises MissingExtraError without the library, or InputError.
     """
 
     def __init__(self, model: str, kind: str = "st") -> None:
@@ -54,23 +54,14 @@ class SentenceTransformerEmbedder:
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return (len(texts), dimension) unit rows; zero for a blank text."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
-        filled = [at for at, text in enumerate(texts) if text.strip()]
-        if filled:
-            vectors[filled] = self._model.encode(
-                [texts[at] for at in filled],
-                batch_size=64,
-                normalize_embeddings=self._is_unit,
-                convert_to_numpy=True,
-                show_progress_bar=False,
-            )
+        if filled := [at for at, text in enumerate(texts) if text.strip()]:
+            settings = {"batch_size": 64, "normalize_embeddings": self._is_unit, "show_progress_bar": False}
+            vectors[filled] = self._model.encode([texts[at] for at in filled], convert_to_numpy=True, **settings)
         return vectors
 
 
 class _Onnx:
-    """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder, so many tokens a text.
-
-    `model.onnx` has the inputs `input_ids`, `attention_mask` and perhaps `token_type_ids`. Raises as `OnnxEmbedder`.
-    """
+    """An encoder run by ONNX Runtime on the CPU: `model.onnx` and `tokenizer.json` of a folder."""
 
     def __init__(self, folder: str | Path, longest: int) -> None:
         onnxruntime, tokenizers = (import_optional(name, "'onnx'", "onnx") for name in ("onnxruntime", "tokenizers"))
@@ -93,13 +84,13 @@ class _Onnx:
         self._inputs = {item.name for item in self._session.get_inputs()}
 
     def batches(
-        self, texts: Sequence[str] | Sequence[tuple[str, str]], size: int
+        self, texts: Sequence[str] | Sequence[tuple[str, str]]
     ) -> Iterator[tuple[list[int], NDArray[np.float32], NDArray[np.int64]]]:
         """Yield the places of a batch of texts or pairs, the model's first output for them and their tokens' mask."""
         # By length, so that little of a batch is padding.
         order = sorted(range(len(texts)), key=lambda at: len("".join(texts[at])))
-        for start in range(0, len(order), size):
-            batch = order[start : start + size]
+        for start in range(0, len(order), _BATCH):
+            batch = order[start : start + _BATCH]
             yield (batch, *self.run([texts[at] for at in batch]))
 
     def run(self, texts: Sequence[str | tuple[str, str]]) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
@@ -117,17 +108,12 @@ class _Onnx:
 class OnnxEmbedder:
     """Mean-pooled states of a BERT-like encoder (Reimers and Gurevych, 2019), run by ONNX Runtime on the CPU.
 
-    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. If vectors are
-    not of unit length, states are summed up, for models that are compared by the dot product.
-
-    Raises:
-        MissingExtraError: onnxruntime or tokenizers is not installed.
-        InputError: the folder lacks its files, or they are something else.
+    The folder holds `model.onnx`, whose first output is the last layer's states, and `tokenizer.json`. Unless vectors
+    are of unit length, states are summed up, for models that are compared by the dot product.
     """
 
-    def __init__(self, folder: str | Path, *, batch_size: int = _BATCH, longest: int = 256, unit: bool = True) -> None:
-        self._is_unit, self._model = unit, _Onnx(folder, longest)
-        self.name, self._batch_size = f"onnx:{folder}", batch_size
+    def __init__(self, folder: str | Path, *, longest: int = 256, unit: bool = True) -> None:
+        self._is_unit, self._model, self.name = unit, _Onnx(folder, longest), f"onnx:{folder}"
         weights, tokenizer = (Path(folder) / name for name in ("model.onnx", "tokenizer.json"))
         self.fingerprint = digest("onnx", digest(weights.read_bytes().hex()), digest(tokenizer.read_text("utf-8")))
         self.dimension = int(self._model.run(["a"])[0].shape[2])
@@ -136,33 +122,21 @@ class OnnxEmbedder:
         """Return (len(texts), dimension) rows; zero for a blank text."""
         vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
         filled = [at for at, text in enumerate(texts) if text.strip()]
-        for batch, states, mask in self._model.batches([texts[at] for at in filled], self._batch_size):
+        for batch, states, mask in self._model.batches([texts[at] for at in filled]):
             pooled = (states * mask[:, :, None].astype(np.float32)).sum(axis=1)
-            vectors[[filled[at] for at in batch]] = _unit(pooled) if self._is_unit else pooled
+            vectors[[filled[at] for at in batch]] = unit(pooled) if self._is_unit else pooled
         return vectors
 
 
-class OnnxCrossEncoder:
-    """Logits of pairs of texts that are read together, so many tokens of each, by ONNX Runtime on the CPU.
-
-    The folder holds `model.onnx`, whose first output has a logit a pair, and `tokenizer.json`.
-    """
-
-    def __init__(self, folder: str | Path, *, length: int) -> None:
-        self._model = _Onnx(folder, length)
+class OnnxCrossEncoder(_Onnx):
+    """Logits of pairs of texts that are read together, so many tokens of each, by a `model.onnx` in the folder."""
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Return the logit of each pair."""
         outputs = np.zeros(len(pairs))
-        for batch, logits, _ in self._model.batches(pairs, _BATCH):
+        for batch, logits, _ in self.batches(pairs):
             outputs[batch] = logits[:, 0]
         return outputs
-
-
-def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    unit: NDArray[np.float32] = (rows / np.where(lengths > 0, lengths, 1)).astype(np.float32)
-    return unit
 
 
 def _key_for(url: str) -> str | None:
@@ -178,16 +152,8 @@ def _key_for(url: str) -> str | None:
 class EndpointEmbedder:
     """A model behind an OpenAI-compatible `/embeddings` endpoint. Calls block: in a coroutine, use a thread.
 
-    Args:
-        model: the model's name at the server.
-        base_url: the endpoint, e.g. `http://localhost:11434/v1`; None: `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`.
-        api_key: the key; None: `DIALORE_API_KEY` or `OPENAI_API_KEY`, each to the host of its own `..._BASE_URL` alone.
-        batch_size: texts a request.
-        timeout: seconds for a request.
-        retries: how often a failed request is repeated where that may help.
-
-    Raises:
-        InputError: no address is given anywhere, or it is not a URL.
+    Without a URL it is at `DIALORE_BASE_URL`, then `OPENAI_BASE_URL`; without a key, `DIALORE_API_KEY` or
+    `OPENAI_API_KEY` serve, each for the host of its own URL alone. Raises InputError where there is no URL.
     """
 
     def __init__(
@@ -211,20 +177,13 @@ class EndpointEmbedder:
         self.fingerprint = digest("endpoint", model, self._client.where)
         self._model, self._batch_size, self._retry = model, batch_size, Retry(retries)
 
-    def __repr__(self) -> str:
-        return f"EndpointEmbedder({self.name!r})"
-
     @cached_property
     def dimension(self) -> int:
         """Components of a vector; the server is asked once, unless something was encoded before."""
         return int(run_blocking(self._request([["dimension"]]))[0].shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Return (len(texts), dimension) unit rows; zero for a blank text, which is not sent.
-
-        Raises:
-            ModelError: the server failed, retries included, or answered something else than embeddings.
-        """
+        """Return (len(texts), dimension) unit rows; zero for a blank text, which is not sent; raises ModelError."""
         filled = [at for at, text in enumerate(texts) if text.strip()]
         places = [filled[start : start + self._batch_size] for start in range(0, len(filled), self._batch_size)]
         batches = run_blocking(self._request([[texts[at] for at in numbers] for numbers in places])) if places else []
@@ -255,7 +214,7 @@ class EndpointEmbedder:
             raise self._malformed("something else") from error
         if len(vectors) != expected or vectors.ndim != 2 or not np.isfinite(vectors).all():
             raise self._malformed(f"{len(vectors)} embeddings for {expected} texts, or not numbers")
-        return _unit(vectors)
+        return unit(vectors)
 
     def _malformed(self, found: str) -> ModelError:
         message = f"{self._client.where} did not answer with embeddings but with {found}"

@@ -1,8 +1,7 @@
 """Ranking: exact cosines, the best of some scores, and fusion: of BM25 with cosines by score, of rankings by rank.
 
 Scores are rounded to `DECIMALS` before they are compared, and ties broken by position: a matrix product's last digits
-differ between machines, and equally good items would change places. (A score within float error of a rounding boundary
-can still fall on either side: about one in ten thousand.)
+differ between machines, and equally good items would change places.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ def rank_quantised(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return the indices and scores of the `top` int8 rows nearest to a float query (d,) by dot product; see `best`.
 
-    All rows are first compared with the query as int8, in whole numbers; those that its rounding may have kept from
-    being among the best are then scored in full. So nothing is lost, at the speed of reading the memory.
+    All rows are first compared as int8; those that rounding may have kept from the best are then scored in full.
     """
     top = min(top, len(quantised.scales))
     if top <= 0:
@@ -66,12 +64,15 @@ def rank_quantised(
     return places[order], scores
 
 
-def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return the indices of the `top` highest scores and these scores, rounded, of equal ones the first first.
+def unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Return rows at length one; a zero row stays."""
+    lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
+    scaled: NDArray[np.float32] = (rows / np.maximum(lengths, 1e-6)[:, None]).astype(np.float32)
+    return scaled
 
-    Raises:
-        InputError: `top` is negative.
-    """
+
+def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return the indices of the `top` highest scores and these, rounded, of equal ones the first first."""
     if top < 0:
         raise InputError(f"top must not be negative, got {top}")
     scores = np.round(raw, decimals)
@@ -86,11 +87,7 @@ def best(raw: NDArray[Any], top: int, *, decimals: int = DECIMALS) -> tuple[NDAr
 
 
 def fuse_scores(lexical: NDArray[np.float64], cosines: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fuse BM25 scores with cosines, both of shape (texts,): 1 is the best by BM25 with a cosine of 1.
-
-    BM25 counts as a share of the query's best score, as it has no upper end. Ranks would count a text that BM25 hardly
-    finds nearly as much as one that it finds before all others, and so lose what the better of both knows.
-    """
+    """Fuse BM25 scores, as shares of the best, with cosines, both (texts,); 1 is the best with a cosine of 1."""
     peak = lexical.max(initial=0.0)
     shares = lexical / peak if peak > 0 else np.zeros_like(lexical)
     fused: NDArray[np.float64] = (shares + COSINE_WEIGHT * cosines) / (1 + COSINE_WEIGHT)
@@ -100,10 +97,7 @@ def fuse_scores(lexical: NDArray[np.float64], cosines: NDArray[np.float64]) -> N
 def fuse_lists(
     by_terms: Sequence[tuple[Item, float]], near: Sequence[tuple[Item, float]], depth: int
 ) -> list[tuple[Item, float]]:
-    """Fuse the `depth` best items by BM25 and by cosine, each with its score, as `fuse_scores` does; the best first.
-
-    What one list lacks counts there as its last, or as without a word of the query where BM25 found no more.
-    """
+    """Fuse the `depth` best by BM25 and by cosine as `fuse_scores` does; what one lacks counts there as its last."""
     lexical, cosines = dict(by_terms), dict(near)
     without_terms = by_terms[-1][1] if len(by_terms) >= depth else 0.0
     far = near[-1][1] if near else 0.0
@@ -117,11 +111,7 @@ def fuse_lists(
 
 
 def reciprocal_ranks(rankings: Iterable[Sequence[Item]]) -> list[tuple[Item, float]]:
-    """Fuse rankings (Cormack, Clarke and Buettcher, SIGIR 2009).
-
-    An item's score is the sum of `1 / (K + rank)` over the rankings that have it, ranks from 1; an item that stands
-    twice in one counts where it stands first. The best come first, of equal ones that which was met first.
-    """
+    """Fuse rankings by the sum of `1 / (K + rank)` (Cormack, Clarke and Buettcher, SIGIR 2009), the best first."""
     scores: dict[Item, float] = {}
     for ranking in rankings:
         for rank, item in enumerate(dict.fromkeys(ranking), start=1):

@@ -1,16 +1,12 @@
-"""Reranking: a handful of texts put in order for a query. The protocol, and `load_reranker`, which makes one by name.
-
-Made for up to some hundreds of candidates that are in memory already: a persona's sentences, the passages of a few web
-pages. Equal scores keep the order in which the texts came.
-"""
+"""Reranking: some hundred texts in memory put in order for a query; `load_reranker` makes what does it by name."""
 
 from __future__ import annotations
 
 import functools
 import threading
-from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,12 +18,10 @@ from dialore.retrieval.fusion import DECIMALS, best, fuse_scores
 from dialore.text import segmenter
 
 _DECIMALS = 6
-_LONGEST = 256
-"""Tokens of a query with a text that a cross-encoder in ONNX reads."""
+_LONGEST = 256  # tokens of a query with a text that a cross-encoder in ONNX reads
 _REMEMBERED = 4096
 """Vectors that a dense reranker keeps: a dialogue's persona is ranked again at every turn."""
-_INDICES = 64
-"""Sets of texts that a BM25 reranker keeps, likewise."""
+_INDICES = 64  # sets of texts that a BM25 reranker keeps, likewise
 
 
 @runtime_checkable
@@ -40,60 +34,28 @@ class Reranker(Protocol):
         ...
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """Return indices of the `top` texts with their scores, the best first; scores of two queries do not compare.
-
-        Raises:
-            InputError: `top` is negative.
-        """
+        """Return indices of the `top` texts with scores, which do not compare with another query's, the best first."""
         ...
 
 
-class _Scored(ABC):
-    """Texts in order of the score that each has for the query."""
+@dataclass(frozen=True, slots=True)
+class ScoreReranker:
+    """Texts in order of their scores (len(texts),) for the query; of equal ones the first first, or last in reverse."""
 
-    @abstractmethod
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the score of each."""
+    name: str
+    scores: Callable[[str, Sequence[str]], NDArray[np.float64]]
+    reverse: bool = False
 
     def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
         """See `Reranker`; raises ModelError where the embedder is an endpoint that failed."""
-        return _best(self.scores(query, texts), top)
-
-
-class Bm25Reranker(_Scored):
-    """BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
-
-    name = "bm25"
-
-    def __init__(self) -> None:
-        self._index = functools.lru_cache(_INDICES)(Bm25)
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the BM25 score of each."""
-        return self._index(tuple(texts)).scores(query)
-
-
-class OkapiReranker(Bm25Reranker):
-    """BM25 as rank_bm25's `BM25Okapi` has it over jieba's tokens, punctuation and spaces included: SAFARI's BM25."""
-
-    name = "okapi"
-
-    def __init__(self) -> None:
-        tokeniser = functools.lru_cache(_REMEMBERED)(segmenter().lcut)
-        self._index = functools.lru_cache(_INDICES)(
-            lambda texts: Bm25(texts, tokeniser=tokeniser, rarity=okapi_rarity, k1=1.5)
-        )
-
-    def rerank(self, query: str, texts: Sequence[str], top: int) -> list[tuple[int, float]]:
-        """See `Reranker`; of equal scores the last text is the first, as in that package."""
-        return [(len(texts) - 1 - at, score) for at, score in _best(self.scores(query, texts)[::-1], top)]
+        scores = self.scores(query, texts)
+        rows, chosen = best(scores[::-1] if self.reverse else scores, top, decimals=_DECIMALS)
+        places = len(texts) - 1 - rows if self.reverse else rows
+        return list(zip(places.tolist(), chosen.tolist(), strict=True))
 
 
 class CachedEmbedder:
-    """The vectors of the latest texts, such as a dialogue's turns and its persona, which come again at every turn.
-
-    Without an embedder the shipped static one is loaded at the first call.
-    """
+    """The vectors of the latest texts, which come again at every turn; the shipped embedder's where none is given."""
 
     def __init__(self, embedder: Embedder | None = None, most: int = _REMEMBERED) -> None:
         self._given, self._most = embedder, most
@@ -120,76 +82,65 @@ class CachedEmbedder:
         return np.stack([known[text] for text in texts])
 
 
-class DenseReranker(_Scored):
-    """The cosine of sentence embeddings; see `CachedEmbedder`."""
-
-    def __init__(self, embedder: Embedder | None = None) -> None:
-        self.name = "dense" if embedder is None else f"dense:{embedder.name}"
-        self._vectors = CachedEmbedder(embedder)
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the cosine of each with the query, rounded so that rankings are the same everywhere."""
-        vectors = self._vectors.encode([query, *texts])
-        scores: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
-        return scores
+def bm25_reranker() -> ScoreReranker:
+    """Rank by BM25 over the candidates alone, so that a word is rare where few of them have it; see `Bm25`."""
+    index = functools.lru_cache(_INDICES)(Bm25)
+    return ScoreReranker("bm25", lambda query, texts: index(tuple(texts)).scores(query))
 
 
-class FusedReranker(_Scored):
-    """BM25 and embeddings fused by their scores; see `fuse_scores`."""
-
-    def __init__(self, embedder: Embedder | None = None) -> None:
-        self._lexical, self._dense = Bm25Reranker(), DenseReranker(embedder)
-        self.name = "fused" + self._dense.name.removeprefix("dense")
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the fused score of each."""
-        return fuse_scores(self._lexical.scores(query, texts), self._dense.scores(query, texts))
+def _okapi_reranker() -> ScoreReranker:
+    """BM25 as rank_bm25's `BM25Okapi` has it over jieba's tokens, punctuation and spaces included: SAFARI's BM25."""
+    tokeniser = functools.lru_cache(_REMEMBERED)(segmenter().lcut)
+    index = functools.lru_cache(_INDICES)(functools.partial(Bm25, tokeniser=tokeniser, rarity=okapi_rarity, k1=1.5))
+    return ScoreReranker("okapi", lambda query, texts: index(tuple(texts)).scores(query), reverse=True)
 
 
-class CrossEncoderReranker(_Scored):
-    """A cross-encoder that reads query and text together (Nogueira and Cho, 2019): slower, and the most exact.
+def dense_reranker(embedder: Embedder | None = None) -> ScoreReranker:
+    """Rank by the cosine of sentence embeddings, rounded so that rankings are the same everywhere."""
+    cached = CachedEmbedder(embedder)
 
-    It is named as at the Hugging Face hub (`cross-encoder/ms-marco-MiniLM-L-6-v2`), or by a local folder.
+    def cosines(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        vectors = cached.encode([query, *texts])
+        rounded: NDArray[np.float64] = np.round(vectors[1:] @ vectors[0], DECIMALS).astype(np.float64)
+        return rounded
 
-    Raises:
-        MissingExtraError: sentence-transformers is not installed.
-        InputError: no such model, it cannot be loaded, or it gives more than one score a pair.
-    """
-
-    def __init__(self, model: str) -> None:
-        library = import_optional("sentence_transformers", "the reranker 'cross'", "sentence-transformers")
-        try:
-            self._model: Any = library.CrossEncoder(model)
-        except (OSError, ValueError) as error:
-            message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
-            raise InputError(message, hint="check the name, or give a local folder") from error
-        if self._model.num_labels != 1:
-            message = f"the cross-encoder {model!r} gives {self._model.num_labels} scores a pair"
-            raise InputError(message, hint="take one that was trained for ranking, with one score")
-        self.name = f"cross:{model}"
-        self._lock = threading.Lock()
-
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): what the model says of each."""
-        if not texts:
-            return np.zeros(0)
-        # Fast tokenizers cannot be used by two threads at once.
-        with self._lock:
-            scores = self._model.predict([(query, text) for text in texts], show_progress_bar=False)
-        return np.asarray(scores, dtype=np.float64)
+    return ScoreReranker("dense" if embedder is None else f"dense:{embedder.name}", cosines)
 
 
-class OnnxReranker(_Scored):
-    """A cross-encoder run by ONNX Runtime, without torch; see `OnnxCrossEncoder`."""
+def fused_reranker(embedder: Embedder | None = None) -> ScoreReranker:
+    """Rank by BM25 and embeddings fused by their scores; see `fuse_scores`."""
+    lexical, dense = bm25_reranker(), dense_reranker(embedder)
+    name = "fused" + dense.name.removeprefix("dense")
+    return ScoreReranker(name, lambda *asked: fuse_scores(lexical.scores(*asked), dense.scores(*asked)))
 
-    def __init__(self, folder: str) -> None:
-        from dialore.retrieval.encoders import OnnxCrossEncoder
 
-        self._model, self.name = OnnxCrossEncoder(folder, length=_LONGEST), f"onnx:{folder}"
+def cross_encoder_reranker(model: str) -> ScoreReranker:
+    """Rank by a cross-encoder, reading both texts together (Nogueira and Cho, 2019); raises like `load_reranker`."""
+    library = import_optional("sentence_transformers", "the reranker 'cross'", "sentence-transformers")
+    try:
+        encoder = library.CrossEncoder(model)
+    except (OSError, ValueError) as error:
+        message = f"cannot load the cross-encoder {model!r}: {first_line(error)}"
+        raise InputError(message, hint="check the name, or give a local folder") from error
+    if encoder.num_labels != 1:
+        message = f"the cross-encoder {model!r} gives {encoder.num_labels} scores a pair"
+        raise InputError(message, hint="take one that was trained for ranking, with one score")
+    lock = threading.Lock()  # fast tokenizers cannot be used by two threads at once
 
-    def scores(self, query: str, texts: Sequence[str]) -> NDArray[np.float64]:
-        """(len(texts),): the logit of each."""
-        return self._model.logits([(query, text) for text in texts])
+    def scores(query: str, texts: Sequence[str]) -> NDArray[np.float64]:
+        with lock:
+            made = encoder.predict([(query, text) for text in texts], show_progress_bar=False) if texts else []
+        return np.asarray(made, dtype=np.float64)
+
+    return ScoreReranker(f"cross:{model}", scores)
+
+
+def _onnx_reranker(folder: str) -> ScoreReranker:
+    """Rank by a cross-encoder run by ONNX Runtime, without torch; see `OnnxCrossEncoder`."""
+    from dialore.retrieval.encoders import OnnxCrossEncoder
+
+    model = OnnxCrossEncoder(folder, _LONGEST)
+    return ScoreReranker(f"onnx:{folder}", lambda query, texts: model.logits([(query, text) for text in texts]))
 
 
 @functools.lru_cache(maxsize=8)
@@ -212,19 +163,14 @@ def load_reranker(spec: str = "dense") -> Reranker:
     if kind in {"bm25", "okapi"}:
         if argument:
             raise InputError(f"the reranker {kind!r} takes no argument, got {argument!r}", hint=f"write {kind}")
-        return Bm25Reranker() if kind == "bm25" else OkapiReranker()
+        return bm25_reranker() if kind == "bm25" else _okapi_reranker()
     if kind in {"cross", "onnx"}:
         if not argument:
             raise InputError(f"the reranker {kind!r} needs a model's name", hint=f"write {kind}:NAME")
-        return CrossEncoderReranker(argument) if kind == "cross" else OnnxReranker(argument)
+        return cross_encoder_reranker(argument) if kind == "cross" else _onnx_reranker(argument)
     embedder = load_embedder(argument) if argument else None
-    return DenseReranker(embedder) if kind == "dense" else FusedReranker(embedder)
+    return dense_reranker(embedder) if kind == "dense" else fused_reranker(embedder)
 
 
 RERANKERS = ("bm25", "okapi", "dense", "fused", "cross", "onnx")
 """The specs that `load_reranker` knows."""
-
-
-def _best(scores: NDArray[np.float64], top: int) -> list[tuple[int, float]]:
-    rows, chosen = best(scores, top, decimals=_DECIMALS)
-    return list(zip(rows.tolist(), chosen.tolist(), strict=True))

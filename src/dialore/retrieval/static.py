@@ -1,12 +1,8 @@
-"""Static embeddings: a text's vector is the weighted sum of its tokens' vectors, no network and no neural network.
+"""Static embeddings: a text's vector is the weighted sum of its tokens' vectors, without a neural network.
 
-English token vectors are distilled from all-MiniLM-L6-v2 in the way of model2vec
-(`scripts/distill_static_embedding.py`). Chinese lives in the same space: a word's vector is the mean of the English
-vectors of its glosses in CC-CEDICT (`scripts/build_chinese_words.py`): a Chinese history also ranks English facts.
-
-Token vectors are int8 and token weights integers, so a text's sum has no rounding and no order; only the last step, a
-square root and a division, is in floating point, which IEEE 754 fixes to the bit. So a text's vector is the same on
-every machine and in every batch.
+English token vectors are distilled from all-MiniLM-L6-v2 (`scripts/distill_static_embedding.py`), and a Chinese word's
+is the mean of its English glosses' (`scripts/build_chinese_words.py`). Vectors are int8 and weights integers, so a sum
+has no rounding and no order: a text's vector is the same on every machine and in every batch.
 """
 
 from __future__ import annotations
@@ -17,7 +13,6 @@ import json
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
 from pathlib import Path
@@ -38,10 +33,7 @@ _REMEMBERED = 1 << 18
 
 
 class StaticEmbedder:
-    """The default embedder: shipped with the package, English and Chinese in one space, tens of microseconds a text.
-
-    Another one is read from a folder that the distilling script wrote; InputError where that lacks its files.
-    """
+    """The shipped embedder, English and Chinese in one space, or one of a folder that the distilling script wrote."""
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self._folder = Path(str(files("dialore") / "data" / "embedding")) if folder is None else Path(folder)
@@ -56,7 +48,7 @@ class StaticEmbedder:
 
     @cached_property
     def _english(self) -> EnglishTokens:
-        return EnglishTokens.load(self._folder)
+        return EnglishTokens(self._folder)
 
     @cached_property
     def _chinese(self) -> ChineseWords | None:
@@ -79,16 +71,9 @@ class StaticEmbedder:
         return sums
 
     def parts(self, texts: Sequence[str]) -> list[NDArray[np.int64]]:
-        """Return each text's parts by number: its English tokens, then its Chinese words.
-
-        The rows that `part_sums` has for them add up to the text's row of `sums`. White space parts nothing that
-        belongs together: the parts of a text are those of its words.
-        """
-        first = len(self._english.vectors)
-        return [
-            np.array([*tokens, *(first + word for word in words)], dtype=np.int64)
-            for tokens, words in map(self._split, texts)
-        ]
+        """Return each text's parts by number, English tokens, then Chinese words; their `part_sums` make `sums`."""
+        first, split = len(self._english.vectors), map(self._split, texts)
+        return [np.array([*tokens, *(first + word for word in words)], dtype=np.int64) for tokens, words in split]
 
     def part_sums(self, parts: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return (len(parts), dimension): the unnormalised sum that each part brings."""
@@ -120,10 +105,8 @@ def static_embedder() -> StaticEmbedder:
 
 
 def normalise(sums: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero.
-
-    Rows of a very long text are first scaled down by a power of two: their squares fit 63 bits (d up to 2,048).
-    """
+    """Divide each integer row (n, d) by its Euclidean length; a zero row stays zero."""
+    # Rows of a very long text are first scaled down by a power of two: their squares fit 63 bits (d up to 2,048).
     peaks = np.abs(sums).max(axis=1, initial=0)
     shifts = np.zeros(len(sums), dtype=np.int64)
     while (excess := (peaks >> shifts) >> _BITS != 0).any():
@@ -144,29 +127,18 @@ def _read_arrays(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError(f"{path} is not a data file of the static embedding", hint="reinstall dialore") from error
 
 
-@dataclass
 class EnglishTokens:
     """English (and any Latin script): WordPiece tokens, each with an int8 vector (row) and an integer weight."""
 
-    pieces: WordPiece
-    vectors: NDArray[np.int8]
-    weights: NDArray[np.int64]
-
-    @classmethod
-    def load(cls, folder: Path) -> Self:
-        """Read `english.npz` and `english.tokenizer.json`; raises InputError where one is missing or damaged."""
+    def __init__(self, folder: Path) -> None:
         arrays = _read_arrays(folder / "english.npz")
-        vectors = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
-        pieces = WordPiece.load(folder / "english.tokenizer.json")
-        return cls(pieces, vectors, arrays["weights"].astype(np.int64))
+        self.vectors: NDArray[np.int8] = arrays["vectors"][arrays["rows"]] if "rows" in arrays else arrays["vectors"]
+        self.weights: NDArray[np.int64] = arrays["weights"].astype(np.int64)
+        self.pieces = WordPiece.load(folder / "english.tokenizer.json")
 
 
 class ChineseWords:
-    """Chinese: the words of `chinese.npz`, each a list of English tokens with weights of its own.
-
-    Single characters stand in for longer words that are not there. A text is split by jieba over these words alone:
-    nothing is written to the temporary folder, loading is quick, and words that a user adds to jieba change no vector.
-    """
+    """Chinese: the words of `chinese.npz` with English tokens and weights; words added to jieba change no vector."""
 
     def __init__(self, folder: Path) -> None:
         import jieba

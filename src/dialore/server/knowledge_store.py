@@ -25,7 +25,7 @@ from dialore.files import write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
-from dialore.retrieval.documents.opening import open_store as open_index
+from dialore.retrieval.documents.indexing import open_store as open_index
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.changes import GraphEditor

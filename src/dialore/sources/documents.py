@@ -16,22 +16,20 @@ from dialore import __version__
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError
 from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
-from dialore.retrieval.bm25 import split_terms
+from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.opening import embedder_of, open_store, shown
+from dialore.retrieval.documents.indexing import add_documents, build_documents, embedder_of, open_store, shown
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.reranking import load_reranker
-from dialore.retrieval.spelling import correct
 from dialore.sources.base import HeldSource, SearchResult, listed, ranked_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.opening import Store
+    from dialore.retrieval.documents.indexing import Store
     from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource

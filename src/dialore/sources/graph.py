@@ -15,9 +15,8 @@ from dialore.errors import DialoreError, InputError, SourceError
 from dialore.knowledge import Fact, Knowledge, Source
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
-from dialore.retrieval.graph.opening import open_store
+from dialore.retrieval.graph.opening import NAME, open_store, starter_graph
 from dialore.retrieval.graph.relations import verbalise
-from dialore.retrieval.graph.starter import NAME, starter_graph
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
 from dialore.sources.base import SearchResult

@@ -8,7 +8,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
-from dialore.retrieval.documents import approximate, sqlite
+from dialore.retrieval.documents import sqlite
 from dialore.retrieval.documents.filters import EVERY_GROUP, metadata_of, parse_where, reading_as
 from dialore.retrieval.documents.indexing import add_documents, build_documents
 from dialore.retrieval.documents.store import Piece
@@ -109,8 +109,7 @@ def test_what_is_added_later_is_filtered_as_well(index):
 
 def test_an_approximate_index_proposes_and_the_filter_decides(tmp_path, monkeypatch):
     pytest.importorskip("usearch")
-    for module in (approximate, sqlite):
-        monkeypatch.setattr(module, "APPROXIMATE_FROM", 50)
+    monkeypatch.setattr(sqlite, "APPROXIMATE_FROM", 50)
     path = tmp_path / "many"
     pieces = [Piece(f"Ship {number} has a red funnel.", extra={"number": number}) for number in range(120)]
     secret = [

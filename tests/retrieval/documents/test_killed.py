@@ -18,8 +18,7 @@ import pytest
 
 import dialore
 from dialore.errors import InputError
-from dialore.retrieval.documents.indexing import add_documents, build_documents
-from dialore.retrieval.documents.opening import open_store
+from dialore.retrieval.documents.indexing import add_documents, build_documents, open_store
 from dialore.sources.documents import DocumentIndex
 
 if TYPE_CHECKING:
@@ -125,7 +124,7 @@ def test_a_change_that_fails_leaves_the_old_state(tmp_path, monkeypatch, moment)
     def fail(*_: object) -> None:
         raise sqlite3.OperationalError("database or disk is full")
 
-    monkeypatch.setattr(f"dialore.retrieval.documents.sqlite.SqliteTransaction.{moment}", fail)
+    monkeypatch.setattr(f"dialore.retrieval.documents.sqlite._SqliteTransaction.{moment}", fail)
     new = [f"change 1 passage {m} kept" for m in range(30)]
     for change in (add_documents, build_documents):
         with pytest.raises(InputError, match="disk is full"):

@@ -16,8 +16,8 @@ import pytest
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph import GraphStore, build_graph, writing
+from dialore.retrieval.graph.changes import problems_of
 from dialore.retrieval.graph.facts import read_facts
-from dialore.retrieval.graph.verify import problems_of
 from dialore.text import normalise
 from tests.retrieval.graph.graphs import ROOT, build, development_data, embedder, facts
 

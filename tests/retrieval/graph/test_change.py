@@ -15,8 +15,7 @@ import pytest
 from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph import GraphStore
-from dialore.retrieval.graph.changes import ChangeReport, GraphEditor, compact_graph
-from dialore.retrieval.graph.verify import problems_of
+from dialore.retrieval.graph.changes import ChangeReport, GraphEditor, compact_graph, problems_of
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import ROOT, build, embedder, facts
 
@@ -262,7 +261,7 @@ KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
     from dialore.retrieval.graph import GraphStore
-    from dialore.retrieval.graph.verify import problems_of
+    from dialore.retrieval.graph.changes import problems_of
     from tests.retrieval.graph.graphs import build, embedder, facts
     from tests.retrieval.graph.test_change import change, rows
     path = Path(sys.argv[1])

@@ -13,10 +13,10 @@ import lmdb
 import pytest
 
 from dialore.retrieval.graph import GraphStore
+from dialore.retrieval.graph.changes import problems_of
 from dialore.retrieval.graph.facts import export_graph, read_facts
 from dialore.retrieval.graph.lmdb_file import unpacked_side
-from dialore.retrieval.graph.store import CONCEPTS, IDS, IN, KEYS, META, OUT, PARTS, id_key
-from dialore.retrieval.graph.verify import problems_of
+from dialore.retrieval.graph.store import Table, id_key
 from tests.retrieval.graph.graphs import ROOT, build, facts
 from tests.retrieval.graph.test_change import change, rows
 
@@ -74,22 +74,22 @@ def elsewhere(records: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     ("table", "key", "new", "said"),
     [
-        (IN, id_key(1), lambda _: None, "have heads and"),
-        (OUT, id_key(0), side(lambda records: records[:1]), "have heads and"),
-        (OUT, id_key(0), side(norm), "both directions"),
-        (OUT, id_key(0), side(lambda records: records[::-1]), "have facts before heavier ones"),
-        (OUT, id_key(0), side(elsewhere), "name concepts that are not there"),
-        (OUT, id_key(0), lambda raw: raw[:-4], "without the parts"),
-        (CONCEPTS, id_key(0), lambda _: bytes(4) + b"sashimi", "not found by their names"),
-        (CONCEPTS, id_key(0), lambda _: bytes(4) + b"\xff\xfe", "cannot be read"),
-        (IDS, b"rice", lambda _: None, "not found by their names"),
-        (IDS, b"ramen", lambda _: id_key(0), "table ids has"),
-        (KEYS, b"cook carv", lambda _: None, "not found by their stems"),
-        (META, b"meta", meta(facts=5), "where it says 5"),
-        (META, b"meta", meta(fingerprint="0123456789abcdef"), "fingerprint"),
-        (PARTS, id_key(0), lambda raw: bytes(len(raw)), "lengths of"),
-        (PARTS, id_key(0), lambda _: None, "without the parts"),
-        (META, b"relations", lambda raw: raw[:1024], "relations have"),
+        (Table.IN, id_key(1), lambda _: None, "have heads and"),
+        (Table.OUT, id_key(0), side(lambda records: records[:1]), "have heads and"),
+        (Table.OUT, id_key(0), side(norm), "both directions"),
+        (Table.OUT, id_key(0), side(lambda records: records[::-1]), "have facts before heavier ones"),
+        (Table.OUT, id_key(0), side(elsewhere), "name concepts that are not there"),
+        (Table.OUT, id_key(0), lambda raw: raw[:-4], "without the parts"),
+        (Table.CONCEPTS, id_key(0), lambda _: bytes(4) + b"sashimi", "not found by their names"),
+        (Table.CONCEPTS, id_key(0), lambda _: bytes(4) + b"\xff\xfe", "cannot be read"),
+        (Table.IDS, b"rice", lambda _: None, "not found by their names"),
+        (Table.IDS, b"ramen", lambda _: id_key(0), "table ids has"),
+        (Table.KEYS, b"cook carv", lambda _: None, "not found by their stems"),
+        (Table.META, b"meta", meta(facts=5), "where it says 5"),
+        (Table.META, b"meta", meta(fingerprint="0123456789abcdef"), "fingerprint"),
+        (Table.PARTS, id_key(0), lambda raw: bytes(len(raw)), "lengths of"),
+        (Table.PARTS, id_key(0), lambda _: None, "without the parts"),
+        (Table.META, b"relations", lambda raw: raw[:1024], "relations have"),
     ],
 )
 def test_each_damage_is_found(

@@ -12,11 +12,10 @@ import pytest
 from benchmarks.shape import HUBS, shaped_graph
 
 from dialore.retrieval.graph import GraphStore
-from dialore.retrieval.graph.changes import GraphEditor
+from dialore.retrieval.graph.changes import GraphEditor, problems_of
 from dialore.retrieval.graph.fact_ranking import Ranking
 from dialore.retrieval.graph.facts import read_facts
 from dialore.retrieval.graph.relations import connecting_words
-from dialore.retrieval.graph.verify import problems_of
 from tests.retrieval.graph.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

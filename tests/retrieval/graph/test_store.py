@@ -20,7 +20,7 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore, lmdb_file
-from dialore.retrieval.graph.store import FORMAT, META
+from dialore.retrieval.graph.store import FORMAT, Table
 from dialore.sources.graph import Graph
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import ROOT, build, embedder, facts, graph_of
@@ -46,8 +46,8 @@ def failure(path: Path) -> str:
 def change_meta(path: Path, **fields: object) -> None:
     env = lmdb.open(str(path), subdir=False, lock=False, map_size=2**26)
     with env.begin(write=True) as transaction:
-        meta = json.loads(transaction.get(META + b"meta"))
-        transaction.put(META + b"meta", json.dumps({**meta, **fields}).encode())
+        meta = json.loads(transaction.get(Table.META + b"meta"))
+        transaction.put(Table.META + b"meta", json.dumps({**meta, **fields}).encode())
     env.close()
 
 

@@ -14,11 +14,12 @@ from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore, load_store
+from dialore.retrieval.graph.fact_ranking import LinearCosines
 from dialore.retrieval.graph.opening import open_store
-from dialore.retrieval.graph.store import FactStore, phrase_tokens, stem_key
-from dialore.retrieval.graph.vectors import LinearCosines
+from dialore.retrieval.graph.store import FactStore, stem_key
 from dialore.retrieval.linking.linker import Linker
 from dialore.sources.graph import Graph
+from dialore.text import content_words, words
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import build, embedder, facts
 
@@ -115,7 +116,7 @@ def test_a_concept_is_found_by_its_normal_form(store: FactStore) -> None:
 
 def test_concepts_have_the_stems_of_their_content_words(store: FactStore) -> None:
     def with_stems(phrase: str, language: str = "en") -> list[str]:
-        found = store.with_stems(stem_key(phrase_tokens(phrase, language), language))  # type: ignore[arg-type]
+        found = store.with_stems(stem_key(content_words(phrase, language) or words(phrase, language), language))  # type: ignore[arg-type]
         assert found == sorted(found)
         return sorted(store.concept(number) for number in found)
 

@@ -1,7 +1,7 @@
 """Filters of passages: by their metadata, and by who may read them. The databases apply them, whoever asks.
 
-A passage's metadata is any JSON beside its text; `groups` in it names the groups that may read it, and without groups
-everybody may. `year >= 2024 and tag in (news, "press release")` is a filter of metadata; of a list any item counts.
+`groups` of the metadata may read a passage, everybody where there are none. `year >= 2024 and tag in (news, "press
+release")` is a filter of metadata; of a list any item counts.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _CONDITION = re.compile(
     rf"\s*(?P<field>[^\W\d][\w.-]*)\s*(?:(?P<operator>=|==|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
     rf"|in\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*"
 )
+_AND = re.compile(r"and\b", re.IGNORECASE)
 _HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
 
 
@@ -46,7 +47,6 @@ class Filter:
     groups: frozenset[str] | None = None
 
     def __bool__(self) -> bool:
-        """Return whether anything may be left out."""
         return bool(self.conditions) or self.groups is not None
 
     def narrowed(self, where: str) -> Filter:
@@ -88,7 +88,7 @@ def parse_where(text: str) -> tuple[Condition, ...]:
         conditions.append(Condition(match["field"], operator, values))
         if match.end() == len(text):
             return tuple(conditions)
-        joined = re.compile(r"and\b", re.IGNORECASE).match(text, match.end())
+        joined = _AND.match(text, match.end())
         if joined is None:
             raise InputError(f"not a condition on metadata: {text[match.end() :].strip()!r}", hint=_HINT)
         position = joined.end()

@@ -1,4 +1,4 @@
-"""Building a document index, adding to it and deleting from it."""
+"""Building a document index, opening it, adding to it and deleting from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import functools
 import hashlib
 import json
 import time
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,6 @@ from pydantic import BaseModel, Field, computed_field
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
-from dialore.retrieval.documents.opening import embedder_of, open_store, shown
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
@@ -24,16 +23,57 @@ from dialore.text import shown_path, storable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
+    from dialore.retrieval.documents.postgres import PostgresStore
+    from dialore.retrieval.documents.sqlite import SqliteStore
     from dialore.retrieval.documents.store import Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.loaders.files import Step
     from dialore.retrieval.loaders.reader import Reader
     from dialore.retrieval.loaders.reading import FileFormat
 
-_BATCH = 2048
-"""Passages that are embedded and written at once."""
-_EVERY = 500
-"""Texts between two reports of progress."""
+    Store = SqliteStore | PostgresStore
+
+_BATCH = 2048  # passages that are embedded and written at once
+_EVERY = 500  # texts between two reports of progress
+
+
+# --- opening
+
+_SCHEMES = ("postgresql://", "postgres://")
+
+
+def open_store(path: Path | str) -> Store:
+    """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
+    if str(path).startswith(_SCHEMES):
+        from dialore.retrieval.documents.postgres import PostgresStore
+
+        return PostgresStore(str(path))
+    from dialore.retrieval.documents.sqlite import SqliteStore
+
+    return SqliteStore(Path(path))
+
+
+def embedder_of(
+    settings: IndexSettings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
+) -> Embedder | None:
+    """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
+    if not settings.embedder:
+        return None
+    from dialore.retrieval.embedding import recorded_embedder
+
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
+
+
+def shown(path: Path | str) -> str:
+    """Return an index's path as it is shown: an address without its password."""
+    head, at, tail = str(path).rpartition("@")
+    if not at or "://" not in head:
+        return str(path)
+    scheme, _, user = head.partition("://")
+    return f"{scheme}://{user.partition(':')[0]}@{tail}"
+
+
+# --- changing
 
 
 class DocumentReport(BaseModel):
@@ -92,7 +132,7 @@ class _Change:
     def files(self, read: ReadFiles) -> None:
         """Take in files that were read, each in the place of what is there under its name."""
         for told in ("rejects", "notices", "skipped"):
-            getattr(self.report, told).extend(getattr(read.found, told))
+            getattr(self.report, told).extend(getattr(read, told))
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
             self.step("writing", done, len(read.files))
@@ -130,11 +170,8 @@ class _Change:
         """Take in passages of a document."""
         for given in pieces:
             piece = replace(given, extra={**given.extra, **self._metadata}) if self._metadata else given
-            key = number, piece.id
-            if key in self._pending:
-                self.report.duplicates += 1
-            else:
-                self._pending[key] = piece
+            self.report.duplicates += (number, piece.id) in self._pending
+            self._pending.setdefault((number, piece.id), piece)
             if len(self._pending) >= _BATCH:
                 self.flush()
 
@@ -144,16 +181,13 @@ class _Change:
         for key in self._transaction.owners({identifier for _, identifier in pending}):
             if pending.pop(key, None) is not None:
                 self.report.duplicates += 1
-        if not pending:
-            return
-        searched = [piece.searched for piece in pending.values()]
-        passages = [
-            NewPassage(piece, identifier, number, split_terms(text))
-            for ((number, identifier), piece), text in zip(pending.items(), searched, strict=True)
-        ]
-        embedder = self._embedder()
-        self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
-        self.report.added += len(passages)
+        if pending:
+            searched = [piece.searched for piece in pending.values()]
+            terms = map(split_terms, searched)
+            passages = [NewPassage(pending[key], key[1], key[0], own) for key, own in zip(pending, terms, strict=True)]
+            embedder = self._embedder()
+            self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
+            self.report.added += len(passages)
 
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
@@ -175,8 +209,8 @@ class _Change:
 
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
-        reason = f": {self.report.rejects[0]}" if self.report.rejects else ""
-        return InputError(f"nothing to make passages of{reason}", hint="name files with text, or --format")
+        message = ": ".join(["nothing to make passages of", *self.report.rejects[:1]])
+        return InputError(message, hint="name files with text, or --format")
 
 
 @contextmanager
@@ -214,21 +248,10 @@ def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any
     return document.model_copy(update={"hash": digest.hexdigest()})
 
 
-def _reading(
-    files: ReadFiles | str | Path | Sequence[str | Path],
-    file_format: FileFormat | None,
-    reader: Reader | None,
-    path: Path | str,
-    on_step: Step | None,
-    is_known: Callable[[Document], bool] = lambda _: False,
-) -> AbstractContextManager[ReadFiles]:
-    """Return files, read if they are not yet, before anything is locked."""
-    if isinstance(files, ReadFiles):
-        return nullcontext(files)
-    # The folder of an index in a file has room for it.
-    beside = None if "://" in str(path) else Path(path).resolve().parent
-    folder = beside if beside is not None and beside.is_dir() else None
-    return ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step)
+def _folder_of(path: Path | str) -> Path | None:
+    """Return the folder of an index in a file, which has room for what is read before anything is locked."""
+    folder = None if "://" in str(path) else Path(path).resolve().parent
+    return folder if folder is not None and folder.is_dir() else None
 
 
 def build_documents(
@@ -279,10 +302,9 @@ def build_documents(
         dimension=made.dimension if made else 0,
         chunking=asdict(chunking or Chunking()),
     )
-    with (
-        _reading(files, file_format, reader, path, on_step) as read,
-        _changing(path, settings, made, on_step, metadata) as change,
-    ):
+    if not isinstance(files, ReadFiles):
+        files = ReadFiles(files, file_format, reader=reader, folder=_folder_of(path), on_step=on_step)
+    with files as read, _changing(path, settings, made, on_step, metadata) as change:
         change.files(read)
         change.texts(texts, texts_name)
     return change.report
@@ -318,18 +340,19 @@ def add_documents(
     def is_known(document: Document) -> bool:
         return hashes.get(document.name) == _split_by(document, chunking, metadata or {}).hash
 
-    reading = _reading(files, file_format, reader, path, on_step, is_known)
-    with reading as read, _changing(path, None, embedder, on_step, metadata) as change:
+    if not isinstance(files, ReadFiles):
+        folder = _folder_of(path)
+        files = ReadFiles(files, file_format, reader=reader, folder=folder, is_known=is_known, on_step=on_step)
+    with files as read, _changing(path, None, embedder, on_step, metadata) as change:
         change.files(read)
         change.texts(texts, texts_name)
         if read.files:
             change.drop_files(replaces, ())
         if prune:
-            change.drop_files((), read.found.folders, but=set(map(shown_path, read.found.files)))
+            change.drop_files((), read.folders, but=set(map(shown_path, read.formats)))
         change.flush()
         report = change.report
-        taken = report.added or report.duplicates or report.unchanged or report.deleted
-        if report.rejected and not taken:
+        if report.rejects and not (report.added or report.duplicates or report.unchanged or report.deleted):
             raise change.nothing()
     return report
 

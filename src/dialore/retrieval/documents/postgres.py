@@ -1,8 +1,7 @@
 """The document store of a database server: PostgreSQL with pgvector, for what outgrows a machine (extra `postgres`).
 
-An index is a schema of its own. Terms are a `tsvector` of our own terms under a GIN index, ranked by BM25, which SQL
-computes of the terms' counts and of a table of their frequencies; vectors are half-precision, under an HNSW index by
-inner product, so that their ranking is approximate among many.
+An index is a schema. Terms are a `tsvector` under a GIN index, ranked by BM25 in SQL; vectors are half-precision under
+an HNSW index, so that their ranking is approximate among many.
 """
 
 from __future__ import annotations
@@ -36,8 +35,7 @@ if TYPE_CHECKING:
 
 _CONNECTIONS = 8
 _SECONDS = 10.0
-_WIDEST = 1000
-"""Candidates of the vectors' index that pgvector looks at, at most."""
+_WIDEST = 1000  # candidates of the vectors' index that pgvector looks at, at most
 _TABLES = """
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 CREATE TABLE passages (number BIGINT PRIMARY KEY, id BIGINT, document BIGINT, length INTEGER, text TEXT, title TEXT,
@@ -57,18 +55,13 @@ GROUP BY number ORDER BY score DESC, number LIMIT ?"""
 
 
 class PostgresStore:
-    """An index in a schema of a database: `postgresql://user@host/database#name`; without a name, `documents`.
-
-    Raises InputError where the address is none, or no server answers there.
-    """
+    """An index in a schema, `postgresql://user@host/database#name`; raises InputError where no server answers."""
 
     def __init__(self, url: str) -> None:
         address, _, name = url.partition("#")
-        self.name = name or "documents"
-        try:
+        self.name = self.shown = name or "documents"
+        with self._explained():
             parts = conninfo_to_dict(address)
-        except psycopg.ProgrammingError as error:
-            raise InputError(f"not an address of PostgreSQL: {str(error).strip()}", hint="check the URL") from error
         self.shown = f"{parts.get('host', '')}/{parts.get('dbname', '')}#{self.name}"
         if not re.fullmatch(r"\w{1,60}", self.name):
             raise InputError(f"{self.name!r} is no name of an index", hint="take letters, digits and _")
@@ -126,14 +119,13 @@ class PostgresStore:
         except errors.LockNotAvailable as error:
             message = f"{self.shown} is being changed by another process"
             raise InputError(message, hint="wait until it is done") from error
-        except errors.UndefinedFile as error:
-            raise InputError("the server has no pgvector", hint="install it beside PostgreSQL") from error
         except psycopg.Error as error:
-            reason = " ".join(str(error).split())
+            message = f"{self.shown}: {' '.join(str(error).split())}"
+            hint = f"check the server and its pgvector, or {AGAIN}"
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
                 hint = "does the server run, and are host, port, database, user and password right?"
-                raise InputError(f"cannot reach {self.shown}: {reason}", hint=hint) from error
-            raise InputError(f"{self.shown}: {reason}", hint=f"check the server, or {AGAIN}") from error
+                message = f"cannot reach {message}"
+            raise InputError(message, hint=hint) from error
 
 
 class _PostgresTransaction(Transaction):
@@ -151,11 +143,9 @@ class _PostgresTransaction(Transaction):
         return field
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
-        """See `Transaction`."""
         return f"{column} = ANY(?)", list(values)
 
     def vocabulary(self, letter: str) -> list[str]:
-        """See `Transaction`."""
         return [term for (term,) in self.ask("SELECT term FROM frequencies WHERE left(term, 1) = ?", letter)]
 
     def by_terms(self, terms: Counter[str], top: int) -> list[tuple[int, float]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -32,11 +34,7 @@ MOST_MATCHES = 20_000
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A passage on its way into an index, its texts as `storable` has them.
-
-    The title is of its document and the headings above it, joined by " > "; its page or slide counts from 1, 0 where
-    there are none; `extra` is whatever else its document says of it.
-    """
+    """A passage on its way into an index; its title is the document's and the headings above joined by " > "."""
 
     text: str
     title: str = ""
@@ -62,15 +60,12 @@ class Piece:
 
 def id_number(identifier: str) -> int:
     """Return the number of an id such as `passage:0123456789ab`; -1 for one that no passage can have."""
-    digits = identifier.removeprefix("passage:")
-    return int(digits, 16) if len(digits) == 12 and set(digits) <= set("0123456789abcdef") else -1
+    match = re.fullmatch("(?:passage:)?([0-9a-f]{12})", identifier)
+    return int(match[1], 16) if match else -1
 
 
 class Document(BaseModel):
-    """A file, by its absolute path, or whatever else passages were read from, by the name that it was given.
-
-    The hash is of its bytes and of how it was split; it is empty, and `modified` (nanoseconds) 0, for what is no file.
-    """
+    """A file, by its absolute path, or other texts by their name; these have no hash (of bytes and splitting)."""
 
     name: str
     hash: str = ""
@@ -80,10 +75,7 @@ class Document(BaseModel):
 
 
 class Approximate(BaseModel):
-    """The approximate index of an index's vectors: its file's name, beside the index, and what it holds.
-
-    `last` is the highest number of a passage in it, `passages` how many it has, deleted ones included.
-    """
+    """The approximate index of the vectors: its file, beside the index, the last passage in it, how many it has."""
 
     file: str
     last: int
@@ -104,11 +96,7 @@ class IndexSettings(BaseModel):
 
 
 class State(NamedTuple):
-    """An index at one moment: its `IndexSettings` as JSON, how often it was changed, and counts.
-
-    `removals` rises when passages are removed and begins with the moment of building, another in every index; `length`
-    is terms of all passages together, `last` the highest number that a passage was given.
-    """
+    """An index at one moment: settings as JSON, changes, removals (from its building's time on), counts, and terms."""
 
     settings: str
     version: int
@@ -159,11 +147,9 @@ class Transaction(ABC):
 
     def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
         """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
-        sql, values = "", list[object]()
-        for condition in filter_.conditions:
-            made, own = self._compared(condition)
-            sql += f" AND {made}"
-            values += own
+        compared = [self._compared(condition) for condition in filter_.conditions]
+        sql = "".join(f" AND {made}" for made, _ in compared)
+        values = [value for _, own in compared for value in own]
         if filter_.groups is not None:
             among, own_groups = self.among("text", filter_.groups)
             sql += f" AND (NOT EXISTS ({self.items}) OR EXISTS ({self.items} WHERE {among}))"
@@ -174,9 +160,8 @@ class Transaction(ABC):
         """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
         name, operator = condition.field, condition.operator
         sign = "=" if operator in {"in", "!="} else operator
-        any_of = " OR ".join(
-            f"{'number' if isinstance(value, float) else 'text'} {sign} ?" for value in condition.values
-        )
+        kinds = ("number" if isinstance(value, float) else "text" for value in condition.values)
+        any_of = " OR ".join(f"{kind} {sign} ?" for kind in kinds)
         own: list[object] = [str(value).lower() if isinstance(value, bool) else value for value in condition.values]
         items = self.items
         if name in COLUMNS:
@@ -214,10 +199,7 @@ class Transaction(ABC):
 
     @abstractmethod
     def update_approximate(self, on_added: Callable[[int, int], None]) -> None:
-        """Bring the approximate index of the vectors up to date, where there are enough of them.
-
-        `on_added` is told how many vectors were added, and how many will be; raises MissingExtraError without usearch.
-        """
+        """Bring the approximate index of the vectors up to date; `on_added` is told how many, and of how many."""
 
     @abstractmethod
     def _insert(
@@ -341,16 +323,7 @@ _TABLES = {
 
 
 def selective(terms: Counter[str], frequencies: dict[str, int]) -> list[str]:
-    """Return the most informative terms of a query, which passages must have one of: the rarest, up to `MOST_MATCHES`.
-
-    Ranking every passage that has any word of a long query takes a second among millions. A passage is found by a rare
-    word; its frequent words still count in its score.
-    """
-    chosen: list[str] = []
-    matches = 0
-    for term in sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term)):
-        matches += frequencies[term]
-        if chosen and matches > MOST_MATCHES:
-            break
-        chosen.append(term)
-    return chosen
+    """Return the rarest terms of a query, up to `MOST_MATCHES`; to rank what has any word takes a second."""
+    rare = sorted((term for term in terms if frequencies.get(term)), key=lambda term: (frequencies[term], term))
+    matches = itertools.accumulate(frequencies[term] for term in rare)
+    return [term for at, (term, count) in enumerate(zip(rare, matches, strict=True)) if not at or count <= MOST_MATCHES]

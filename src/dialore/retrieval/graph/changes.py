@@ -1,40 +1,29 @@
-"""Changing a graph while others read it: adding, deleting and updating facts, and copying it compactly."""
+"""Changing a graph while others read it, copying it compactly, and checking that it is whole."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self, cast
+from typing import TYPE_CHECKING, Any, cast
 
+import lmdb
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
 from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
-from dialore.retrieval.graph.store import (
-    CONCEPTS,
-    IDS,
-    IN,
-    KEYS,
-    META,
-    OUT,
-    PARTS,
-    GraphState,
-    concept_key,
-    id_key,
-    text_key,
-)
-from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
+from dialore.retrieval.graph.store import GraphState, Table, concept_key, id_key, text_key
 from dialore.retrieval.graph.writing import (
-    MAX_PROVENANCES,
-    MAX_RELATIONS,
     Numbered,
+    PartNumbers,
     fact_hashes,
+    fact_norms,
     fingerprint_of,
     form_of,
     name_hashes,
+    relation_sums,
     replacing,
     writing,
 )
@@ -45,20 +34,12 @@ if TYPE_CHECKING:
     from dialore.retrieval.static import StaticEmbedder
 
 _Key = tuple[int, int, int]
-_Value = tuple[float, int]
-"""A fact's weight, and its provenance by number."""
+_Value = tuple[float, int]  # A fact's weight, and its provenance by number
 _FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weight", "<f4"), ("provenance", "<u2")])
 
 
 class ChangeReport(BaseModel):
-    """The report of a change.
-
-    Attributes:
-        updated: facts whose weight or provenance is another now.
-        unchanged: facts that were there already, as they were to be.
-        missing: facts that were to be deleted or updated and were not there.
-        facts: the graph's facts after it, as are its concepts and fingerprint.
-    """
+    """The report of a change; `missing` counts facts that were to be deleted or updated and were not there."""
 
     added: int = 0
     updated: int = 0
@@ -70,7 +51,7 @@ class ChangeReport(BaseModel):
     fingerprint: str = ""
 
 
-class GraphEditor:
+class GraphEditor(AbstractContextManager["GraphEditor"]):
     """Collects changes to a graph file and makes them all at once, or none.
 
     Nothing is read or locked before `commit`. Readers never wait: each question sees the graph before or after.
@@ -116,29 +97,14 @@ class GraphEditor:
             for verb, fact in wanted:
                 change.want(verb, fact)
             with writing(self.path):
-                change.write(lambda: self._loaded(state))
+                change.write(self.path, self._embedder)
                 if change.changed:
                     state.transaction.commit()
         totals = state.meta.model_dump(include={"facts", "concepts", "fingerprint"})
         self.report = ChangeReport.model_validate(change.counts | totals)
         return self.report
 
-    def _loaded(self, state: GraphState) -> StaticEmbedder:
-        """Return the embedder of the graph's vectors."""
-        from dialore.retrieval.embedding import recorded_embedder
-
-        # A graph may be anybody's: it does not decide where texts and keys go.
-        meta = state.meta
-        made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self.path), given=self._embedder)
-        self._embedder = cast("StaticEmbedder", made_by)
-        return self._embedder
-
-    def __enter__(self) -> Self:
-        """Return the editor itself."""
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Commit, unless the body failed."""
         if kind is None:
             self.commit()
 
@@ -164,8 +130,8 @@ class _Change:
     def __init__(self, state: GraphState) -> None:
         self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
         self._state = state
-        self._relations = Numbered(state.meta.relations, "relations", MAX_RELATIONS)
-        self._provenances = Numbered(state.meta.provenances, "provenances", MAX_PROVENANCES)
+        self._relations = Numbered("relations", state.meta.relations)
+        self._provenances = Numbered("provenances", state.meta.provenances)
         self._names: list[str] = []
         self._new: dict[str, int] = {}
         self._before: dict[_Key, _Value | None] = {}
@@ -222,7 +188,7 @@ class _Change:
         if key not in self._now:
             head, relation, tail = key
             # The side of fewer facts: a hub's is long to search.
-            sides = ((self._state.get(OUT, id_key(head)), tail), (self._state.get(IN, id_key(tail)), head))
+            sides = ((self._state.get(Table.OUT, id_key(head)), tail), (self._state.get(Table.IN, id_key(tail)), head))
             value, other = min(sides, key=lambda side: len(side[0] or b""))
             records, _ = unpacked_side(value)
             rows = records[(records["other"] == other) & (records["relation"] == relation)]
@@ -232,14 +198,19 @@ class _Change:
 
     # --- what it comes to
 
-    def write(self, embedder: Callable[[], StaticEmbedder]) -> None:
-        """Write what changed; the embedder of the graph's vectors is asked for only where a fact is there after it."""
+    def write(self, path: Path, embedder: StaticEmbedder | None) -> None:
+        """Write what changed; the embedder of the graph's vectors is loaded only where a fact is there after it."""
         changed = self.changed
-        if not changed:
-            return
         kept = [key for key, value in changed.items() if value is not None]
-        norms = dict(zip(kept, self._with_vectors(kept, embedder()), strict=True)) if kept else {}
-        for table, own, other in ((OUT, 0, 2), (IN, 2, 0)):
+        norms: dict[_Key, np.float32] = {}
+        if kept:
+            from dialore.retrieval.embedding import recorded_embedder
+
+            # A graph may be anybody's: it does not decide where texts and keys go.
+            meta = self._state.meta
+            made_by = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(path), given=embedder)
+            norms = dict(zip(kept, self._with_vectors(kept, cast("StaticEmbedder", made_by)), strict=True))
+        for table, own, other in ((Table.OUT, 0, 2), (Table.IN, 2, 0)):
             of_concepts: dict[int, list[_Key]] = {}
             for key in changed:
                 of_concepts.setdefault(key[own], []).append(key)
@@ -247,10 +218,11 @@ class _Change:
                 self._write_side(table, number, {(key[other], key[1]): (changed[key], norms.get(key)) for key in keys})
         for number in {end for key in changed for end in (key[0], key[2])}:
             if not self._state.degree(number):  # it is found no more, and its number is not used again
-                name = self._name(number)
-                self._put(IDS, text_key(normalise(name)), b"")
+                name = self._state.concept(number) or ""
+                self._put(Table.IDS, text_key(normalise(name)), b"")
                 self._write_keys(name, number, there=False)
-        self._write_meta(changed)
+        if changed:
+            self._write_meta(changed)
 
     def _put(self, table: bytes, key: bytes, value: bytes) -> None:
         if value:
@@ -263,14 +235,14 @@ class _Change:
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())
         for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
-            self._put(CONCEPTS, id_key(number), packed_concept(name, own))
-            self._put(IDS, text_key(normalise(name)), id_key(number))
+            self._put(Table.CONCEPTS, id_key(number), packed_concept(name, own))
+            self._put(Table.IDS, text_key(normalise(name)), id_key(number))
             self._write_keys(name, number, there=True)
         first, block = numbers.block()
-        self._put(PARTS, id_key(first), block)
+        self._put(Table.PARTS, id_key(first), block)
         new_relations = list(self._relations)[len(meta.relations) :]
         both = np.concatenate([state.relations, relation_sums(new_relations, embedder)])
-        self._put(META, b"relations", both.astype("<f4").tobytes())
+        self._put(Table.META, b"relations", both.astype("<f4").tobytes())
         state.reload()  # what was written is read again, as readers will
         head, relation, tail = (np.array([key[column] for key in kept]) for column in range(3))
         return fact_norms(head, relation, tail, state.sums, state.relations)
@@ -279,12 +251,9 @@ class _Change:
         """Have a concept among those with its stems or not; one that is its own stems is found without."""
         key = concept_key(name)
         if key and text_key(key) != text_key(normalise(name)):
-            ids = np.frombuffer(self._state.get(KEYS, text_key(key)) or b"", "<u4").tolist()
+            ids = np.frombuffer(self._state.get(Table.KEYS, text_key(key)) or b"", "<u4").tolist()
             changed = [*(own for own in ids if own != number), *([number] if there else [])]
-            self._put(KEYS, text_key(key), np.array(changed, "<u4").tobytes())
-
-    def _name(self, number: int) -> str:
-        return (self._state.concept(number) or ("",))[0]
+            self._put(Table.KEYS, text_key(key), np.array(changed, "<u4").tobytes())
 
     def _write_side(
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
@@ -318,13 +287,17 @@ class _Change:
         meta.facts += len(after) - len(before)
         meta.concepts += len(names)
         meta.languages = sorted({*meta.languages, *("zh" if is_chinese(name) else "en" for name in names)})
-        self._put(META, b"meta", meta.model_dump_json().encode())
+        self._put(Table.META, b"meta", meta.model_dump_json().encode())
 
     def _hash(self, rows: list[tuple[int, int, int, float, int]]) -> int:
         facts = np.array(rows, _FACT)
         numbers, places = np.unique(np.stack([facts["head"], facts["tail"]]), return_inverse=True)
         facts["head"], facts["tail"] = places.reshape(2, -1)
-        return fact_hashes(facts, name_hashes(map(self._name, numbers.tolist())), name_hashes(self._relations))
+        return fact_hashes(
+            facts,
+            name_hashes(self._state.concept(number) or "" for number in numbers.tolist()),
+            name_hashes(self._relations),
+        )
 
 
 def _pairs(other: Any, relation: Any) -> Any:  # noqa: ANN401 - numbers, or arrays of them
@@ -335,3 +308,109 @@ def compact_graph(path: Path) -> None:
     """Copy a graph that was changed often without the pages that nothing uses any more, in its place."""
     with closing(open_file(path)) as file, replacing(path) as folder, writing(path):
         file.env.copy(str(folder / "graph"), compact=True)
+
+
+# --- each table against the others, and what the graph says of itself against what it holds
+
+_SAMPLE = 2000
+_OFF = 0.02
+"""How far a fact's length may lie from the exact one: a build works with vectors of one byte a component."""
+_RECORD = np.dtype([("head", "<u4"), ("tail", "<u4"), *((name, EDGE[name]) for name in (EDGE.names or ())[1:5])])
+
+
+def problems_of(path: Path) -> list[str]:
+    """Return what is wrong with a graph file, one sentence each; empty where nothing is."""
+    problems: list[str] = []
+    with closing(open_file(path)) as file, file.env.begin(buffers=True) as transaction:
+        state = GraphState(file, transaction, str(path))
+        try:
+            problems += _problems(state)
+        except (lmdb.Error, UnicodeDecodeError, ValueError, IndexError) as error:
+            problems.append(f"{path} cannot be read to its end: {error}")
+    return problems
+
+
+def _problems(state: GraphState) -> Iterator[str]:
+    """Yield the problems of each table and of what they have in common."""
+    outgoing, problems = _facts(state, Table.OUT, "out")
+    yield from problems
+    incoming, problems = _facts(state, Table.IN, "in")
+    yield from problems
+    yield from _of_facts(state, outgoing, incoming)
+    if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
+        names = [state.concept(number) or "" for number in range(state.meta.concepts)]
+        yield from _of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
+        yield from _of_meaning(state, names, outgoing)
+
+
+def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
+    """Return the facts of one table in order of head, relation and tail, and what is wrong with its values."""
+    own, other = ("head", "tail") if table == Table.OUT else ("tail", "head")
+    sides, lighter, damaged = [np.empty(0, _RECORD)], 0, 0
+    for key, value in state.items(table):
+        records, parts = unpacked_side(value)
+        damaged += int(records["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= max(1, len(state.rows))
+        lighter += bool((records["weight"][1:] > records["weight"][:-1]).any())
+        facts = np.empty(len(records), _RECORD)
+        facts[own], facts[other] = int.from_bytes(key, "big"), records["other"]
+        for field in (_RECORD.names or ())[2:]:
+            facts[field] = records[field]
+        sides.append(facts)
+    every = np.concatenate(sides)
+    told = {"facts before heavier ones": lighter, "facts without the parts of their ends": damaged}
+    problems = [f"in table {name} {count:,} concepts have {what}" for what, count in told.items() if count]
+    return every[np.lexsort((every["tail"], every["relation"], every["head"]))], problems
+
+
+def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[np.void]) -> Iterator[str]:
+    meta = state.meta
+    if len(outgoing) != meta.facts:
+        yield f"it holds {len(outgoing):,} facts where it says {meta.facts:,}"
+    if len(outgoing) != len(incoming):
+        yield f"{len(outgoing):,} facts have heads and {len(incoming):,} tails (tables out and in)"
+    elif (outgoing != incoming).any():
+        yield f"{int((outgoing != incoming).sum()):,} facts are not the same in both directions (tables out and in)"
+    if (outgoing["head"] >= meta.concepts).any() or (outgoing["tail"] >= meta.concepts).any():
+        yield "facts name concepts that are not there"
+    for field, known in (("relation", meta.relations), ("provenance", meta.provenances)):
+        if (outgoing[field] >= len(known)).any():
+            yield f"facts name {field}s that are not there"
+    if np.all([outgoing[field][1:] == outgoing[field][:-1] for field in ("head", "relation", "tail")], axis=0).any():
+        yield "facts stand in it twice"
+
+
+def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
+    """Yield whether the concepts that have facts are found."""
+    if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
+        yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
+    entries = sum(1 for _ in state.items(Table.IDS))
+    if entries != len(used):
+        yield f"table ids has {entries:,} entries where there are {len(used):,} concepts with facts"
+    lost = 0
+    for number in used[_sample(len(used))].tolist():
+        key = concept_key(names[number])
+        if key and text_key(key) != text_key(normalise(names[number])):
+            lost += number not in np.frombuffer(state.get(Table.KEYS, text_key(key)) or b"", "<u4")
+    if lost:
+        yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
+
+
+def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
+    """Yield whether the fingerprint and the facts' lengths are those of the facts."""
+    meta = state.meta
+    if int(facts["relation"].max()) >= len(meta.relations):
+        return
+    fingerprint = fingerprint_of(fact_hashes(facts, name_hashes(names), name_hashes(meta.relations)))
+    if fingerprint != meta.fingerprint:
+        yield f"its facts have the fingerprint {fingerprint}, not {meta.fingerprint} as it says"
+    if len(state.relations) != len(meta.relations):
+        yield f"{len(meta.relations):,} relations have {len(state.relations):,} vectors"
+        return
+    some = facts[_sample(len(facts))]
+    norms = fact_norms(some["head"], some["relation"], some["tail"], state.sums, state.relations)
+    if wrong := int((~(np.abs(some["norm"] / norms - 1) <= _OFF)).sum()):
+        yield f"the lengths of {wrong:,} of {len(some):,} facts are not those of their vectors"
+
+
+def _sample(count: int) -> NDArray[np.intp]:
+    return np.unique(np.linspace(0, count - 1, min(count, _SAMPLE)).astype(np.intp))

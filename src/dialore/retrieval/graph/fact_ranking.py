@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from pydantic import TypeAdapter, ValidationError
 
 from dialore.errors import InputError, UnknownNameError
+from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
-from dialore.retrieval.graph.store import Edges, GraphStore
-from dialore.retrieval.linking.linker import unit
+from dialore.retrieval.graph.store import Edges, FactStore, GraphStore
+from dialore.retrieval.graph.writing import fact_norms, relation_sums
 from dialore.retrieval.reranking import CachedEmbedder
+from dialore.retrieval.static import StaticEmbedder
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
-    from dialore.retrieval.graph.store import FactStore
-    from dialore.retrieval.graph.vectors import LinearCosines
-    from dialore.text import Language
 
 UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
 """Relations that speak of words, not of the world: ExternalURL, DerivedFrom, FormOf, ..."""
@@ -78,9 +77,7 @@ class Ranking:
 
     @classmethod
     def named(cls, spec: str) -> Self:
-        """`default`, or `paper`: DCRAG's cosine of triple and history (Section 3.3); with changes, `paper,history=5`.
-
-        Relations are joined by +: `without=Synonym+IsA`.
+        """`default`, or `paper`: DCRAG's cosine of triple and history; with changes, `paper,hub=0,without=Synonym+IsA`.
 
         Raises:
             UnknownNameError: no ranking or no field is called that.
@@ -119,8 +116,7 @@ _DIGITS = 4
 """Scores are rounded before they are compared, so that machines whose last bits differ rank alike."""
 _LEAST_SPARE = 2
 """The pool holds at least so many times as many facts as are wanted, so that dropped ones can be made good."""
-_ENCODED = 20_000
-"""Texts whose vectors are kept, 20 MB of 256 components."""
+_ENCODED = 20_000  # texts whose vectors are kept, 20 MB of 256 components
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +130,7 @@ class _Scored:
 
 
 class Ranker:
-    """Ranks the facts of one store by an embedder.
-
-    A store's own vectors, of facts as sentences, are used where the embedder made them; else an embedder whose vectors
-    add up reads each concept once; any other encodes the facts' wording.
-    """
+    """Ranks the facts of a store by an embedder, and by the store's own vectors where that made them."""
 
     def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
@@ -146,18 +138,21 @@ class Ranker:
         own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
         self._own = store if own and isinstance(store, GraphStore) else None
         self._linear: LinearCosines | None = None
-        if self._own is None:
-            from dialore.retrieval.graph.vectors import LinearCosines
-            from dialore.retrieval.static import StaticEmbedder
-
-            if isinstance(embedder, StaticEmbedder):
-                self._linear = LinearCosines(store, embedder, triples=ranking.triples)
+        if self._own is None and isinstance(embedder, StaticEmbedder):
+            self._linear = LinearCosines(store, embedder, triples=ranking.triples)
 
     def ask(self, concepts: Sequence[int], dialogue: Dialogue, demands: Iterable[str]) -> _Scored:
         """Return the facts of the concepts, of a hub's the heaviest, scored by a dialogue and its demands."""
         query, phrases = self._question(dialogue, tuple(dict.fromkeys(demands)))
         edges = self._store.edges_of(concepts, query if self._own else None, self.ranking.hub or None)
-        scores = edges.cosines if edges.cosines is not None else self._cosines(edges, query, dialogue.language)
+        if edges.cosines is not None:
+            scores = edges.cosines
+        elif self._linear is not None and len(edges):
+            scores = self._linear(edges, query)
+        else:
+            facts = (self._store.fact(edges, row) for row in range(len(edges)))
+            wordings = [f.triple if self.ranking.triples else verbalise(f, dialogue.language) for f in facts]
+            scores = self._encoded.encode(wordings) @ query if wordings else np.empty(0, np.float32)
         owner, counts = owners(edges)
         if self.ranking.specificity and len(edges):
             scores = scores - (self.ranking.specificity * np.log(np.maximum(counts, 1))).astype(np.float32)[owner]
@@ -179,15 +174,6 @@ class Ranker:
             whole = whole / np.float32(length) if length > 0 else whole
         return whole, rows[len(rows) - len(near) :]
 
-    def _cosines(self, edges: Edges, query: NDArray[np.float32], language: Language) -> NDArray[np.float32]:
-        if not len(edges):
-            return np.empty(0, np.float32)
-        if self._linear is not None:
-            return self._linear(edges, query)
-        facts = (self._store.fact(edges, row) for row in range(len(edges)))
-        wordings = [fact.triple if self.ranking.triples else verbalise(fact, language) for fact in facts]
-        return self._encoded.encode(wordings) @ query
-
     def best(self, scored: _Scored, rows: NDArray[np.intp], top: int) -> list[tuple[Fact, float]]:
         """Return the best of some rows of the facts, with their scores, best first."""
         if top <= 0 or not len(rows):
@@ -202,7 +188,7 @@ class Ranker:
             # The rest come after those that were looked at closely.
             rest = scored.scores[close[len(looked) :]] - np.float32(self.ranking.nearest if len(scored.phrases) else 0)
             scores = np.round(np.concatenate([looked, rest]), _DIGITS) + np.float32(0)
-            taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges, close))
+            taken = take(edges, scores, scored.owner, close, decay, top, self._acceptor(edges))
             if len(taken) == top or len(close) == len(rows):
                 return [(self._store.fact(edges, row), score) for row, score in taken]
             size *= _LEAST_SPARE
@@ -224,15 +210,13 @@ class Ranker:
 
     # --- what may be taken
 
-    def _acceptor(self, edges: Edges, rows: NDArray[np.intp]) -> Callable[[int], bool]:
-        """Return what says of the rows, asked the best first, whether each may be taken beside those taken before."""
+    def _acceptor(self, edges: Edges) -> Callable[[int], bool]:
+        """Return what says of rows, asked the best first, whether each may be taken beside those taken before."""
         ranking, relations, concept = self.ranking, self._store.meta.relations, self._store.concept
-        columns = (column[rows].tolist() for column in (edges.head, edges.relation, edges.tail))
-        facts = dict(zip(rows.tolist(), zip(*columns, strict=True), strict=True))
         pairs: set[tuple[int, int]] = set()
 
         def accept(row: int) -> bool:
-            head, relation, tail = facts[row]
+            head, relation, tail = (column.item(row) for column in (edges.head, edges.relation, edges.tail))
             if relations[relation] in ranking.without:
                 return False
             pair = (head, tail) if head < tail else (tail, head)
@@ -249,14 +233,29 @@ class Ranker:
         return accept
 
 
+class LinearCosines:
+    """Cosines of facts whose store has no vectors, as a graph file built with the same embedder gives them."""
+
+    def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
+        self._store, self._embedder = store, embedder
+        self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
+
+    def __call__(self, edges: Edges, query: NDArray[np.float32]) -> NDArray[np.float32]:
+        """(n,): each fact's cosine with a unit query (dimension,); 0 for a fact in which nothing is known."""
+        concepts, places = np.unique(np.concatenate([edges.head, edges.tail]), return_inverse=True)
+        head, tail = places[: len(edges)], places[len(edges) :]
+        sums = self._embedder.sums([self._store.concept(number) for number in concepts.tolist()]).astype(np.float32)
+        norms = fact_norms(head, edges.relation, tail, sums.__getitem__, self._relations)
+        products = sums @ query
+        total: NDArray[np.float32] = products[head] + products[tail] + (self._relations @ query)[edges.relation]
+        return total / norms
+
+
 # --- diversity
 
 
 def owners(edges: Edges) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return each fact's concept, as its place among those asked for, and how many facts each of those has.
-
-    A fact between two of them belongs to the one with fewer facts. Facts that were not read count too.
-    """
+    """Return each fact's concept, the one with fewer facts, as its place among those asked for; their degrees."""
     head, tail, counts = edges.head_place, edges.tail_place, edges.degrees
     owner = np.maximum(head, tail)
     both = np.flatnonzero((head >= 0) & (tail >= 0))
@@ -301,11 +300,7 @@ def take(
     top: int,
     accept: Callable[[int], bool],
 ) -> list[tuple[int, float]]:
-    """Take facts one by one, the best first; a concept's k-th fact costs `decay` * log2(1 + k), a refused one nothing.
-
-    Returns:
-        Rows and what they scored, decay included, best first.
-    """
+    """Take facts with their scores, the best first; a concept's k-th costs `decay` * log2(1 + k), no refused one."""
     ties = np.empty(len(rows), np.intp)  # each row's place in order of head, relation and tail
     ties[np.lexsort(_names(edges, rows))] = np.arange(len(rows))
     queues: dict[int, list[tuple[float, int, int]]] = {}

@@ -29,17 +29,11 @@ if TYPE_CHECKING:
 # --- lines that do not parse
 
 _SHOWN = 10
-_MOST = 0.01
-"""More than this share of a file's lines, and it is not the file that it is taken for."""
-_SOON = 10_000
-"""After so many lines the share is told before the end."""
+_MOST = 0.01  # more than this share of a file's lines, and it is not the file that it is taken for
 
 
 class Rejects:
-    """Bad lines of the files of one build: how many, and the first ten as sentences with file and line number.
-
-    Where it is strict, the first one is an error already.
-    """
+    """Bad lines of the files of one build: how many, and the first ten as sentences; if strict, one is an error."""
 
     def __init__(self, *, strict: bool = False) -> None:
         self.count = self._of_file = 0
@@ -48,37 +42,30 @@ class Rejects:
         self._error: GraphError | None = None
 
     def bad(self, path: Path, number: int, reason: str, hint: str = "") -> None:
-        """Count a line; raises GraphError where one is too many, or too many were bad by now."""
+        """Count a line; raises GraphError where one is too many."""
         sentence = f"{path}, line {number}: {reason}"
         self.count += 1
         self._of_file += 1
         if len(self.first) < _SHOWN:
             self.first.append(sentence)
-        if self._error is None:
-            self._error = GraphError(sentence, hint=hint)
+        self._error = self._error or GraphError(sentence, hint=hint)
         if self._strict:
             raise self._error
-        if number >= _SOON:
-            self._check(number)
 
     def end_of(self, lines: int) -> None:
         """Judge a file by its number of lines; raises GraphError where too many were bad."""
-        self._check(lines)
-        self._of_file, self._error = 0, None
-
-    def _check(self, lines: int) -> None:
         if self._error is not None and self._of_file > _MOST * lines:
             if self._of_file == 1:
                 raise self._error
             raise GraphError(f"{self._of_file:,} of {lines:,} lines do not parse, first {self._error}")
+        self._of_file, self._error = 0, None
 
 
 # --- files
 
 _FileFormat = Literal["tsv", "jsonl", "conceptnet"]
 FILE_FORMATS: tuple[_FileFormat, ...] = get_args(_FileFormat)
-_TOLD = 20_000
-"""Lines between two reports of progress."""
+_TOLD = 20_000  # lines between two reports of progress
 
 
 @contextmanager
@@ -143,7 +130,8 @@ def read_facts(
         in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
         lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
         if chosen == "conceptnet":
-            parse, hint = _conceptnet(languages), "is the file cut short?"
+            prefixes = tuple(f"/c/{language}/".encode() for language in languages)
+            parse, hint = functools.partial(_assertion, prefixes=prefixes), "is the file cut short?"
         elif chosen == "jsonl":
             parse, hint = functools.partial(_object, file=path.name), _JSONL_SHAPE
         else:
@@ -182,10 +170,7 @@ _Row = tuple[str, str, str, float, str]
 
 
 def _fact(row: _Row | None, languages: Sequence[Language]) -> Fact | None:
-    """Return a cleaned fact, None where an end or the relation is blank.
-
-    The ends are words: of ConceptNet's URIs (`/c/en/tea/n`) those of the languages.
-    """
+    """Return a cleaned fact, of ConceptNet's URIs (`/c/en/tea/n`) the words; None where something is blank."""
     if row is None:
         return None
     head, relation, tail = _concept(row[0]), canonical(row[1]), _concept(row[2])
@@ -230,10 +215,7 @@ class _Columns(NamedTuple):
 
 
 def _table(lines: Iterator[tuple[int, str]], path: Path) -> tuple[Iterator[tuple[int, str]], Callable[[str], _Row]]:
-    """Return the lines of facts, `head relation tail [weight]` or as a header says, and what parses one.
-
-    Commas part the columns where the file is a CSV. Raises GraphError where it is not clear which columns hold what.
-    """
+    """Return the lines of facts and what parses one; raise GraphError where no column can be told from the others."""
     comma, name = path.name.removesuffix(".gz").endswith(".csv"), path.name
 
     def split(line: str) -> list[str]:
@@ -273,11 +255,7 @@ _OWN_HEADER = ("head", "relation", "tail")
 
 
 def _columns(rows: list[tuple[int, list[str]]], path: Path) -> tuple[_Columns, int]:
-    """Return which columns hold what, and how many lines of header there are.
-
-    The relation's is the one that a header says, else the one with known relation names; where no column has enough, it
-    is the second, or the first where that one has far fewer different values.
-    """
+    """Return which columns hold what, and lines of header; of no known relation, the second or one of few values."""
     if not rows:
         raise GraphError(f"{path} holds no facts", hint=f"{_TSV_SHAPE}, one a line")
     first = [cell.strip().lower() for cell in rows[0][1]]
@@ -311,10 +289,9 @@ def _uri_columns(cells: Sequence[str]) -> _Columns | None:
     relations = [column for column, cell in enumerate(cells) if cell.startswith("/r/")]
     if len(ends) != 2 or len(relations) != 1:
         return None
-    for column, cell in enumerate(cells):
-        if column > max(*ends, *relations) and (cell.startswith("{") or cell.strip().replace(".", "", 1).isdecimal()):
-            return _Columns(ends[0], relations[0], ends[1], weight=column)
-    return _Columns(ends[0], relations[0], ends[1])
+    after = range(max(*ends, *relations) + 1, len(cells))
+    weights = (at for at in after if cells[at].startswith("{") or cells[at].strip().replace(".", "", 1).isdecimal())
+    return _Columns(ends[0], relations[0], ends[1], weight=next(weights, -1))
 
 
 # --- JSONL
@@ -346,26 +323,17 @@ def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
 # --- ConceptNet
 
 
-def _conceptnet(languages: Sequence[Language]) -> Callable[[bytes], _Row | None]:
-    """Return what parses a line of ConceptNet 5's assertions: URI, relation, start, end, JSON metadata, tab-separated.
-
-    Nine in ten of a dump's lines are of other languages: they are left out before anything of them is decoded. Sense
-    suffixes (`/c/en/bank/n`) are dropped, so senses of one word share a concept, as the papers use it.
-    """
-    prefixes = tuple(f"/c/{language}/".encode() for language in languages)
-
-    def parse(line: bytes) -> _Row | None:
-        cells = line.split(b"\t")
-        if len(cells) != 5:
-            raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
-        _, name, start, end, metadata = cells
-        if not (end.startswith(prefixes) and start.startswith(prefixes)):
-            return None
-        data = _json_object(metadata, "metadata is ")
-        head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
-        return head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", ""))
-
-    return parse
+def _assertion(line: bytes, prefixes: tuple[bytes, ...]) -> _Row | None:
+    """Return a line of ConceptNet 5's assertions, without sense suffixes (`/c/en/bank/n`), as the papers use it."""
+    cells = line.split(b"\t")
+    if len(cells) != 5:
+        raise _BadLine(f"{len(cells)} columns, expected the 5 of a ConceptNet dump")
+    _, name, start, end, metadata = cells
+    if not (end.startswith(prefixes) and start.startswith(prefixes)):
+        return None
+    data = _json_object(metadata, "metadata is ")
+    head, tail = (uri.split(b"/", 4)[3].decode() for uri in (start, end))
+    return head, name.decode(), tail, _weight(data.get("weight", 1.0)), str(data.get("dataset", ""))
 
 
 # --- export

@@ -26,12 +26,9 @@ def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or sever
 
 
 class HardMatcher:
-    """Finds the facts between texts.
+    """Finds the facts between texts; a text says a concept where its lemmas, or simplified characters, are in a row.
 
-    A concept is known by its content lemmas in order ("the wedding rings" is `wedding ring`), a Chinese one by its
-    simplified characters; a text says it where these stand beside each other among the text's own. Facts of the same
-    two concepts under several relations are several facts; a concept with itself makes none.
-    About 60 bytes a fact are held in memory.
+    Facts of the same two concepts under several relations are several facts; a concept with itself makes none.
     """
 
     def __init__(self, stores: Sequence[FactStore]) -> None:
@@ -79,15 +76,9 @@ class HardMatcher:
     def _concepts_in(self, text: str, language: Language) -> frozenset[int]:
         words = content_words(simplified(text), "zh") if language == "zh" else content_lemmas(text, "en")
         glue = "" if language == "zh" else " "
-        known = self._keys
-        concepts = set()
-        for begin in range(len(words)):
-            key = ""
-            for word in words[begin : begin + _LONGEST]:
-                key = f"{key}{glue}{word}" if key else word
-                if key in known:
-                    concepts.add(known[key])
-        return frozenset(concepts)
+        ends = range(1, _LONGEST + 1)
+        keys = {glue.join(words[begin : begin + size]) for begin in range(len(words)) for size in ends}
+        return frozenset(self._keys[key] for key in keys if key in self._keys)
 
 
 @lru_cache(maxsize=65536)

@@ -8,10 +8,8 @@ A schema holds a graph, the URL's fragment naming it (`postgresql://host/databas
 | `concepts_<load>` | id, name, form (normal form), stems, degree |
 | `facts_<load>` | head, relation, tail, weight, provenance as numbers; head_name, tail_name |
 
-Each load has tables of its own and is one transaction: a load that is killed leaves the old graph, and a reader of a
-graph that has been replaced is told so instead of being given another graph's numbers. Names stand in the facts, for
-a hub's 50,000 facts would else be joined with as many concepts at each question. There are no vectors: see
-`LinearCosines`.
+Each load is one transaction and has tables of its own: a killed one leaves the old graph, and readers of a graph that
+was replaced are told so. There are no vectors: see `LinearCosines`.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import secrets
 import tempfile
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +40,7 @@ except ImportError as error:
     raise MissingExtraError("a graph in PostgreSQL", "postgres") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
 
     from psycopg.abc import Params
     from psycopg.rows import TupleRow
@@ -53,20 +51,16 @@ if TYPE_CHECKING:
     _Connection = psycopg.Connection[TupleRow]
 
 FORMAT = 2
-_DEFAULT = "dialore"
-"""The graph's name where a URL has none."""
+_DEFAULT = "dialore"  # the graph's name where a URL has none
 SECONDS = 10
 """How long to wait for a connection."""
 _LOAD = "load it with `dialore.sources.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
-_HEADS = 1000
-"""Concepts whose facts are asked for at once when all are read."""
+_HEADS = 1000  # concepts whose facts are asked for at once when all are read
 _BATCH = 4096
-_LONGEST_NAME = 63
-"""Bytes of an identifier; PostgreSQL cuts longer ones without a word."""
-_MAX_KEY = 500
-"""Bytes of a text that is indexed as it is; longer ones are hashed."""
+_LONGEST_NAME = 63  # bytes of an identifier; PostgreSQL cuts longer ones without a word
+_MAX_KEY = 500  # bytes of a text that is indexed as it is; longer ones are hashed
 
 _TABLES = """
 CREATE TABLE {concepts} (id integer PRIMARY KEY, name text NOT NULL, form text NOT NULL, stems text,
@@ -100,18 +94,22 @@ _ROW = np.dtype([("head", ">i4"), ("relation", ">i2"), ("tail", ">i4"), ("weight
 class PostgresStore(FactStore):
     """A graph in PostgreSQL, opened for reading, without vectors. Many threads may read at once.
 
-    The URL is `postgresql://user:password@host:port/database#graph`, with libpq's own parameters and defaults; `place`
-    is where that is, for people: no user, no password.
-
-    Raises:
-        GraphError: no server, no such database or graph, or one of another version.
+    The URL is `postgresql://user:password@host:port/database#graph`; `place` is that for people: no user, no password.
+    Raises GraphError where there is no server, no such database or graph, or one of another version.
     """
 
     def __init__(self, url: str) -> None:
         self._target = target = _Target(url)
         self.place = target.place
-        with target.errors(), target.connect() as connection:
-            load, self.meta = _read_meta(connection, target)
+        query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
+        with target.errors(), psycopg.connect(target.conninfo, autocommit=True) as connection:
+            try:
+                row = connection.execute(query).fetchone()
+            except (errors.UndefinedTable, errors.UndefinedColumn):
+                row = None
+        if row is None:
+            raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
+        load, self.meta = row[0], read_meta(row[1], target.place, FORMAT, _LOAD)
         concepts, facts = (sql.Identifier(target.schema, f"{table}_{load}") for table in ("concepts", "facts"))
         self._by = {
             column: sql.SQL(_CONCEPTS).format(concepts=concepts, column=sql.Identifier(column))
@@ -235,7 +233,7 @@ def _key_text(text: str) -> str:
 
 
 class _Target:
-    """Where a URL points: the database, the graph's schema, and its name for people, without user and password."""
+    """A URL's database, the graph's schema, and its name for people, without user and password."""
 
     def __init__(self, url: str) -> None:
         address, fragment = urldefrag(url)
@@ -251,9 +249,6 @@ class _Target:
         parts = [str(given.get(key) or "") for key in ("host", "port", "dbname")]
         host = ":".join(part for part in parts[:2] if part)
         self.place = f"postgresql://{host}/{parts[2]}#{self.schema}"
-
-    def connect(self) -> _Connection:
-        return psycopg.connect(self.conninfo, autocommit=True)
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -276,33 +271,6 @@ def _read_only(connection: _Connection) -> None:
     connection.execute("SET default_transaction_read_only = on")
 
 
-def _read_meta(connection: _Connection, target: _Target) -> tuple[str, GraphMeta]:
-    query = sql.SQL("SELECT load, meta::text FROM {}").format(sql.Identifier(target.schema, "graph"))
-    try:
-        row = connection.execute(query).fetchone()
-    except (errors.UndefinedTable, errors.UndefinedColumn):
-        row = None
-    if row is None:
-        raise GraphError(f"there is no graph at {target.place}", hint=f"{_LOAD}, or name it after a # in the URL")
-    load, text = row
-    return load, read_meta(text, target.place, FORMAT, _LOAD)
-
-
-@contextmanager
-def _locked(connection: _Connection, target: _Target) -> Iterator[None]:
-    """Hold the graph for writing."""
-    key = [f"dialore {target.schema}"]
-    row = connection.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", key)
-    if row.fetchone() != (True,):
-        raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
-    try:
-        yield
-    finally:
-        # A connection that was closed holds its locks until the server has seen its end.
-        with suppress(psycopg.Error):
-            connection.execute("SELECT pg_advisory_unlock(hashtextextended(%s, 0))", key)
-
-
 # --- loading
 
 
@@ -319,21 +287,21 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
         GraphError: no facts, not a URL, a server that cannot be reached or refuses, another load under way; the old
             graph, if any, stays.
     """
-    if not url.startswith(("postgresql://", "postgres://")):
-        raise GraphError(f"not a URL of PostgreSQL: {url}", hint="use `build_graph` for a file")
     target = _Target(url)
     with (
         target.errors(),
         tempfile.TemporaryDirectory() as folder,
-        target.connect() as connection,
-        _locked(connection, target),
+        psycopg.connect(target.conninfo, autocommit=True) as connection,
+        connection.transaction(),
         closing(Collector(Path(folder), target.place)) as collector,
     ):
+        lock = "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))"
+        if connection.execute(lock, [f"dialore {target.schema}"]).fetchone() != (True,):
+            raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
         collector.collect(facts)
         if not collector.concepts:
             raise GraphError("no facts to make a graph of", hint="check the file and --language")
-        with connection.transaction():
-            _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
+        _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)
 
 
@@ -350,7 +318,9 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     stems = (_key_text(key) if (key := concept_key(name)) else None for name in names)  # None for punctuation alone
     every = zip(range(len(names)), names, forms, stems, degrees, strict=True)
     _copy(connection, concepts, "int4 text text text int4", every, partial(step, "copying concepts"), len(names))
-    rest = (row for start in range(0, len(rows), _BATCH) for row in _plain(rows[start : start + _BATCH], names))
+    columns = rows[["head", "relation", "tail", "weight", "provenance"]]
+    batches = (columns[start : start + _BATCH].tolist() for start in range(0, len(rows), _BATCH))
+    rest = ((*fact, names[fact[0]], names[fact[2]]) for batch in batches for fact in batch)
     _copy(connection, facts, "int4 int2 int4 float4 int4 text text", rest, partial(step, "copying facts"), len(rows))
     step("indexing", 0, 1)
     connection.execute(sql.SQL(_INDEXES).format(concepts=concepts, facts=facts))
@@ -370,12 +340,6 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     )
     connection.execute(sql.SQL("INSERT INTO {} VALUES (%s, %s)").format(graph), [load, meta.model_dump_json()])
     step("indexing", 1, 1)
-
-
-def _plain(rows: NDArray[np.void], names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
-    """Facts as a server takes them: numbers, then the names of head and tail."""
-    for fact in rows[["head", "relation", "tail", "weight", "provenance"]].tolist():
-        yield (*fact, names[fact[0]], names[fact[2]])
 
 
 def _copy(

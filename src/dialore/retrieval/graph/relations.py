@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING, NamedTuple
@@ -35,10 +35,7 @@ def data_lines(name: str) -> list[str]:
 
 @functools.lru_cache(maxsize=1)
 def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
-    """Return base forms with stems before endings and participles, if any; beginnings of nouns like them.
-
-    Those are "exercise" for a word alone, "slow-" for one with any noun behind it and "board-game" for that noun.
-    """
+    """Return base forms with stems and participles, and nouns like them: alone, "slow-" before any, "board-game"."""
     forms: dict[str, tuple[str, str]] = {}
     nouns = set()
     for entry in (entry for line in data_lines("verbs.en.txt") for entry in line.split()):
@@ -53,10 +50,7 @@ def _verbs() -> tuple[dict[str, tuple[str, str]], frozenset[str]]:
 
 @functools.lru_cache(maxsize=65536)
 def is_doing(concept: str, *, purpose: bool = False) -> bool:
-    """Return whether a concept is a base-form verb phrase: "eat breakfast", "relax", no "train ticket".
-
-    As the purpose of something, "clear head" is one too.
-    """
+    """Return whether a concept is a verb phrase ("eat breakfast", "relax"); as a purpose "clear head" is one, too."""
     first, *rest = _PARTICLE.sub("", concept.lower()).split(" ")
     verbs, nouns = _verbs()
     if first not in verbs or _TITLE.match(concept):
@@ -127,13 +121,12 @@ class Relation:
     informative: bool = True
 
 
-def _known() -> Iterator[Relation]:
-    for line in data_lines("relations.tsv"):
-        name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
-        yield Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
+def _relation(line: str) -> Relation:
+    name, en, zh, flags, doing = (*line.split("\t"), "", "")[:5]
+    return Relation(name, en, zh, doing, symmetric="s" in flags, informative="w" not in flags)
 
 
-RELATIONS: dict[str, Relation] = {relation.name: relation for relation in _known()}
+RELATIONS = {known.name: known for known in map(_relation, data_lines("relations.tsv"))}
 _FOLDED: dict[str, str] = {name.lower(): name for name in RELATIONS}
 _SLOT = re.compile(r"\{(head|tail)(?::(gerund|passive))?\}")
 _CLAUSE = re.compile(r"(?:you|it|i|he|she|we|they|your|one) \w")
@@ -168,22 +161,17 @@ def connecting_words(name: str) -> str:
 def verbalise(fact: Fact, language: Language) -> str:
     """Return a fact in words, e.g. "sushi is made of rice", "eating lunch is done to relax"."""
     known = relation(fact.relation)
-    if language == "zh":
-        template = known.zh
-        if known.name == "HasProperty" and (_ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE):
+    template = known.zh if language == "zh" else known.en
+    if language == "zh" and known.name == "HasProperty":
+        if _ZH_CLAUSE.match(fact.tail) or len(fact.tail) > _ZH_ADJECTIVE:
             template = "{head}{tail}"  # a predicate of its own: 时间过得飞快, not 时间是过得飞快的
-        elif known.name == "HasProperty" and fact.tail.endswith("的"):
+        elif fact.tail.endswith("的"):
             template = "{head}是{tail}"
-        return _fill(template, fact)
-    goal = known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail)
-    template = "{head:gerund} is done because {tail}" if goal else known.en
-    purpose = known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}
-    if known.doing and not goal and is_doing(fact.tail, purpose=purpose):
-        template = known.doing
-    return _fill(template, fact)
-
-
-def _fill(template: str, fact: Fact) -> str:
+    elif language == "en":
+        if known.name == "MotivatedByGoal" and _CLAUSE.match(fact.tail):
+            template = "{head:gerund} is done because {tail}"
+        elif known.doing and is_doing(fact.tail, purpose=known.name in {"UsedFor", "NotUsedFor", "MotivatedByGoal"}):
+            template = known.doing
     return _SLOT.sub(lambda slot: _FORMS[slot[2]](getattr(fact, slot[1])), template)
 
 

@@ -11,10 +11,8 @@
 | `out`, `in` | concept id | number of its facts as head or tail, the facts (`EDGE`), parts of their other ends |
 
 Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
-relation's, and a fact's length is kept with it. So a graph keeps the vectors of some ten thousand parts rather than of
-millions of concepts, a question is multiplied with each part once, and what ranks a concept's facts stands in one
-value. Changes are LMDB's write transactions: a process that is killed leaves the graph as it was, readers go on with
-the state that they opened, and the next question sees the newest.
+relation's, and a fact's length is kept with it. So a graph keeps vectors of ten thousand parts, not of millions of
+concepts. Changes are LMDB's write transactions: readers go on with the state that they opened.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 import lmdb
 import numpy as np
@@ -40,32 +38,28 @@ from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_fi
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
 FORMAT = 6
-IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
-"""The tables: the first byte of their keys, in the order in which they are built."""
-_MAX_KEY = 500
-"""LMDB's keys end at 511 bytes; longer ones are hashed."""
+_MAX_KEY = 500  # LMDB's keys end at 511 bytes; longer ones are hashed
 _REMEMBERED = 50_000
 """Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
-_CHUNK = 512
-"""Rows that are multiplied at once: few enough to stay in a processor's cache."""
+_CHUNK = 512  # rows that are multiplied at once: few enough to stay in a processor's cache
 _LOW_BITS = 0xFFFF
 
 
-class GraphMeta(BaseModel):
-    """A graph's own record.
+class Table:
+    """The first byte of a table's keys, in the order in which the tables are built."""
 
-    Attributes:
-        concepts: how many concepts; those that lost their facts to changes keep their numbers.
-        embedder: spec of the embedder that made the vectors; empty where there are none.
-        fingerprint: hash of all facts and weights, in whatever order; runs keep it.
-    """
+    IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
+
+
+class GraphMeta(BaseModel):
+    """A graph's own record; `fingerprint` is a hash of its facts, and concepts that lost theirs keep their numbers."""
 
     kind: Literal["dialore graph"] = "dialore graph"
     format: int = FORMAT
     name: str
-    languages: list[str]
+    languages: list[str] = []
     concepts: int
-    facts: int
+    facts: int = 0
     relations: list[str]
     provenances: list[str]
     embedder: str = ""
@@ -109,7 +103,6 @@ class Edges:
     cosines: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
-        """Return how many facts."""
         return len(self.head)
 
     @property
@@ -148,25 +141,18 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
 def concept_key(name: str) -> str:
     """Return the stem key of a concept, by its own language; empty for one of punctuation alone."""
     language: Language = "zh" if is_chinese(name) else "en"
-    return stem_key(phrase_tokens(name, language), language)
+    # Of a name of function words alone, all of them.
+    return stem_key(content_words(name, language) or words(name, language), language)
 
 
 def stem_key(tokens: Sequence[str], language: Language) -> str:
-    """Return what a phrase's content words have in common whatever their inflection: the stems of their lemmas.
-
-    Lemmas join "ate" and "eat", stems "wedding" and "wed".
-    """
+    """Return the stems of a phrase's lemmas: lemmas join "ate" and "eat", stems "wedding" and "wed"."""
     return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
 
 
 @functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
 def _root(word: str) -> str:
     return stem(lemma(word, "en"))
-
-
-def phrase_tokens(phrase: str, language: Language) -> list[str]:
-    """Return the content words of a phrase; all of its words where it has only function words."""
-    return content_words(phrase, language) or words(phrase, language)
 
 
 id_key = struct.Struct(">I").pack
@@ -187,7 +173,7 @@ class GraphState:
 
     def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
         self.file, self.transaction = file, transaction
-        raw = self.get(META, b"meta")
+        raw = self.get(Table.META, b"meta")
         if raw is None:
             raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
         self.meta = read_meta(bytes(raw), name, FORMAT, REBUILD)
@@ -196,9 +182,9 @@ class GraphState:
     def reload(self) -> None:
         """Read the vectors of relations and parts; those of one block of parts stay in the file's memory."""
         width = max(1, self.meta.dimension)
-        relations = self.get(META, b"relations") or b""
+        relations = self.get(Table.META, b"relations") or b""
         self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, width)
-        blocks = [unpacked_parts(value, width) for _, value in self.items(PARTS)] or [unpacked_parts(b"", width)]
+        blocks = [unpacked_parts(value, width) for _, value in self.items(Table.PARTS)] or [unpacked_parts(b"", width)]
         self.rows, self.scales, self.numbers = blocks[0]
         if len(blocks) > 1:
             self.rows, self.scales, self.numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
@@ -218,70 +204,49 @@ class GraphState:
 
     def find(self, form: str) -> int | None:
         """Return the id of the concept with that normal form, or None."""
-        raw = self.get(IDS, text_key(form))
+        raw = self.get(Table.IDS, text_key(form))
         return None if raw is None else int.from_bytes(raw, "big")
 
-    def concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
-        """Return a concept's name and parts, or None."""
-        raw = self.get(CONCEPTS, id_key(number)) if number >= 0 else None
-        if raw is None:
-            return None
-        parts = self.parts_of(number)
-        return str(raw[4 + parts.nbytes :], "utf-8"), parts
+    def concept(self, number: int) -> str | None:
+        """Return a concept's name, or None."""
+        raw = self.get(Table.CONCEPTS, id_key(number)) if number >= 0 else None
+        return None if raw is None else str(raw[4 + 4 * int.from_bytes(raw[:4], "little") :], "utf-8")
 
     def parts_of(self, number: int) -> NDArray[np.uint32]:
         """Return a concept's parts; that of nothing for one that is not there."""
-        raw = self.get(CONCEPTS, id_key(number))
+        raw = self.get(Table.CONCEPTS, id_key(number))
         if raw is None:
             return _NOTHING
         return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
 
     def degree(self, number: int) -> int:
         """Return how many facts a concept has, as head or tail."""
-        sides = (self.get(table, id_key(number)) for table in (OUT, IN))
+        sides = (self.get(table, id_key(number)) for table in (Table.OUT, Table.IN))
         return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
 
     def sides(
         self, numbers: Sequence[int], most: int | None
     ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
         """Return the facts of concepts as head, then as tail; how many of each side; parts of ends; degrees."""
-        facts: list[bytes | memoryview] = []
-        parts: list[bytes | memoryview] = []
-        counts, degrees = [], []
-        for table in (OUT, IN):
+        facts: list[Any] = []  # arrays whose bytes are joined, which takes a third of joining their records
+        parts: list[Any] = []
+        degrees = []
+        for table in (Table.OUT, Table.IN):
             # Facts between two of the concepts are taken from the side of their head.
-            among = np.array(numbers if table == OUT else (), np.uint32)
+            among = np.array(numbers if table == Table.OUT else (), np.uint32)
             for number in numbers:
-                value = self.get(table, id_key(number)) or bytes(4)
-                count = read = int.from_bytes(value[:4], "little")
-                if most is not None and count > most:
-                    records, of_ends = self._first(value, most, among)
-                    read = len(records)
-                    facts.append(records.tobytes())
-                    parts.append(of_ends.tobytes())
-                else:
-                    end = 4 + count * EDGE.itemsize
-                    facts.append(value[4:end])
-                    parts.append(value[end:])
-                counts.append(read)
-                degrees.append(count)
-        return (
-            np.frombuffer(b"".join(facts), EDGE),
-            np.array(counts, np.intp),
-            np.frombuffer(b"".join(parts), "<u4"),
-            np.array(degrees, np.intp).reshape(2, -1).sum(axis=0),
-        )
-
-    def _first(
-        self, value: bytes | memoryview, most: int, among: NDArray[np.uint32]
-    ) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
-        """Return the first facts of a side and those that lead to some concepts, with the parts of their ends."""
-        records, parts = unpacked_side(value)
-        others = records["other"][most:]
-        rest = np.flatnonzero(places_among(among, others) >= 0)
-        end = int(records["parts"][:most].sum(dtype=np.intp))
-        more = [self.parts_of(number) for number in others[rest].tolist()]
-        return np.concatenate([records[:most], records[most:][rest]]), np.concatenate([parts[:end], *more])
+                records, ends = unpacked_side(self.get(table, id_key(number)))
+                degrees.append(len(records))
+                if most is not None and len(records) > most:  # the first, and those that lead to the concepts
+                    others = records["other"][most:]
+                    rest = np.flatnonzero(places_among(among, others) >= 0)
+                    end = int(records["parts"][:most].sum(dtype=np.intp))
+                    ends = np.concatenate([ends[:end], *map(self.parts_of, others[rest].tolist())])
+                    records = np.concatenate([records[:most], records[most:][rest]])
+                facts.append(records)
+                parts.append(ends)
+        counts, together = np.array([*map(len, facts)], np.intp), np.array(degrees, np.intp).reshape(2, -1).sum(axis=0)
+        return np.frombuffer(b"".join(facts), EDGE), counts, np.frombuffer(b"".join(parts), "<u4"), together
 
     # --- vectors
 
@@ -412,11 +377,9 @@ class FactStore(ABC):
         )
 
     def __enter__(self) -> Self:
-        """Return the store itself."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
 
@@ -453,11 +416,7 @@ class GraphStore(FactStore):
         return self._state
 
     def newest(self) -> GraphStore:
-        """Return the store itself where nothing has changed, which takes microseconds; else one of the newest state.
-
-        Raises:
-            GraphError: the store is closed, or what stands in the file's place is no graph.
-        """
+        """Return the store itself where nothing has changed, else one of the newest state; GraphError if it is gone."""
         state = self._live()
         try:
             status = self.path.stat()
@@ -481,7 +440,7 @@ class GraphStore(FactStore):
     def with_stems(self, key: str) -> list[int]:
         """See `FactStore`."""
         state = self._live()
-        raw = state.get(KEYS, text_key(key)) if key else None
+        raw = state.get(Table.KEYS, text_key(key)) if key else None
         numbers: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
         own = state.find(key)
         if own is not None and concept_key(self.concept(own)) == key:
@@ -493,12 +452,12 @@ class GraphStore(FactStore):
         state = self._live()
         name = self._names.get(number)
         if name is None:
-            entry = state.concept(number)
-            if entry is None:
+            name = state.concept(number)
+            if name is None:
                 raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
             if len(self._names) >= _REMEMBERED:
                 self._names.clear()
-            name = self._names[number] = entry[0]
+            self._names[number] = name
         return name
 
     def degree(self, number: int) -> int:
@@ -543,7 +502,7 @@ class GraphStore(FactStore):
 
     def facts(self) -> Iterator[Fact]:
         """See `FactStore`."""
-        for key, _ in self._live().items(OUT):
+        for key, _ in self._live().items(Table.OUT):
             edges = self.edges_of([int.from_bytes(key, "big")])
             for row in np.flatnonzero(edges.head_place == 0).tolist():
                 yield self.fact(edges, row)

@@ -1,8 +1,4 @@
-"""Building a graph file: facts are numbered, merged and sorted on disk, and the file takes its place when it is whole.
-
-What is held in memory is bounded but for some dozens of bytes a concept: names are numbered by an LMDB table of their
-own, facts lie in a file of 16 bytes each and are sorted a range of concepts at a time.
-"""
+"""Building a graph file: facts are numbered, merged and sorted on disk, with dozens of bytes a concept in memory."""
 
 from __future__ import annotations
 
@@ -31,25 +27,12 @@ from dialore.retrieval.graph.lmdb_file import (
     packed_side,
     unpacked_parts,
 )
-from dialore.retrieval.graph.store import (
-    CONCEPTS,
-    IDS,
-    IN,
-    KEYS,
-    META,
-    OUT,
-    PARTS,
-    GraphMeta,
-    concept_key,
-    id_key,
-    summed_parts,
-    text_key,
-)
-from dialore.retrieval.graph.vectors import PartNumbers, fact_norms, relation_sums
+from dialore.retrieval.graph.relations import connecting_words
+from dialore.retrieval.graph.store import GraphMeta, Table, concept_key, id_key, summed_parts, text_key
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
     from dialore.knowledge import Fact
@@ -57,18 +40,15 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int], None]
 
-MAX_RELATIONS = 4096
-MAX_PROVENANCES = 65536
-"""Provenances of a graph: the 16 bits that a record has for them."""
+_LIMITS = {"relations": 4096, "provenances": 65536}  # a record has 16 bits for the latter
 _BATCH = 4096
-_CHUNK = 512
-"""Concepts whose vectors are added up at once: few enough to stay in a processor's cache."""
+_CHUNK = 512  # vectors that are added up at once: few enough to stay in a processor's cache
 _REMEMBERED = 1_000_000
 """Names whose numbers are kept in memory, some 150 MB; the others are looked up."""
-_COMMIT = 50_000
-"""New names between two commits of the table that numbers them."""
-_SORTED = 1_000_000
-"""Facts that are sorted at once, some 200 MB."""
+_WORDS = 500_000  # words whose parts are kept, some 100 MB
+_NO_PART = bytes(4)
+_COMMIT = 50_000  # new names between two commits of the table that numbers them
+_SORTED = 1_000_000  # facts that are sorted at once, some 200 MB
 
 _ROW = np.dtype(
     [("head", "<u4"), ("tail", "<u4"), ("weight", "<f4"), ("relation", "<u2"), ("provenance", "<u2"), ("norm", "<f4")]
@@ -136,8 +116,7 @@ class Collector:
 
     def __init__(self, folder: Path, target: object) -> None:
         self._folder, self._target = folder, target  # the latter for messages
-        self.relations = Numbered((), "relations", MAX_RELATIONS)
-        self.provenances = Numbered((), "provenances", MAX_PROVENANCES)
+        self.relations, self.provenances = Numbered("relations"), Numbered("provenances")
         self.concepts = self.rows = 0
         with writing(target), ExitStack() as stack:
             path = str(folder / "names.lmdb")
@@ -220,23 +199,21 @@ def form_of(name: str) -> str:
 class Numbered(dict[str, int]):
     """Numbers of names; a new name gets the next one, or raises GraphError beyond the limit."""
 
-    def __init__(self, names: Iterable[str], kind: str, limit: int) -> None:
+    def __init__(self, kind: str, names: Iterable[str] = ()) -> None:
         super().__init__((name, number) for number, name in enumerate(names))
-        self._kind, self._limit = kind, limit
+        self._kind = kind
 
     def __missing__(self, name: str) -> int:
-        """Return a new name's number."""
-        if len(self) >= self._limit:
+        if len(self) >= _LIMITS[self._kind]:
             hint = "is it the right file, and its columns?"
-            raise GraphError(f"the facts have more than {self._limit:,} {self._kind}", hint=hint)
+            raise GraphError(f"the facts have more than {_LIMITS[self._kind]:,} {self._kind}", hint=hint)
         return self.setdefault(name, len(self))
 
 
 def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     """Return each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
     # The heaviest first within a fact, so that the first of each run is the one to keep.
-    order = np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))
-    rows = rows[order]
+    rows = rows[np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))]
     new = np.ones(len(rows), np.bool_)
     new[1:] = np.any([rows[field][1:] != rows[field][:-1] for field in ("head", "relation", "tail")], axis=0)
     return rows[new]
@@ -254,9 +231,7 @@ class _Build:
         self.relation_counts = np.zeros(len(relations), np.intp)
         self.meta = GraphMeta(
             name=name,
-            languages=[],
             concepts=collector.concepts,
-            facts=0,
             relations=relations,
             provenances=list(collector.provenances),
             embedder=embedder.name,
@@ -272,14 +247,14 @@ class _Build:
         """Write all of it; raises lmdb.Error and OSError where the disk refuses."""
         path = str(self._folder / "graph")
         with lmdb.open(path, subdir=False, map_size=MAP_SIZE, sync=False, lock=False) as self._env:
-            self._append(IDS, self._collector.ids())
-            self._append(CONCEPTS, self._concepts())
-            self._append(KEYS, self._keys())
+            self._append(Table.IDS, self._collector.ids())
+            self._append(Table.CONCEPTS, self._concepts())
+            self._append(Table.KEYS, self._keys())
             first, block = self._numbers.block()
-            self._append(PARTS, [(id_key(first), block)])
+            self._append(Table.PARTS, [(id_key(first), block)])
             self._write_facts(self._concept_matrix(block))
             meta = self.meta.model_dump_json().encode()
-            self._append(META, [(b"meta", meta), (b"relations", self._relations.tobytes())])
+            self._append(Table.META, [(b"meta", meta), (b"relations", self._relations.tobytes())])
             self._env.sync(True)
 
     def _append(self, table: bytes, items: Iterable[tuple[bytes, bytes]]) -> None:
@@ -291,8 +266,7 @@ class _Build:
 
     def _concepts(self) -> Iterator[tuple[bytes, bytes]]:
         """Yield the table of concepts; their parts and stem keys are kept for what follows."""
-        languages: set[str] = set()
-        at = 0
+        languages, at = set[str](), 0
         self._keyed = self._collector.env.open_db(b"keys", dupsort=True, dupfixed=True)
         for names in self._collector.names():
             self._hashes[at : at + len(names)] = name_hashes(names)
@@ -325,13 +299,13 @@ class _Build:
                 total += fact_hashes(facts, self._hashes, kinds)
                 facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
                 self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
-                self._append(OUT, self._sides(facts, "head", "tail"))
+                self._append(Table.OUT, self._sides(facts, "head", "tail"))
                 file.write(facts.tobytes())
                 self.meta.facts += len(facts)
         self.meta.fingerprint = fingerprint_of(total)
         self._step("writing facts", 1, 2)
         for rows in self._of_ranges(np.memmap(path, _ROW, "r"), "tail"):
-            self._append(IN, self._sides(rows, "tail", "head"))
+            self._append(Table.IN, self._sides(rows, "tail", "head"))
         self._step("writing facts", 2, 2)
 
     def _of_ranges(self, rows: NDArray[np.void], own: str) -> Iterator[NDArray[np.void]]:
@@ -386,6 +360,73 @@ class _Build:
         return sums_of
 
 
+# --- vectors of concepts and facts, from an embedder whose vectors add up
+
+
+class PartNumbers:
+    """The parts of one graph, numbered by first use; `known` are the embedder's numbers of those it has already."""
+
+    def __init__(self, embedder: StaticEmbedder, known: Sequence[int] = ()) -> None:
+        self._embedder = embedder
+        self._first = max(1, len(known))
+        self._place = {part: row for row, part in enumerate(known) if row}
+        self._words: dict[str, bytes] = {}
+
+    def __call__(self, names: Sequence[str]) -> list[bytes]:
+        """Return the graph's numbers of each name's parts, four bytes each; that of nothing where there are none."""
+        # Chinese is split by what stands around it; of other names each word is split once.
+        split = [[name] if is_chinese(name) else name.split() for name in names]
+        known, numbered = self._words, self._place
+        if len(known) > _WORDS:
+            known.clear()
+        new = list({word: None for words in split for word in words if word not in known})
+        for word, parts in zip(new, self._embedder.parts(new), strict=True):
+            numbers = [numbered.setdefault(part, len(numbered) + 1) for part in parts.tolist()]
+            known[word] = np.array(numbers, "<u4").tobytes()
+        return [b"".join([known[word] for word in words]) or _NO_PART for words in split]
+
+    def block(self) -> tuple[int, bytes]:
+        """Return the first number of the parts that are new, and their value of the table `parts`; empty for none."""
+        new = np.array([number for number, row in self._place.items() if row >= self._first], np.int64)
+        sums = self._embedder.part_sums(new)
+        values = sums.astype(np.float32)
+        peaks = np.maximum(np.abs(values).max(axis=1, initial=0), 1e-6)
+        # A token's sum is its int8 vector times an integer weight: dividing by that weight loses nothing.
+        weights = np.gcd.reduce(sums, axis=1) if len(sums) else np.empty(0, np.int64)
+        scales = np.where((weights > 0) & (peaks <= 127 * weights), weights, peaks / 127).astype(np.float32)
+        rows = np.rint(values / scales[:, None]).astype(np.int8)
+        if self._first == 1:  # a graph's first block begins with nothing
+            rows = np.concatenate([np.zeros((1, rows.shape[1]), np.int8), rows])
+            scales, new = np.append(np.float32(1), scales), np.append(0, new)
+        value = rows.tobytes() + scales.astype("<f4").tobytes() + new.astype("<u4").tobytes()
+        return (0 if self._first == 1 else self._first), value
+
+
+def relation_sums(relations: Sequence[str], embedder: StaticEmbedder, *, triples: bool = False) -> NDArray[np.float32]:
+    """(n, dimension): the unnormalised sum of each relation's words, or of what a triple has beside its ends."""
+    # Both languages share a space, so the English wording serves the facts of either.
+    between = (f"( , {relation} , )" if triples else connecting_words(relation) for relation in relations)
+    return embedder.sums(list(between)).astype(np.float32)
+
+
+def fact_norms(
+    head: NDArray[np.integer[Any]],
+    relation: NDArray[np.integer[Any]],
+    tail: NDArray[np.integer[Any]],
+    sums: Callable[[NDArray[Any]], NDArray[np.float32]],
+    relations: NDArray[np.float32],
+) -> NDArray[np.float32]:
+    """Return each fact's vector length, never 0; `sums` gives concepts' vectors, `relations` the relations'."""
+    norms = np.empty(len(head), np.float32)
+    for start in range(0, len(norms), _CHUNK):
+        part = slice(start, start + _CHUNK)
+        total = sums(head[part])
+        total += sums(tail[part])
+        total += relations[relation[part]]
+        norms[part] = np.sqrt(np.einsum("ij,ij->i", total, total))
+    return np.maximum(norms, np.float32(1e-6))
+
+
 # --- fingerprints
 
 
@@ -431,8 +472,7 @@ def writing(target: object) -> Iterator[None]:
 def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
     """Yield a temporary folder beside the target whose file `made` takes its place if the body ends well.
 
-    It is made first, so that a folder that cannot be written is known before the facts are read, and locked, so that
-    other builds know it for one that is still being written. A writer of the old graph is waited for.
+    It is locked, so that other builds know it for one that is being written. A writer of the old graph is waited for.
     """
     with writing(target):
         if target.exists() and not target.is_file():

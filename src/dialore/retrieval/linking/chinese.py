@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from dialore.retrieval.linking.english import How, Match, Reading
@@ -27,14 +26,9 @@ def _converter(script: _Script) -> Any:  # noqa: ANN401 - the library is untyped
 
 
 @functools.lru_cache(maxsize=65536)
-def _changes(character: str, script: _Script) -> bool:
-    return bool(_converter(script).convert(character) != character)
-
-
-@functools.lru_cache(maxsize=16384)
 def _converted(text: str, script: _Script) -> str:
     # A phrase costs twenty times what a look at its characters does, and most are in the wanted script already.
-    if not any(_changes(character, script) for character in text):
+    if len(text) > 1 and all(_converted(character, script) == character for character in text):
         return text
     return str(_converter(script).convert(text))
 
@@ -51,11 +45,9 @@ def traditional(text: str) -> str:
 
 # --- the reader
 
-_LONGEST = 8
-"""Characters of the longest concept that is looked for inside a phrase."""
+_LONGEST = 8  # characters of the longest concept that is looked for inside a phrase
 _REMEMBERED = 200_000
-_SAMPLE = 256
-"""Concepts that tell which script a graph is in."""
+_SAMPLE = 256  # concepts that tell which script a graph is in
 _NOT = frozenset("不没别未无非")
 _NOT_WORD = re.compile(rf"[^\w{HAN}]+")
 
@@ -117,20 +109,15 @@ class ChineseReader:
             if concept is not None:
                 return concept, "variant" if number else "exact"
         for name in scripts:
-            for other in self._barer(_NOT_WORD.sub("", name)):
+            joined = _NOT_WORD.sub("", name)
+            bare = _counted().sub("", joined)
+            # 一家人 is a word, not a person that is counted; 一本书 is a book.
+            uncounted = bare if len(bare) > 1 or len(_cut(joined).cuts) > 2 else joined
+            for other in (joined, uncounted, bare.replace("没有", "没")):
                 concept = self._find(other) if other and other != name else None
                 if concept is not None:
                     return concept, "lemma"
         return None
-
-    def _barer(self, joined: str) -> Iterator[str]:
-        """Yield a phrase without what counts the thing, and with the shorter word for not."""
-        yield joined
-        bare = _counted().sub("", joined)
-        # 一家人 is a word, not a person that is counted; 一本书 is a book.
-        if len(bare) > 1 or len(_cut(joined).cuts) > 2:
-            yield bare
-        yield bare.replace("没有", "没")
 
     def read(self, form: str) -> Reading:
         """Return the longest concepts inside a normalised text, in the script that covers most of it."""
@@ -141,9 +128,8 @@ class ChineseReader:
 
     def weighty(self, reading: Reading) -> Reading:
         """Return the reading without words that say little beside the others: 方法 of 饺子的制作方法."""
-        light = light_words("zh")
-        kept = [match for match in reading.matches if match.phrase not in light]
-        return Reading(tuple(kept), reading.size) if kept else reading
+        kept = tuple(match for match in reading.matches if match.phrase not in light_words("zh"))
+        return reading._replace(matches=kept or reading.matches)
 
     def _inside(self, text: _Text) -> Reading:
         """Concepts of two characters and more, those that begin and end at a cut first, then those that do one."""

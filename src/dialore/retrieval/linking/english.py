@@ -17,15 +17,11 @@ if TYPE_CHECKING:
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 
-_LONGEST = 6
-"""Content words of the longest concept that is looked for inside a phrase."""
+_LONGEST = 6  # content words of the longest concept that is looked for inside a phrase
 
 
 class Match(NamedTuple):
-    """A concept found in a phrase: from its first content word, or Chinese character, to the one after the last.
-
-    `phrase` is those words, `how` how they name it, `whole` whether it leaves out no word that matters.
-    """
+    """A concept in a phrase, between two of its content words, or Chinese characters; `whole` if none is left out."""
 
     start: int
     end: int
@@ -64,10 +60,7 @@ def _pairs() -> dict[str, str]:
 
 @functools.lru_cache(maxsize=65536)
 def respelt(word: str) -> str | None:
-    """Return a lower-case English word as it is spelt across the Atlantic; None where no rule or pair knows it.
-
-    Rules also make words that do not exist ("actour"): use the result for look-ups only.
-    """
+    """Return a lower-case English word as it is spelt across the Atlantic, which may be no word ("actour"), or None."""
     known = _pairs().get(word)
     if known is not None or not word.isascii():
         return known
@@ -122,11 +115,8 @@ class _Word(NamedTuple):
     content: bool
 
 
-class _Shape(NamedTuple):
-    """A phrase as its content lemmas and the function lemmas around and between them."""
-
-    content: tuple[str, ...]
-    segments: _Segments
+_Shape = tuple[tuple[str, ...], _Segments]
+"""A phrase as its content lemmas and the function lemmas around and between them."""
 
 
 @functools.lru_cache(maxsize=65536)
@@ -154,14 +144,14 @@ def segments(found: Sequence[_Word]) -> _Segments:
 def shape(text: str) -> _Shape:
     """Return the shape of a concept's name."""
     tokens = read(text)
-    return _Shape(tuple(word.lemma for word in tokens if word.content), segments(tokens))
+    return tuple(word.lemma for word in tokens if word.content), segments(tokens)
 
 
 @functools.lru_cache(maxsize=1 << 17)
 def fit(concept: _Segments, phrase: _Segments) -> tuple[int, int, int] | None:
-    """Return how a concept's function words fit those of a phrase of the same content words; None: they do not.
+    """Return how many function words that matter are in both, what the concept's cost, and the phrase's others.
 
-    That is: how many that matter are in both, what the concept's others cost, how many that matter are the phrase's.
+    None: the concept's do not fit those of a phrase of the same content words.
     """
     matched = extra = missing = 0
     last = len(phrase) - 1
@@ -215,10 +205,7 @@ _GENERIC = frozenset((
 
 
 def names(text: str, known: Callable[[str], object]) -> frozenset[str]:
-    """Return the words of a text's names: of two or more words in a row with capitals, as in "Lord of the Rings".
-
-    A function word that the text begins with is none of them, nor a verb before a known word, as in "Visit London".
-    """
+    """Return the words of a text's names, with capitals in a row ("Lord of the Rings"), less a verb before them."""
     words: set[str] = set()
     for run in _NAME.finditer(text):
         parts = read(normalise(run[0]))
@@ -239,8 +226,7 @@ _REMEMBERED = 50_000
 _SAME = 0.35
 """The least cosine of two words of one stem that mean the same: .39 for "availability" and "available", .15 for
 "business" and "busy", .31 for "hospitality" and "hospital"."""
-_SHORTEST = 3
-"""Letters of the shortest part of a compound."""
+_SHORTEST = 3  # letters of the shortest part of a compound
 _Chosen = tuple[int, "How", bool]
 """A concept, how it was found, and whether no word that matters is left out."""
 
@@ -269,10 +255,7 @@ class EnglishReader:
         return None if concept is None else (concept, "lemma")
 
     def read(self, form: str, named: frozenset[str] = frozenset()) -> Reading:
-        """Return the longest concepts inside a normalised text, without overlap; none is part of a longer one.
-
-        The words of names alone say nothing: "forest" of "Forest Hills".
-        """
+        """Return the longest concepts inside a normalised text, without overlap, and none that is in names alone."""
         tokens = read(form)
         places = [position for position, word in enumerate(tokens) if word.content]
         taken = [False] * len(places)
@@ -280,7 +263,9 @@ class EnglishReader:
         for size in range(min(_LONGEST, len(places)), 0, -1):
             for start in range(len(places) - size + 1):
                 end = start + size
-                if any(taken[start:end]) or (size == 1 and _says_nothing(tokens[places[start] :][:2], named)):
+                forms = [word.form for word in tokens[places[start] :][:2]]
+                nothing = forms[0] in named or (forms[0] in _AMOUNTS and forms[1:] == ["of"])
+                if any(taken[start:end]) or (size == 1 and nothing):
                     continue
                 match = self._match(tokens, places, start, end)
                 if match is not None:
@@ -289,24 +274,21 @@ class EnglishReader:
         return Reading(tuple(sorted(matches)), len(places))
 
     def weighty(self, reading: Reading) -> Reading:
-        """Return the reading without single words that say little beside others: "ideas" of "breakfast ideas".
-
-        Nor does one alone whose verb is left out: "part" of "take part".
-        """
-        light = light_words("en")
-        kept = [
-            match
-            for match in reading.matches
-            if match.end - match.start > 1 or light.isdisjoint(read(match.phrase)[0][:2])
-        ]
-        return Reading(tuple(kept or (match for match in reading.matches if match.whole)), reading.size)
+        """Return the reading without "ideas" of "breakfast ideas", and "part" of "take part" alone."""
+        light, matches = light_words("en"), reading.matches
+        kept = (m for m in matches if m.end - m.start > 1 or light.isdisjoint(read(m.phrase)[0][:2]))
+        return Reading(tuple(kept) or tuple(match for match in matches if match.whole), reading.size)
 
     # --- one span
 
     def _match(self, found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Match | None:
         """Return the concept whose content words are those from start to end, judged by the function words, too."""
         content = tuple(found[position].form for position in places[start:end])
-        spoken = segments(_window(found, places, start, end))
+        # With the function words about them, less the particles of the word before.
+        first = places[start - 1] + 1 if start else 0
+        while start and first < places[start] and found[first].form in _PARTICLES:
+            first += 1
+        spoken = segments(found[first : places[end] if end < len(places) else len(found)])
         alone = end - start == len(places)
         noun = places[start] > 0 and found[places[start] - 1].form in _LIGHT
         fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
@@ -342,20 +324,19 @@ class EnglishReader:
     def _best(self, content: tuple[str, ...], said: _Segments, alone: bool, noun: bool) -> _Chosen | None:
         """Of concepts with these content stems: that whose function words fit best, with the same lemmas if it can be.
 
-        Another word of the same stem and sense ("availability", "available") counts where all of the phrase is matched
-        or two words of it are. The particle of a verb is no thing ("back" of "get money back"), but behind an article
-        or "my" it is, and there a gerund is no verb ("living" of "for a living").
+        Another word of the same stem and sense counts where all of the phrase or two words of it match. A particle
+        is no thing ("get money back"), but behind an article it is, and a gerund no verb ("for a living").
         """
         particle = len(content) == 1 and content[0] in _PARTICLES and not noun
         said_words = [read(form)[0] for form in content]
         ranked: list[tuple[tuple[int, bool, int, int], bool]] = []
-        for own, concept in self._candidates(content):
+        for (lemmas, own), concept in self._candidates(content):
             others = [
                 (word.form, name)
-                for word, name in zip(said_words, own.content, strict=True)
+                for word, name in zip(said_words, lemmas, strict=True)
                 if name != word.lemma and (noun or gerund(f"{name} it") != f"{word.form} it")
             ]
-            fitting = fit(own.segments, said)
+            fitting = fit(own, said)
             if fitting is None or (particle and not fitting[0]):
                 continue
             matched, extra, missing = fitting
@@ -375,36 +356,15 @@ class EnglishReader:
         longest = sum(map(len, content)) + _ROOM
         named = ((self._store.concept(number), number) for number in self._store.with_stems(stem_key(content, "en")))
         shapes = ((shape(name), number) for name, number in named if len(name) <= longest)
-        return tuple((own, number) for own, number in shapes if len(own.content) == len(content))
-
-
-def _says_nothing(found: Sequence[_Word], named: frozenset[str]) -> bool:
-    """Return whether the first word alone is part of a name or of an amount ("the rest of the group")."""
-    return found[0].form in named or (found[0].form in _AMOUNTS and [word.form for word in found[1:]] == ["of"])
-
-
-def _window(found: Sequence[_Word], places: Sequence[int], start: int, end: int) -> Sequence[_Word]:
-    """Return the words from start to end with the function words about them, less the particles of the word before."""
-    first = 0
-    if start:
-        first = places[start - 1] + 1
-        while first < places[start] and found[first].form in _PARTICLES:
-            first += 1
-    return found[first : places[end] if end < len(places) else len(found)]
-
-
-_embedder = functools.cache(load_embedder)
+        return tuple((own, number) for own, number in shapes if len(own[0]) == len(content))
 
 
 @functools.lru_cache(maxsize=65536)
 def _same_sense(one: str, other: str) -> bool:
-    """Return whether two words of one stem, or a compound and its parts, mean the same: not "business" and "busy".
-
-    Who does a thing is not the thing: "police officer" is no "police office".
-    """
+    """Return whether two words of one stem mean the same: not "business" and "busy", nor a doer and what is done."""
     if max(one, other, key=len).endswith(("er", "or")) or not _DEGREES.isdisjoint((one, other)):
         return False
-    first, second = _embedder().encode([one, other])
+    first, second = load_embedder().encode([one, other])
     return float(first @ second) >= _SAME
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
 from dialore.text import content_words, is_chinese, normalise, segments
@@ -28,8 +29,7 @@ _REMEMBERED = 50_000
 THRESHOLD = 0.95
 """The least cosine of a link. On the development half of our labelled phrases the nearest concept is an accepted one
 for 95% of the English and 86% of the Chinese phrases above it, and for 80% and 84% of those above .8."""
-_QUICK = 15_000
-"""Concepts up to which a look at all of them takes about 2 ms."""
+_QUICK = 15_000  # concepts up to which a look at all of them takes about 2 ms
 _CHUNK = 4096
 _EDGES = " .,!?;:。，！？；：、\"'“”‘’()（）"
 _LATIN = re.compile(r"[a-z][a-z0-9' -]*[a-z0-9]")
@@ -60,10 +60,7 @@ class Link:
 
 
 class Linker:
-    """Links phrases to the concepts of one graph.
-
-    A phrase is read as Chinese where it has Chinese characters and as English else, whatever its dialogue is in: a
-    Chinese dialogue may speak of "ice creams". What was linked is remembered, for a store is one state of a graph.
+    """Links phrases to the concepts of one graph: as Chinese where they have Chinese characters, else as English.
 
     The embedder that made the graph's vectors finds the nearest concept of a phrase that has no other link, if that is
     wanted; None: where the graph is small enough for that to take about 2 ms.
@@ -123,19 +120,13 @@ class Linker:
         if not is_chinese(form):
             return self._english.read(form, names(text, self._store.find))
         reading = self._chinese.read(form)
-        return self._with_latin(form, reading) if _LATIN.search(form) else reading
-
-    def _with_latin(self, form: str, reading: Reading) -> Reading:
-        """Return the Chinese reading with the English words between that it does not cover."""
         matches = list(reading.matches)
-        for piece in _LATIN.finditer(form):
+        for piece in _LATIN.finditer(form):  # the English words between that the Chinese reading does not cover
             start = sum(not character.isspace() for character in form[: piece.start()])
             end = start + sum(not character.isspace() for character in piece[0])
             if not any(match.start < end and start < match.end for match in matches):
-                matches.extend(
-                    Match(start, end, match.concept, match.how, match.phrase, whole=False)
-                    for match in self._english.read(piece[0]).matches
-                )
+                english = self._english.read(piece[0]).matches
+                matches += [match._replace(start=start, end=end, whole=False) for match in english]
         return Reading(tuple(sorted(matches)), reading.size)
 
     # --- the nearest concept
@@ -155,8 +146,7 @@ class Linker:
     def _nearest(self, phrase: str) -> list[tuple[int, float]]:
         """Return the nearest concept of all and its cosine, where that is at least the threshold.
 
-        A phrase of function words has none; neither a single Chinese character, which the embedder knows by a part of
-        the phrase, nor who does the thing that it names ("grasper") is one.
+        It is no single Chinese character, which is a part of the phrase, nor who does a thing ("grasper").
         """
         chinese = is_chinese(phrase)
         if self._embedder is None or not len(self._vectors) or not content_words(phrase, "zh" if chinese else "en"):
@@ -186,10 +176,3 @@ def best_links(groups: Iterable[Iterable[Link]], key: Callable[[Link], object] =
         if link.score > known.score:
             best[key(link)] = link
     return list(best.values())
-
-
-def unit(sums: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Rows of length one; a zero row stays."""
-    lengths = np.sqrt(np.einsum("ij,ij->i", sums, sums))
-    scaled: NDArray[np.float32] = sums / np.maximum(lengths, 1e-6)[:, None]
-    return scaled

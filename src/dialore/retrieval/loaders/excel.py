@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
-from dialore.retrieval.loaders.number_formats import Shown, code_of, shown
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-_LONGEST_NAME = 60
-"""Letters that a column is called by; a longer text is no name."""
+_LONGEST_NAME = 60  # letters that a column is called by; a longer text is no name
+_LONGEST_CODE = 255
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
+
+
+class Shown(NamedTuple):
+    """A cell as shown, and whether a column may be called so: by a text, a year, a date."""
+
+    text: str
+    is_name: bool
 
 
 def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
@@ -44,8 +50,10 @@ class _Workbook:
         settings = package.document.find("{*}workbookPr")
         self._since_1904 = settings is not None and settings.get("date1904") in {"1", "true"}
         styles = {local(group): group for group in self._of("styles")}
-        codes = {element.get("numFmtId"): element.get("formatCode") or "" for element in styles.get("numFmts", ())}
-        self._formats = [code_of(element.get("numFmtId") or "", codes) for element in styles.get("cellXfs", ())]
+        own = ((element.get("numFmtId"), element.get("formatCode")) for element in styles.get("numFmts", ()))
+        codes = CODES | {identifier: code[:_LONGEST_CODE] for identifier, code in own if identifier and code}
+        identifiers = (element.get("numFmtId") or "" for element in styles.get("cellXfs", ()))
+        self._formats = [codes.get(identifier, "General") for identifier in identifiers]
 
     def _of(self, kind: str) -> Iterator[Element]:
         for _, root in self._package.roots(self._package.main, kind):
@@ -129,9 +137,8 @@ class _Workbook:
 
 def _string(item: Element | None) -> str:
     """Return the text of a string, without its phonetic guide."""
-    if item is None:
-        return ""
-    return "".join(text.text or "" for text in item.iterfind(".//{*}t") if local(text.getparent()) != "rPh")
+    texts = item.iterfind(".//{*}t") if item is not None else ()
+    return "".join(text.text or "" for text in texts if local(text.getparent()) != "rPh")
 
 
 def _printed(element: Element) -> str:
@@ -183,6 +190,105 @@ def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict
 
 def _unused(names: dict[int, Shown], used: set[int]) -> Iterator[str]:
     """Yield the names of columns that hold nothing, which stand before no value."""
-    text = row(name.text for at, name in names.items() if at not in used)
-    if text:
-        yield text
+    yield from filter(None, [row(name.text for at, name in names.items() if at not in used)])
+
+
+# --- numbers as a spreadsheet shows them: dates, per cents, currencies, thousands
+
+CODES = {
+    "1": "0", "2": "0.00", "3": "#,##0", "4": "#,##0.00", "9": "0%", "10": "0.00%", "11": "0.00E+00",
+    "14": "yyyy-mm-dd", "15": "d-mmm-yy", "16": "d-mmm", "17": "mmm-yy", "18": "h:mm AM/PM", "19": "h:mm:ss AM/PM",
+    "20": "h:mm", "21": "h:mm:ss", "22": "yyyy-mm-dd h:mm", "37": "#,##0;(#,##0)", "38": "#,##0;(#,##0)",
+    "39": "#,##0.00;(#,##0.00)", "40": "#,##0.00;(#,##0.00)", "45": "mm:ss", "46": "[h]:mm:ss", "47": "mm:ss.0",
+    "48": "0.0E+0",
+}  # fmt: skip
+CODES |= dict.fromkeys(map(str, (*range(27, 32), 36, *range(50, 55), 57, 58)), "yyyy-mm-dd")
+"""The meaning of the standard's own numbers of formats; local short dates are written as ISO has them."""
+_SECTION = re.compile(r'(?:"[^"]*"|\\.|[^;"])+')
+_ASIDE = re.compile(r'("[^"]*"|\\.)|\[\$([^][-]*)(?:-[^][]*)?]|\[(?!h+]|m+]|s+])[^][]*]|_.|\*.', re.IGNORECASE)
+"""Currencies with their locale, colours, blanks as wide as a letter, fill; but not in what is literal."""
+_LITERAL = re.compile(r'"([^"]*)"|\\(.)')
+_NUMBER = re.compile(r"(?:[#0?](?:[#0?,]*[#0?])?(?:\.[#0?]*)?|\.[#0?]+)(,*)")
+_TOKEN = re.compile(r'"[^"]*"|\\.|AM/PM|A/P|\[h+\]|\[m+\]|\[s+\]|y+|m+|d+|h+|s+|.', re.IGNORECASE)
+_DATE = re.compile(r"AM/PM|A/P|\[[hms]+\]|y+|m+|d+|h+|s+", re.IGNORECASE)
+_YEARS = range(1900, 2100)
+_EXACT = 10**15  # whole numbers below are exact
+
+
+def shown(value: str, code: str, *, since_1904: bool = False) -> Shown:
+    """Return a number of a file as its format shows it; plainly where the format says what is not known here."""
+    try:
+        number = float(value)
+    except ValueError:
+        return Shown(value, is_name=False)
+    sections = [_ASIDE.sub(lambda match: match[1] or match[2] or "", part) for part in _SECTION.findall(code)] or [""]
+    if number >= 0 and _DATE.search(_LITERAL.sub("", sections[0].lower().replace("general", ""))):
+        return Shown(_date(number, sections[0], since_1904=since_1904), is_name=True)
+    section, sign = sections[0], "-" if number < 0 else ""
+    if number < 0 and len(sections) > 1:
+        section, sign = sections[1], ""
+    text = None if "[<" in code or "[>" in code or "[=" in code else _number(abs(number), section)
+    return Shown(plain(number) if text is None else sign + text, is_name=number in _YEARS)
+
+
+def plain(number: float) -> str:
+    """Return a number without a format."""
+    return str(int(number)) if number.is_integer() and abs(number) < _EXACT else f"{number:.10g}"
+
+
+def _number(number: float, section: str) -> str | None:
+    """Return a number that is not negative in a section of a format; None where it has what is not known here."""
+    literals = iter([match[1] or match[2] or "" for match in _LITERAL.finditer(section)])
+    kept = _LITERAL.sub("\0", section)
+    digits = _NUMBER.search(kept)
+    if digits is None or "/" in kept or "E" in kept.upper() or _NUMBER.search(kept, digits.end()):
+        return None
+    whole, _, decimals = digits[0].rstrip(",").partition(".")
+    number *= 100.0 ** kept.count("%") / 1000.0 ** len(digits[1])
+    text = f"{number:{',' if ',' in whole else ''}.{len(decimals)}f}"
+    for _ in range(len(decimals) - len(decimals.rstrip("#?"))):
+        text = text.removesuffix("0")
+    before, point, after = text.partition(".")
+    text = before.zfill(whole.count("0")) + (point + after if after else "")
+    return re.sub("\0", lambda _: next(literals), kept[: digits.start()] + text + kept[digits.end() :]).strip()
+
+
+def _date(number: float, section: str, *, since_1904: bool) -> str:
+    """Return a date or time, which is a number of days."""
+    # The first calendar has a 29 February 1900 that never was.
+    start = datetime(1904, 1, 1) if since_1904 else datetime(1899, 12, 30 if number >= 60 else 31)  # noqa: DTZ001
+    seconds = round(number * 86400)
+    try:
+        moment = start + timedelta(seconds=seconds)
+    except OverflowError:
+        return plain(number)
+    tokens = _TOKEN.findall(section)
+    units = [token.lower().lstrip("[")[0] if _DATE.fullmatch(token) else "" for token in tokens]
+    halves = "a" in units
+    parts = []
+    for at, (token, unit) in enumerate(zip(tokens, units, strict=True)):
+        before = next(filter(None, reversed(units[:at])), "")
+        after = next(filter(None, units[at + 1 :]), "")
+        if unit == "m" and (before == "h" or after == "s"):
+            unit = "minute"  # noqa: PLW2901 - the same letter says month and minute
+        if token.startswith("["):
+            parts.append(str(seconds // {"h": 3600, "minute": 60, "m": 60}.get(unit, 1)))
+        elif unit:
+            parts.append(_unit(moment, unit, len(token), halves=halves))
+        else:
+            parts.append(token[1:-1] if len(token) > 1 and token[0] == '"' else token.removeprefix("\\"))
+    return "".join(parts).strip()
+
+
+def _unit(moment: datetime, unit: str, letters: int, *, halves: bool) -> str:
+    """One unit of a moment, written in so many letters."""
+    if unit == "a":
+        return f"{moment:%p}"
+    if unit == "y":
+        return f"{moment.year:04}" if letters > 2 else f"{moment:%y}"
+    if unit in "md" and letters > 2:
+        name = f"{moment:%B}" if unit == "m" else f"{moment:%A}"
+        return name[:3] if letters == 3 else name
+    hour = (moment.hour % 12 or 12) if halves else moment.hour
+    value = {"m": moment.month, "d": moment.day, "h": hour, "minute": moment.minute, "s": moment.second}[unit]
+    return f"{value:0{min(letters, 2)}}"

@@ -7,10 +7,9 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.errors import InputError, as_path
 from dialore.retrieval.chunking import Section, Unreadable
@@ -28,70 +27,7 @@ _READERS = 2
 """Rises when files are read in another way: then they are read again though they have not changed."""
 
 
-@dataclass
-class _Found:
-    """Files by absolute path, each with its format, and the folders that were named.
-
-    Of the others: those whose names do not say how to read them, and a sentence each of what cannot be opened
-    (rejects), and of what else was passed over (notices).
-    """
-
-    files: dict[Path, FileFormat] = field(default_factory=dict)
-    folders: list[Path] = field(default_factory=list)
-    skipped: list[str] = field(default_factory=list)
-    rejects: list[str] = field(default_factory=list)
-    notices: list[str] = field(default_factory=list)
-
-
-def find_files(named: str | Path | Sequence[str | Path], file_format: FileFormat | None = None) -> _Found:
-    """Return the files that are named, and those in the folders and below; raise InputError where there is nothing.
-
-    In a folder only files are read whose names say how; the others are passed over, hidden ones without a word. What
-    is named itself is read whatever it is called, as text where its name says nothing and no format is given.
-    """
-    listing = _Found()
-    paths = [as_path("a file", path) for path in ([named] if isinstance(named, str | Path) else named)]
-    for path in paths:
-        if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
-            raise InputError(f"no such file or folder: {shown_path(path)}", hint="check the name")
-    for path in paths:
-        is_folder = path.is_dir()
-        if is_folder:
-            listing.folders.append(Path(shown_path(path.resolve())))
-        for file in _below(path.resolve(), listing) if is_folder else [path.resolve()]:
-            known = format_of(file) or (None if is_folder else "text")
-            if known is None:
-                listing.skipped.append(shown_path(file))
-            elif why := _unfit(file):
-                (listing.notices if is_folder else listing.rejects).append(f"{shown_path(file)}: {why}")
-            else:
-                listing.files.setdefault(file, file_format or known)
-    return listing
-
-
-def _below(folder: Path, found: _Found) -> Iterator[Path]:
-    def reject(error: OSError) -> None:
-        found.rejects.append(f"{shown_path(Path(error.filename))}: {error.strerror}")
-
-    for where, folders, names in os.walk(folder, onerror=reject):
-        folders[:] = sorted(name for name in folders if not name.startswith("."))
-        for link in (Path(where, name) for name in folders):
-            if link.is_symlink():
-                found.notices.append(f"{shown_path(link)}: a link to a folder is not followed")
-        yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
-
-
-def _unfit(path: Path) -> str:
-    """Why something that is named like a file is none; empty where it is one."""
-    try:
-        mode = path.stat().st_mode
-    except OSError as error:
-        return "a link to nothing" if path.is_symlink() else error.strerror or "it cannot be opened"
-    return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"
-
-
-@dataclass(frozen=True)
-class ReadFile:
+class ReadFile(NamedTuple):
     """A file that was read, and where its sections begin and end among those of all."""
 
     document: Document
@@ -99,19 +35,13 @@ class ReadFile:
     end: int
 
 
-class ReadFiles:
+class ReadFiles(AbstractContextManager["ReadFiles"]):
     """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
-    So neither an index is locked nor memory is filled while files are read. `is_known` is told a document whose hash is
-    of its bytes, and says whether it need not be read again.
-
-    Attributes:
-        files: those that were read.
-        found: what is told of the others.
-        unchanged: names of those that need not be read again.
-
-    Raises:
-        InputError: there is nothing of a name, or what was read finds no room.
+    So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
+    say how, and none that is hidden; what is named itself is read as text where its name says nothing. Files that
+    `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`; `rejects` and
+    `notices` are sentences. Raises InputError where there is nothing of a name, or no room.
     """
 
     def __init__(
@@ -124,31 +54,58 @@ class ReadFiles:
         is_known: Callable[[Document], bool] = lambda _: False,
         on_step: Step | None = None,
     ) -> None:
-        self.found = find_files(named, file_format)
         self.files: list[ReadFile] = []
         self.unchanged: list[str] = []
+        self.folders: list[Path] = []
+        self.formats: dict[Path, FileFormat] = {}
+        self.skipped, self.rejects, self.notices = list[str](), list[str](), list[str]()
+        self._find([named] if isinstance(named, str | Path) else named, file_format)
+        step, total = on_step or (lambda *_: None), len(self.formats)
         with ExitStack() as stack:
             reader = reader or stack.enter_context(Reader())
             try:
                 self._sections = stack.enter_context(tempfile.TemporaryFile(dir=folder))
-                for done, (path, known_format) in enumerate(self.found.files.items()):
-                    if on_step is not None:
-                        on_step(f"reading {shown_path(Path(path.name))}", done, len(self.found.files))
+                for done, (path, known_format) in enumerate(self.formats.items()):
+                    step(f"reading {shown_path(Path(path.name))}", done, total)
                     self._read(path, known_format, reader, is_known)
                 self._sections.flush()
             except OSError as error:
                 raise InputError(f"what was read cannot be kept: {error.strerror}", hint="make room") from error
             self._open = stack.pop_all()
-        if on_step is not None:
-            on_step("reading", len(self.found.files), len(self.found.files))
-
-    def __enter__(self) -> ReadFiles:
-        """Return the files."""
-        return self
+        step("reading", total, total)
 
     def __exit__(self, *_: object) -> None:
-        """Let go of what was read."""
         self._open.close()
+
+    def _find(self, named: Sequence[str | Path], file_format: FileFormat | None) -> None:
+        """Take in the files that are named, and those in the folders and below."""
+        paths = [as_path("a file", path) for path in named]
+        for path in paths:
+            if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
+                raise InputError(f"no such file or folder: {shown_path(path)}", hint="check the name")
+        for path in paths:
+            is_folder = path.is_dir()
+            if is_folder:
+                self.folders.append(Path(shown_path(path.resolve())))
+            for file in self._below(path.resolve()) if is_folder else [path.resolve()]:
+                known = format_of(file) or (None if is_folder else "text")
+                if known is None:
+                    self.skipped.append(shown_path(file))
+                elif why := _unfit(file):
+                    (self.notices if is_folder else self.rejects).append(f"{shown_path(file)}: {why}")
+                else:
+                    self.formats.setdefault(file, file_format or known)
+
+    def _below(self, folder: Path) -> Iterator[Path]:
+        def reject(error: OSError) -> None:
+            self.rejects.append(f"{shown_path(Path(error.filename))}: {error.strerror}")
+
+        for where, folders, names in os.walk(folder, onerror=reject):
+            folders[:] = sorted(name for name in folders if not name.startswith("."))
+            for link in (Path(where, name) for name in folders):
+                if link.is_symlink():
+                    self.notices.append(f"{shown_path(link)}: a link to a folder is not followed")
+            yield from (Path(where, name) for name in sorted(names) if not name.startswith("."))
 
     def sections(self, file: ReadFile) -> Iterator[Section]:
         """Yield the sections of a file."""
@@ -158,8 +115,15 @@ class ReadFiles:
 
     def _read(self, path: Path, file_format: FileFormat, reader: Reader, is_known: Callable[[Document], bool]) -> None:
         begin, name = self._sections.tell(), shown_path(path)
+        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr)).encode()).digest()
         try:
-            document = _document(path, name, file_format, ocr=reader.ocr)
+            try:
+                status = path.stat()
+                with path.open("rb") as file:
+                    digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=manner)).hexdigest()
+            except OSError as error:
+                raise Unreadable(error.strerror or str(error)) from error
+            document = Document(name=name, hash=digest, bytes=status.st_size, modified=status.st_mtime_ns)
             if is_known(document):
                 self.unchanged.append(name)
                 return
@@ -167,23 +131,20 @@ class ReadFiles:
                 if kind == "section":
                     self._sections.write(text.encode() + b"\n")
                 else:
-                    told = self.found.rejects if kind == "reject" else self.found.notices
+                    told = self.rejects if kind == "reject" else self.notices
                     told.append(f"{name}, {text}" if text.startswith(("line", "page")) else f"{name}: {text}")
         except Unreadable as error:
-            self.found.rejects.append(f"{name}: {error}")
+            self.rejects.append(f"{name}: {error}")
             self._sections.seek(begin)
             self._sections.truncate()
         else:
             self.files.append(ReadFile(document, begin, self._sections.tell()))
 
 
-def _document(path: Path, name: str, *manner: object, ocr: bool) -> Document:
-    """Return a file as a document; its hash is of its bytes and of the manner in which it is read."""
-    key = hashlib.sha256(repr((_READERS, *manner, ocr)).encode()).digest()
+def _unfit(path: Path) -> str:
+    """Why something that is named like a file is none; empty where it is one."""
     try:
-        status = path.stat()
-        with path.open("rb") as file:
-            digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16, key=key)).hexdigest()
+        mode = path.stat().st_mode
     except OSError as error:
-        raise Unreadable(error.strerror or str(error)) from error
-    return Document(name=name, hash=digest, bytes=status.st_size, modified=status.st_mtime_ns)
+        return "a link to nothing" if path.is_symlink() else error.strerror or "it cannot be opened"
+    return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import posixpath
 import re
 import zipfile
@@ -12,8 +11,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, by_headings, fenced, library, row
 from dialore.retrieval.loaders.markup import TAG
 
 
@@ -43,7 +41,22 @@ _SELF_CLOSED = re.compile(
 
 def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -> Iterator[Section]:
     """Yield the sections of a page, at the canonical address that it names itself; below `title` where one is given."""
-    tree = _parsed(data, notice, charset)
+    with library("HTML page", "lxml"):
+        from lxml import etree
+
+        text, _, note = decode(data, charset)
+        if note:
+            notice("", note)
+        if "<?xml" in text[:200] or "/xhtml" in text[:1000].lower():
+            text = _SELF_CLOSED.sub(r"<\1\2></\1>", text)
+        text = text.replace("\0", "")
+        if not text.strip():
+            return
+        parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
+        tree = etree.fromstring(text.encode("utf-8", "replace"), parser)
+        if any(error.level_name == "FATAL" for error in parser.error_log):
+            notice("", f"it is read as plain text: {parser.error_log.last_error.message.strip()}")
+            tree = etree.fromstring(TAG.sub(" ", text).encode("utf-8", "replace") or b" ", parser)
     if tree is None:
         return
     own = " ".join(tree.xpath("string(//title[not(ancestor::svg)])").split())
@@ -53,24 +66,6 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
     main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
         yield from by_headings(_named_once(blocks, title), title, url)
-
-
-def _parsed(data: bytes, notice: Reject, charset: str) -> Any:  # noqa: ANN401 - lxml ships no types
-    with library("HTML page", "lxml"):
-        from lxml import etree
-
-        text, _, note = decode(data, charset)
-        if note:
-            notice("", note)
-        if "<?xml" in text[:200] or "/xhtml" in text[:1000].lower():
-            text = _SELF_CLOSED.sub(r"<\1\2></\1>", text)
-        parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
-        text = text.replace("\0", "")
-        tree = etree.fromstring(text.encode("utf-8", "replace"), parser) if text.strip() else None
-        if any(error.level_name == "FATAL" for error in parser.error_log):
-            notice("", f"it is read as plain text: {parser.error_log.last_error.message.strip()}")
-            tree = etree.fromstring(TAG.sub(" ", text).encode("utf-8", "replace") or b" ", parser)
-    return tree
 
 
 def _named_once(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
@@ -233,10 +228,6 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
                 page = book.read(name)
             if is_binary(page):
                 raise Unreadable("it is encrypted, or no text")  # noqa: TRY301
-            yield from read_html(page, functools.partial(_tell, notice, name), title)
+            yield from read_html(page, lambda _, why, name=name: notice(name, why), title)  # type: ignore[misc]
         except Unreadable as error:
             notice(name, error)
-
-
-def _tell(notice: Reject, chapter: str, _where: object, why: object) -> None:
-    notice(chapter, why)

@@ -17,8 +17,17 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import InputError
 from dialore.files import parse_yaml, with_long_cells
 from dialore.knowledge import GROUPS
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, fenced, unwrapped
-from dialore.retrieval.loaders.blocks import Reject, by_headings, paragraphs, row
+from dialore.retrieval.chunking import (
+    Paragraph,
+    Reject,
+    Section,
+    Unreadable,
+    by_headings,
+    fenced,
+    paragraphs,
+    row,
+    unwrapped,
+)
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -51,8 +60,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            data = json.loads(line)
-            section = _section(data)
+            section = _section(json.loads(line))
         except (ValueError, RecursionError) as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
@@ -78,7 +86,7 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
     if title is not None and not isinstance(title, str):
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
-    return Section(paragraphs(data[key]), " ".join((title or "").split()), data.get(url_key, ""), extra)
+    return Section(paragraphs(data[key]), " ".join((title or "").split()), data[url_key] if url_key else "", extra)
 
 
 # --- Tables in text
@@ -120,8 +128,7 @@ def read_rows(lines: Iterable[str]) -> Iterator[Section]:
 
 _LONGEST_CELL = 100
 """Characters of a cell up to which it is metadata, too, which passages are filtered by."""
-_SAMPLE = 200
-"""Lines by which a table's form is told."""
+_SAMPLE = 200  # lines by which a table's form is told
 _SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
 _NUMBER = re.compile(r"[-+]?[\d.,:/%€$£ -]+")
 
@@ -150,23 +157,17 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 
 def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
     """Yield the sections of a Markdown text; front matter gives a title and metadata."""
-    front = _FRONT_MATTER.match(text)
     title, extra = "", dict[str, Any]()
-    if front:
+    if front := _FRONT_MATTER.match(text):
         titled = _TITLE.search(front[1])
         title = titled[1].strip().strip("\"'") if titled else ""
-        text = text[front.end() :]
-        extra = _metadata(front[1])
+        text, extra = text[front.end() :], _metadata(front[1])
     for section in by_headings(_blocks(_TARGET.sub("", text), notice), title):
-        yield replace(section, extra={**extra, **section.extra}) if extra else section
+        yield replace(section, extra=extra)
 
 
 def _metadata(front: str) -> dict[str, Any]:
-    """Return what front matter says besides the title, as JSON holds it; nothing where it is no YAML.
-
-    Raises:
-        Unreadable: it is no YAML, and speaks of groups: who may read the file is not known.
-    """
+    """Return what front matter says besides the title; nothing where it is no YAML, but Unreadable if it has groups."""
     try:
         fields = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
     except (InputError, ValueError) as error:
@@ -213,8 +214,7 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
     """Return what a token holds, if anything: a table's cells are read with their row."""
-    token = tokens[place]
-    text = ""
+    token, text = tokens[place], ""
     if token.type == "heading_open":
         return Paragraph(_plain(tokens[place + 1]))
     if token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:

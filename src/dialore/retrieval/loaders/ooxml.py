@@ -1,7 +1,4 @@
-"""Packages of Office Open XML, which Word, PowerPoint and Excel write: their parts, and what all say alike.
-
-Names are compared without their namespaces, which the strict form of the standard spells differently.
-"""
+"""Packages of Office Open XML: their parts, by names without namespaces, which its strict form spells differently."""
 
 from __future__ import annotations
 
@@ -14,8 +11,7 @@ from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from dialore.errors import first_line
-from dialore.retrieval.chunking import Paragraph, Unreadable
-from dialore.retrieval.loaders.blocks import Reject, row
+from dialore.retrieval.chunking import Paragraph, Reject, Unreadable, row
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -35,7 +31,7 @@ class Package:
         # Some writers part folders by backslashes; names of parts know no case.
         self._names = {name.replace("\\", "/").lower(): name for name in self._archive.namelist()}
         self.notice = notice
-        self._related: dict[str, list[tuple[str, str, str]]] = {}
+        self._relations: dict[str, list[Element]] = {}
         self.main = next(iter(self.related("", "officeDocument").values()), "")
         document = self.root(self.main)
         if document is None:
@@ -60,9 +56,8 @@ class Package:
         from lxml import etree
 
         with self._open(part) as file:
-            for _, element in (
-                etree.iterparse(file, tag=("{*}row", "{*}headerFooter"), **_OPTIONS) if file is not None else ()
-            ):
+            tags = ("{*}row", "{*}headerFooter")
+            for _, element in etree.iterparse(file, tag=tags, **_OPTIONS) if file is not None else ():
                 yield element
                 element.clear()
                 while element.getprevious() is not None:
@@ -81,18 +76,17 @@ class Package:
 
     def related(self, part: str, kind: str) -> dict[str, str]:
         """Return the parts of a kind that a part names, each by its id; of the package where the part is empty."""
-        if part not in self._related:
-            self._related[part] = list(self._relations(part))
-        return {identifier: target for identifier, its, target in self._related[part] if its == kind}
-
-    def _relations(self, part: str) -> Iterator[tuple[str, str, str]]:
         folder, name = posixpath.split(part)
-        relations = self.root(posixpath.join(folder, "_rels", f"{name}.rels"))
-        for relation in relations if relations is not None else ():
-            if relation.get("TargetMode") != "External":
+        if part not in self._relations:
+            relations = self.root(posixpath.join(folder, "_rels", f"{name}.rels"))
+            self._relations[part] = list(relations) if relations is not None else []
+        related = {}
+        for relation in self._relations[part]:
+            is_of_kind = (relation.get("Type") or "").rpartition("/")[2] == kind
+            if is_of_kind and relation.get("TargetMode") != "External":
                 target = posixpath.join("/", folder, (relation.get("Target") or "").replace("\\", "/"))
-                kind = (relation.get("Type") or "").rpartition("/")[2]
-                yield relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")
+                related[relation.get("Id") or ""] = posixpath.normpath(target).lstrip("/")
+        return related
 
     def roots(self, part: str, kind: str) -> Iterator[tuple[str, Element]]:
         """Yield the parts of a kind that a part names and that can be read, each with its root."""
@@ -134,8 +128,7 @@ def alternative(element: Element) -> list[Element]:
 
 # --- DrawingML: PowerPoint's text, and that of diagrams and charts
 
-_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}
-"""Signs before an argument of an equation."""
+_MARKS = {"num": "", "den": "/", "sup": "^", "sub": "_"}  # signs before an argument of an equation
 
 
 def inline(element: Element) -> str:

@@ -7,11 +7,10 @@ import functools
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from dialore.errors import MissingExtraError
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable, joined
-from dialore.retrieval.loaders.blocks import Reject, library
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, joined, library
 from dialore.text import SENTENCE_ENDS
 
 _HYPHEN = re.compile(r"(?<=[a-z])(?:\ufffe|[-\u2010\u00ad]\n)(?=[a-z])")
@@ -24,9 +23,7 @@ _FEW, _SHIFTED = 100, 0.25
 """Letters that tell, and the part of vowels below which they are no text: English has 0.4."""
 _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
-_BESIDE = _NOTES | {2, 16}
-"""With links and the windows of notes: what shows no text of its own."""
-_XFA = {2, 3}
+_BESIDE = _NOTES | {2, 16}  # with links and the windows of notes: what shows no text of its own
 _NEXT_TO_NONE, _LARGE = 20, 0.2
 """Letters of a page, and the part of it that a picture takes."""
 _SHARPNESS = 2.0
@@ -36,52 +33,42 @@ _SHARPNESS = 2.0
 def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Section]:
     """Yield the one section of a PDF; tell `reject` of pages whose text is not to be had, and of what is not read."""
     with library("PDF", "pypdfium2"):
-        document = _opened(data)
-        if document.get_formtype() in _XFA:
-            reject("", "it is an XFA form: what such a form holds beside its pages is not read")
+        import pypdfium2
+
+        try:
+            document = pypdfium2.PdfDocument(data)
+        except pypdfium2.PdfiumError as error:
+            if "password" in str(error):
+                raise Unreadable("it is encrypted with a password") from error
+            raise
+        document.init_forms()
         if attached := document.count_attachments():
             reject("", f"files that are attached to it are not read: {attached}")
-        pages = [_page(document, number) for number in range(len(document))]
-        pictured = [number for number, page in enumerate(pages) if page.is_picture]
-        if ocr:
-            for number in pictured:
+        pages: list[str] = []
+        pictured: list[int] = []
+        for number in range(len(document)):
+            text, is_picture = _page(document, number)
+            if is_picture and ocr:
                 recognised = _engine()(document[number].render(scale=_SHARPNESS).to_numpy())
-                text = "\n".join([pages[number].text, "", *(recognised.txts or ())])
-                pages[number] = _Page(text.strip(), is_picture=False)
+                text = "\n".join([text, "", *(recognised.txts or ())]).strip()
+            elif is_picture:
+                pictured.append(number)
+            pages.append(text)
         title = document.get_metadata_value("Title")
-    paragraphs = list(_across_pages([page.text for page in pages]))
-    scanned = _listed(number for number in pictured if pages[number].is_picture)
+    paragraphs = list(_across_pages(pages))
+    scanned = _listed(pictured)
     why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
     if not paragraphs:
         raise Unreadable(f"it has no text: {scanned}: {why}" if scanned else "it has no text")
     if scanned:
         reject(scanned, why)
-    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page.text)):
+    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
     yield Section(paragraphs, " ".join(title.split()))
 
 
-class _Page(NamedTuple):
-    """The text of a page, and whether it is a picture with next to no text."""
-
-    text: str
-    is_picture: bool
-
-
-def _opened(data: bytes) -> Any:  # noqa: ANN401 - pypdfium2 has no types
-    import pypdfium2
-
-    try:
-        document = pypdfium2.PdfDocument(data)
-    except pypdfium2.PdfiumError as error:
-        if "password" in str(error):
-            raise Unreadable("it is encrypted with a password") from error
-        raise
-    document.init_forms()
-    return document
-
-
-def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
+def _page(document: Any, number: int) -> tuple[str, bool]:  # noqa: ANN401 - pypdfium2 has no types
+    """Return the text of a page, and whether it is a picture with next to no text."""
     import pypdfium2.raw as pdfium
 
     page = document[number]
@@ -92,7 +79,7 @@ def _page(document: Any, number: int) -> _Page:  # noqa: ANN401
     text = page.get_textpage().get_text_range(errors="replace").replace("\r\n", "\n")
     text = _HYPHEN.sub("", text).replace("\ufffe", "-\n")
     text = unicodedata.normalize("NFC", _ACCENT.sub(lambda match: match[0].translate(_ACCENTS), text))
-    return _Page("\n\n".join([text, *notes]).strip(), _is_picture(page, text))
+    return "\n\n".join([text, *notes]).strip(), _is_picture(page, text)
 
 
 def _is_picture(page: Any, text: str) -> bool:  # noqa: ANN401

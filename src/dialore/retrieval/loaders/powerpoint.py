@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, inline, local, texts_of
 
 if TYPE_CHECKING:
@@ -54,17 +53,14 @@ class _Presentation:
         for notes in self._package.related(part, "notesSlide").values():
             shapes += self._shapes(notes)
         yield from ((0, text) for kind, text in shapes if kind not in _TITLES | _REPEATED)
-        yield from ((0, f"Comment: {text}") for text in self._comments(part))
+        for _, root in self._package.roots(part, "comments"):
+            texts = [" ".join((text.text or "").split()) for text in root.iter("{*}text")]
+            yield from ((0, f"Comment: {text}") for text in texts + texts_of(root) if text)
         self._repeated.update(dict.fromkeys(text for kind, text in shapes if kind in _REPEATED))
         for layout in self._package.related(part, "slideLayout").values():
             for design in {layout, *self._package.related(layout, "slideMaster").values()} - self._layouts:
                 self._layouts.add(design)
                 self._repeated.update(dict.fromkeys(text for kind, text in self._shapes(design) if kind is None))
-
-    def _comments(self, part: str) -> Iterator[str]:
-        for _, root in self._package.roots(part, "comments"):
-            texts = [" ".join((text.text or "").split()) for text in root.iter("{*}text")]
-            yield from filter(None, texts + texts_of(root))
 
     def _shapes(self, part: str) -> Iterator[tuple[str | None, str]]:
         """Yield the paragraphs and rows of a part's shapes, each with what its shape is a placeholder of, if any."""

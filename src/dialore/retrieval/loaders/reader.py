@@ -1,7 +1,4 @@
-"""A process that reads files: one that never ends, or that takes all memory, ends with it and with nothing else.
-
-The process is begun when the first file is to be read, and serves for those that follow.
-"""
+"""A process that reads files: one that never ends, or that takes all memory, ends with it and with nothing else."""
 
 from __future__ import annotations
 
@@ -14,18 +11,15 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from multiprocessing.spawn import get_executable
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 from dialore.errors import DialoreError, InputError
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable
 from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
-
-if TYPE_CHECKING:
-    from dialore.retrieval.loaders.blocks import Reject
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
 _READY = b"ready\n"
@@ -37,8 +31,8 @@ serve(*limits)
 """
 
 
-class Reader:
-    """Reads files in a process of its own, one after the other; for use by one thread at a time.
+class Reader(AbstractContextManager["Reader"]):
+    """Reads files in a process of its own, begun with the first one; for use by one thread at a time.
 
     Args:
         seconds: that a file may take; for formats of lines, one of them.
@@ -54,12 +48,7 @@ class Reader:
         self._process: subprocess.Popen[bytes] | None = None
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
-    def __enter__(self) -> Reader:
-        """Return the reader."""
-        return self
-
     def __exit__(self, *_: object) -> None:
-        """End its process."""
         self.close()
 
     def close(self) -> None:
@@ -71,18 +60,18 @@ class Reader:
                 process.communicate()
 
     def read(self, path: Path, file_format: FileFormat) -> Iterator[tuple[str, str]]:
-        """Yield what is in a file: a `section` and it as JSON, or what is a `reject` or `notice`, `where: why`.
-
-        Raises:
-            Unreadable: it cannot be read, or not within the limits.
-        """
+        """Yield a `section` and it as JSON, or a `reject` or `notice` and `where: why`; raises Unreadable."""
         process = self._begun()
         try:
             assert process.stdin is not None
             with suppress(OSError):  # it has ended, and so do its messages
                 process.stdin.write(json.dumps([str(path), file_format]).encode() + b"\n")
                 process.stdin.flush()
-            yield from self._messages_of(process, file_format)
+            until = time.monotonic() + self.seconds
+            while (message := self._message(process, until))[0] != "end":
+                yield message
+                if file_format in BY_LINE:
+                    until = time.monotonic() + self.seconds
         except Unreadable:
             raise
         except BaseException:
@@ -109,28 +98,23 @@ class Reader:
                 raise InputError("the process that reads files ends as it begins", hint="is this Python whole?")
         return self._process
 
-    def _messages_of(self, process: subprocess.Popen[bytes], file_format: FileFormat) -> Iterator[tuple[str, str]]:
-        until = time.monotonic() + self.seconds
-        while True:
-            try:
-                line = self._messages.get(timeout=max(0.0, until - time.monotonic()))
-            except queue.Empty:
-                self.close()
-                raise Unreadable(f"reading it takes longer than {self.seconds:g} seconds") from None
-            kind, _, text = line.decode().rstrip("\n").partition(" ")
-            if kind in {"end", "failed"}:
-                if kind == "failed":
-                    self.close()
-                if text:
-                    raise Unreadable(text)
-                return
-            if not kind:
-                self.close()
-                why = "it is damaged, or needs too much memory"
-                raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
-            yield kind, text
-            if file_format in BY_LINE:
-                until = time.monotonic() + self.seconds
+    def _message(self, process: subprocess.Popen[bytes], until: float) -> tuple[str, str]:
+        """Return the next message; raises Unreadable where it says so, or none comes in time."""
+        try:
+            line = self._messages.get(timeout=max(0.0, until - time.monotonic()))
+        except queue.Empty:
+            self.close()
+            raise Unreadable(f"reading it takes longer than {self.seconds:g} seconds") from None
+        kind, _, text = line.decode().rstrip("\n").partition(" ")
+        if not kind:
+            self.close()
+            why = "it is damaged, or needs too much memory"
+            raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
+        if kind == "failed":
+            self.close()
+        if kind in {"end", "failed"} and text:
+            raise Unreadable(text)
+        return kind, text
 
 
 def section_of(text: str) -> Section:

@@ -1,24 +1,22 @@
-"""Files as sections of text: which are read, how each format is, and what could not be read.
-
-Markdown is parsed by markdown-it; the extra `documents` reads HTML, EPUB, messages, Word, PowerPoint and
-Excel by lxml, and PDF by PDFium.
-"""
+"""Files as sections of text: which are read, how each format is, messages with what is attached to them."""
 
 from __future__ import annotations
 
+import email
+import email.policy
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from email.message import MIMEPart
+from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Section, Unreadable
-from dialore.retrieval.loaders.blocks import Reject, paragraphs
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, paragraphs, row
 from dialore.retrieval.loaders.excel import read_xlsx
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
-from dialore.retrieval.loaders.mail import read_mail
 from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_rows
 from dialore.retrieval.loaders.pdf import read_pdf
 from dialore.retrieval.loaders.powerpoint import read_pptx
@@ -57,11 +55,7 @@ def read_sections(
     """Yield the sections of a file, unpacked where its name ends in `.gz`; with `ocr` scanned pages are read, too.
 
     `reject` is told of lines that are left out, `notice` (else `reject`, too) of other parts, and of what was assumed.
-
-    Raises:
-        Unreadable: it cannot be read that way.
-        OSError: it cannot be opened.
-        MissingExtraError: its format needs the extra `documents`.
+    Raises Unreadable, OSError, or MissingExtraError where the format needs the extra `documents`.
     """
     try:
         if file_format in BY_LINE:
@@ -82,25 +76,26 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
         if note:
             notice("", note)
         raw.seek(0)
+        bad = 0
+
+        def whole_lines() -> Iterator[str]:
+            nonlocal bad
+            for line in text_file:
+                bad += "\ufffd" in line
+                yield line
+
         # Only "\n" ends lines: JSON may hold other line ends in its strings.
         text_file = io.TextIOWrapper(raw, encoding, "replace", newline="" if file_format == "csv" else "\n")
-        lines = text_file if note else _whole_lines(text_file, notice)
         if file_format == "jsonl":
-            yield from read_jsonl(lines, reject)
+            yield from read_jsonl(whole_lines(), reject)
         elif file_format == "csv":
-            yield from read_rows(lines)
+            yield from read_rows(whole_lines())
         else:
-            yield from (Section([Paragraph(part)]) for line in lines for part in line.splitlines() if part.strip())
-
-
-def _whole_lines(lines: io.TextIOWrapper, notice: Reject) -> Iterator[str]:
-    """Yield the lines of a file; `notice` is told how many hold what is no text."""
-    bad = 0
-    for line in lines:
-        bad += "\ufffd" in line
-        yield line
-    if bad:
-        notice("", f"{bad:,} lines hold \ufffd, for what is no {lines.encoding}")
+            yield from (
+                Section([Paragraph(part)]) for line in whole_lines() for part in line.splitlines() if part.strip()
+            )
+        if bad and not note:
+            notice("", f"{bad:,} lines hold \ufffd, for what is no {text_file.encoding}")
 
 
 def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
@@ -113,7 +108,13 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
     elif file_format == "html":
         yield from read_html(data, notice)
     elif file_format == "eml":
-        yield from read_mail(data, notice, lambda attached, name: _read_attached(attached, name, notice, ocr=ocr))
+        whole = decode(data)
+        if whole.encoding.startswith(("utf-16", "utf-32")):
+            data = whole.text.encode("utf-8", "replace")
+        message = email.message_from_bytes(data.lstrip(), policy=email.policy.default)
+        if not message.keys():
+            raise Unreadable("it is no message: it has no head")
+        yield from _message(message, notice, ocr=ocr)
     else:
         text, _, note = decode(data)
         if note:
@@ -121,12 +122,79 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
         yield from read_markdown(text, notice) if file_format == "markdown" else [Section(paragraphs(text))]
 
 
-def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
-    """Yield the sections of what is inside another file, by its name."""
+_HEAD = 1 << 20  # bytes by which the encoding of lines is told
+_BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
+
+
+# --- messages
+
+_SHOWN = ("From", "To", "Cc", "Date")
+
+
+def _message(message: MIMEPart, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+    """Yield the sections of a message, under its subject: what is seen of its head, its text, what is attached."""
+    title = _header(message, "Subject")
+    head = row(f"{name}: {line}" for name in _SHOWN if (line := _header(message, name)))
+    yield Section([Paragraph(head or title)], title)
+    for part in _seen(message):
+        name = _header(part, "", part.get_filename)
+        if part.get_content_type() == "message/rfc822":
+            for inner in part.iter_parts():
+                yield from _message(inner, notice, ocr=ocr)
+            continue
+        try:
+            for section in _read_part(part, name, notice, ocr=ocr):
+                names = [title, name if part.is_attachment() else "", section.title]
+                yield Section(section.paragraphs, " > ".join(filter(None, names)), section.url, section.extra)
+        except Unreadable as error:
+            notice(name or part.get_content_type(), error)
+
+
+def _header(message: MIMEPart, name: str, read: Callable[[], str | None] | None = None) -> str:
+    """Return a head's line, as it stands there where the library fails on it."""
+    try:
+        text = read() if read else message[name]
+    except Exception:  # noqa: BLE001 - its parser of heads fails in many ways on damaged ones
+        text = dict(message.raw_items()).get(name, "")
+    return " ".join(str(text or "").split())
+
+
+def _seen(part: MIMEPart) -> Iterator[MIMEPart]:
+    """Yield the parts that are shown or attached: of alternatives the one that says most."""
+    if part.get_content_type() == "multipart/alternative":
+        ways = [list(_seen(way)) for way in part.iter_parts()]
+        yield from max(ways, key=lambda way: sum(map(_letters, way)), default=[])
+    elif part.is_multipart() and part.get_content_type() != "message/rfc822":
+        yield from chain.from_iterable(_seen(inner) for inner in part.iter_parts())
+    else:
+        yield part
+
+
+def _letters(part: MIMEPart) -> int:
+    """Return how many letters a part shows."""
+    if part.get_content_type() not in {"text/html", "text/plain"} or part.is_attachment():
+        return 0
+    sections = _read_part(part, "", lambda _where, _why: None, ocr=False)
+    return sum(len("".join(paragraph.text.split())) for section in sections for paragraph in section.paragraphs)
+
+
+def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+    payload = part.get_payload(decode=True)
+    data = payload if isinstance(payload, bytes) else b""
+    charset, is_attachment = str(part.get_content_charset() or ""), part.is_attachment()
     file_format = ENDINGS.get(Path(name).suffix.lower())
-    if file_format is None:
+    if part.get_content_type() == "text/html" and not is_attachment:
+        yield from read_html(data, notice, charset=charset)
+    elif part.get_content_type() == "text/plain" and not is_attachment:
+        text, _, note = decode(data, charset)
+        if note:
+            notice(name or "text", note)
+        yield Section(paragraphs(text))
+    elif part.get_content_maintype() == "image" and not is_attachment:
+        return
+    elif file_format is None:
         raise Unreadable("an attachment whose name does not say how to read it")
-    if file_format in {"jsonl", "csv"}:
+    elif file_format in {"jsonl", "csv"}:
         lines = io.StringIO(decode(data).text, newline="")
         yield from read_rows(lines) if file_format == "csv" else read_jsonl(lines, notice)
     else:
@@ -135,8 +203,3 @@ def _read_attached(data: bytes, name: str, notice: Reject, *, ocr: bool) -> Iter
             notice(f"{name}, {where}".rstrip(", "), why)
 
         yield from _read_whole(data, file_format, told, ocr=ocr)
-
-
-_HEAD = 1 << 20
-"""Bytes by which the encoding of lines is told."""
-_BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Section
-from dialore.retrieval.loaders.blocks import Reject, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, local
 
 if TYPE_CHECKING:
@@ -35,8 +34,7 @@ class _Word:
     def __init__(self, package: Package) -> None:
         self._package = package
         self._part = package.main
-        self._initial = ""
-        """The large first letter of the next paragraph, which is a paragraph of its own."""
+        self._initial = ""  # the large first letter of the next paragraph, which is a paragraph of its own
         self._levels = self._levels_of_styles()
         self._notes = {(kind, attribute(note, "id")): note for kind in _NOTES.values() for note in self._parts(kind)}
 
@@ -47,7 +45,7 @@ class _Word:
             yield 0, Paragraph(self._initial)
         yield from (block for kind, key in list(self._notes) for block in self._note(kind, key))
         ends = [part for kind in ("header", "footer") for part in self._parts(kind)]
-        texts = dict.fromkeys(paragraph.text for part in ends for _, paragraph in self._block(part))
+        texts = dict.fromkeys(paragraph.text for _, paragraph in self._blocks(ends))
         if texts:
             yield 1, Paragraph("")
             yield from ((0, Paragraph(text)) for text in texts)
@@ -73,22 +71,19 @@ class _Word:
                 style = styles.get(attribute(style.find("{*}basedOn"), "val"))
         return levels
 
-    def _blocks(self, parent: Iterable[Element]) -> Iterator[Block]:
-        for element in parent:
-            yield from self._block(element)
-
-    def _block(self, element: Element) -> Iterator[Block]:
-        name = local(element)
-        if name == "p":
-            yield from self._paragraph(element)
-        elif name == "tr":
-            yield from self._row(element)
-        elif name == "altChunk":
-            self._package.notice("an embedded document", "it is not read: save the document anew in Word")
-        elif name == "AlternateContent":
-            yield from self._blocks(alternative(element))
-        elif name not in _UNSEEN:
-            yield from self._blocks(element)
+    def _blocks(self, elements: Iterable[Element]) -> Iterator[Block]:
+        for element in elements:
+            name = local(element)
+            if name == "p":
+                yield from self._paragraph(element)
+            elif name == "tr":
+                yield from self._row(element)
+            elif name == "altChunk":
+                self._package.notice("an embedded document", "it is not read: save the document anew in Word")
+            elif name == "AlternateContent":
+                yield from self._blocks(alternative(element))
+            elif name not in _UNSEEN:
+                yield from self._blocks(element)
 
     def _paragraph(self, element: Element) -> Iterator[Block]:
         """Yield a paragraph, and after it what hangs on it: text boxes, charts, notes."""
