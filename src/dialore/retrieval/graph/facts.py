@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 10
 _MOST = 0.01  # more than this share of a file's lines, and it is not the file that it is taken for
+_SOON = 10_000  # lines after which that is told before the end
 
 
 class Rejects:
@@ -51,6 +52,8 @@ class Rejects:
         self._error = self._error or GraphError(sentence, hint=hint)
         if self._strict:
             raise self._error
+        if number >= _SOON and self._of_file > _MOST * number:
+            self.end_of(number)
 
     def end_of(self, lines: int) -> None:
         """Judge a file by its number of lines; raises GraphError where too many were bad."""

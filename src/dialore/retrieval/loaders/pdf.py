@@ -24,6 +24,7 @@ _FEW, _SHIFTED = 100, 0.25
 _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
 _BESIDE = _NOTES | {2, 16}  # with links and the windows of notes: what shows no text of its own
+_XFA = {2, 3}  # PDFium's numbers of such forms
 _NEXT_TO_NONE, _LARGE = 20, 0.2
 """Letters of a page, and the part of it that a picture takes."""
 _SHARPNESS = 2.0
@@ -42,6 +43,8 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
                 raise Unreadable("it is encrypted with a password") from error
             raise
         document.init_forms()
+        if document.get_formtype() in _XFA:
+            reject("", "it is an XFA form: what such a form holds beside its pages is not read")
         if attached := document.count_attachments():
             reject("", f"files that are attached to it are not read: {attached}")
         pages: list[str] = []
