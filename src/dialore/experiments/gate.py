@@ -107,28 +107,26 @@ def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
                 continue
             comparison = comparisons.get(metric)
             wanted = f"not worse than {score.value:.4g} (n {comparison.pairs if comparison else 0})"
-            value, holds = None, False
-            if comparison:
-                value = system.scores[metric].value
-                holds = not (comparison.high < 0 if comparison.higher_is_better else comparison.low > 0)
-            verdicts.append(_Verdict(system.name, metric, value, wanted, holds))
-        verdicts.append(_failures(system, former))
+            value = system.scores[metric].value if comparison else None
+            is_worse = comparison is None or (
+                comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
+            )
+            verdicts.append(_Verdict(system.name, metric, value, wanted, not is_worse))
+        (failed, answered), (before, former_answered) = _failed(system), _failed(former)
+        share = before / max(1, former_answered)
+        wanted = f"not above {share:.4g} (n {answered})"
+        value = failed / answered if answered else None
+        holds = answered > 0 and wilson(failed, answered)[0] <= share
+        verdicts.append(_Verdict(system.name, "failed", value, wanted, holds))
     if len(verdicts) == len(pairs):
         raise InputError(f"{base.folder} is not scored", hint="score both runs by the same metrics")
     return verdicts
 
 
-def _failures(system: SystemScores, former: SystemScores) -> _Verdict:
-    """Hold the share of failed responses against the former one."""
-    failed, answered = system.counts.get("failed", 0), _answered(system)
-    before = former.counts.get("failed", 0) / max(1, _answered(former))
-    holds = answered > 0 and wilson(failed, answered)[0] <= before
-    value = failed / answered if answered else None
-    return _Verdict(system.name, "failed", value, f"not above {before:.4g} (n {answered})", holds)
-
-
-def _answered(system: SystemScores) -> int:
-    return sum(system.counts.get(outcome, 0) for outcome in ("ok", "failed"))
+def _failed(system: SystemScores) -> tuple[int, int]:
+    """Return how many responses of a system failed, and how many there are."""
+    failed = system.counts.get("failed", 0)
+    return failed, failed + system.counts.get("ok", 0)
 
 
 def _figure(store: RunStore, system: SystemScores, number: int, figure: str) -> float | None:
@@ -136,7 +134,8 @@ def _figure(store: RunStore, system: SystemScores, number: int, figure: str) -> 
     if figure in system.scores:
         return system.scores[figure].value
     if figure == "failed":
-        return system.counts.get("failed", 0) / _answered(system) if _answered(system) else None
+        failed, answered = _failed(system)
+        return failed / answered if answered else None
     cost, _, statistic = figure.partition(".")
     values = store.costs(number, cost)
     if not values:

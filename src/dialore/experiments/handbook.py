@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,12 +51,8 @@ def _handbook_index(language: str) -> Path:
 
 def run_folders(folder: Path, halves: Sequence[str], languages: Sequence[str]) -> dict[tuple[str, str], Path]:
     """Return the folder of the run of each language and half: `en` and `zh`, of both halves `en-a`, `en-b`, ..."""
-    several = len(halves) > 1
-    return {
-        (language, half): folder / (f"{language}-{half}" if several else language)
-        for language in languages
-        for half in halves
-    }
+    pairs = itertools.product(languages, halves)
+    return {pair: folder / ("-".join(pair) if len(halves) > 1 else pair[0]) for pair in pairs}
 
 
 async def run_handbook(
@@ -65,13 +62,11 @@ async def run_handbook(
     on_progress: Callable[[Progress], None] | None = None,
     *,
     limit: int | None = None,
-    accept_changed_prompts: bool = False,
-    accept_changed_server: bool = False,
+    **accepted: Any,  # noqa: ANN401 - as `run_experiment` has them
 ) -> list[Progress]:
     """Answer and score each half by the methods of the settings, into its folder; what is there is kept.
 
-    Where the settings name no method, by `METHODS`; `limit` is how many turns of each half. What changed since may be
-    accepted as by `run_experiment`.
+    Where the settings name no method, by `METHODS`; `limit` is how many turns of each half.
     """
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
@@ -81,15 +76,7 @@ async def run_handbook(
         dataset = {"name": name, "split": half, "limit": limit}
         systems = [{"method": method, "options": settings.options} for method in methods]
         config = config_of(settings, systems, sources, name=name, dataset=dataset, cite=True, metrics=METRICS)
-        answered = await run_experiment(
-            config,
-            folder,
-            connect,
-            accept_changed_prompts=accept_changed_prompts,
-            accept_changed_server=accept_changed_server,
-            on_progress=on_progress,
-        )
-        ended.append(answered)
+        ended.append(await run_experiment(config, folder, connect, on_progress=on_progress, **accepted))
         with RunStore.open(folder) as store, store.writing():
             await measure_run(store, load_metrics(METRICS, Context()))
     return ended
@@ -114,11 +101,10 @@ def handbook_table(folders: Iterable[Path]) -> list[dict[str, Any]]:
             score = score_of(metric, measures[title][metric.about.name])
             figures = (score.value, score.low, score.high)
             row[score.metric.removeprefix("handbook-").replace("-", "_")] = None if None in figures else figures
-        usages = [response.usage for response in own_responses]
-        row["calls"] = _mean(usage.calls for usage in usages)
+        row["calls"] = _mean(response.usage.calls for response in own_responses)
         row["steps"] = _mean(longest_chain(response.trace) for response in own_responses)
-        row["prompt_tokens"] = _mean(usage.prompt_tokens for usage in usages)
-        row["completion_tokens"] = _mean(usage.completion_tokens for usage in usages)
+        for tokens in ("prompt_tokens", "completion_tokens"):
+            row[tokens] = _mean(getattr(response.usage, tokens) for response in own_responses)
         table.append(row)
     return table
 

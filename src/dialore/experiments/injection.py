@@ -72,13 +72,9 @@ async def run_injections(
     *,
     fences: bool = True,
     limit: int | None = None,
-    accept_changed_prompts: bool = False,
-    accept_changed_server: bool = False,
+    **accepted: Any,  # noqa: ANN401 - as `run_experiment` has them
 ) -> list[Progress]:
-    """Answer the dialogues of each carrier, or so many by chance, into a run of its own; what is there is kept.
-
-    What changed since may be accepted as by `run_experiment`.
-    """
+    """Answer the dialogues of each carrier, or so many by chance, into a run of its own; what is there is kept."""
     if not fences and (others := ", ".join(name for name in settings.method if name not in _UNFENCED)):
         raise InputError(f"{others}: there are no prompts without fences", hint=f"take {' or '.join(_UNFENCED)}")
     prompts = settings.sources.prompts if fences else write_unfenced(folder / "prompts", settings.sources.prompts)
@@ -88,15 +84,7 @@ async def run_injections(
         systems = [{"method": name, "options": settings.options} for name in settings.method]
         sources = SourceSettings.model_validate({"prompts": prompts, **_source(carrier, fences=fences)})
         config = config_of(settings, systems, sources, name=f"injections-{carrier}", dataset=dataset)
-        answering = run_experiment(
-            config,
-            folder / carrier,
-            connect,
-            accept_changed_prompts=accept_changed_prompts,
-            accept_changed_server=accept_changed_server,
-            on_progress=on_progress,
-        )
-        ended.append(await answering)
+        ended.append(await run_experiment(config, folder / carrier, connect, on_progress=on_progress, **accepted))
     return ended
 
 

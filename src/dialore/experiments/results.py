@@ -35,7 +35,7 @@ class RunResults:
             names = list(loadable(names, lambda name: combiner(name).about.name))
         self._abouts = {name: about(recorded[name]) for name in names}
         self.facts = {store.folder.name: store.facts() for store in self._stores}
-        self.title = ", ".join(dict.fromkeys(_name(store, store.facts()) for store in self._stores))
+        self.title = ", ".join(dict.fromkeys(_named(store)[0] for store in self._stores))
         self._systems = [
             (self._scores(store, system), store, system) for store in self._stores for system in store.systems()
         ]
@@ -64,8 +64,7 @@ class RunResults:
 
     def judged(self) -> Sequence[Judged]:
         """Return what judges prefer of two systems of a run, run by run."""
-        named = ((store, _name(store, store.facts()), _dataset(store.facts())) for store in self._stores)
-        return [comparison for run in named for comparison in kept_preferences(*run)]
+        return [judged for store in self._stores for judged in kept_preferences(store, *_named(store))]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """Yield a system's responses with their measures, in the data set's order."""
@@ -78,30 +77,21 @@ class RunResults:
         return next((store, known.number) for scores, store, known in self._systems if scores is system)
 
     def _scores(self, store: RunStore, system: System) -> SystemScores:
-        facts = store.facts()
-        counts, totals = store.counts(system.number)
         talks = [conversation_of(name) for name in store.dialogue_ids()]
         scores = {}
         known: dict[str, dict[tuple[int, int], tuple[float, ...]]] = {}
         for name in self._abouts:
-            measured = list(store.measures(name, system.number))
-            measures = [measure for _, measure in measured]
-            known[name] = {(job.position, job.repetition): m.values for job, m in measured if m.problem is None}
-            scores[name] = score_of(combiner(name), measures, dialogues=[talks[job.position] for job, _ in measured])
+            measured = dict(store.measures(name, system.number))
+            known[name] = {(job.position, job.repetition): m.values for job, m in measured.items() if m.problem is None}
+            dialogues = [talks[job.position] for job in measured]
+            scores[name] = score_of(combiner(name), [*measured.values()], dialogues=dialogues)
         for about in GEOMEANS.values():
             if set(about.needs) <= scores.keys():
                 scores[about.name] = geomean(scores, about=about, measures=known)
-        return SystemScores(
-            name=system.title,
-            method=system.method,
-            options=beside_defaults(system.method, system.options),
-            model=system.model,
-            dataset=_dataset(facts),
-            run=_name(store, facts),
-            scores=scores,
-            counts=counts,
-            totals=totals,
-        )
+        run, dataset = _named(store)
+        options = beside_defaults(system.method, system.options)
+        counts = store.counts(system.number)
+        return SystemScores(system.title, system.method, options, system.model, dataset, run, scores, *counts)
 
 
 def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -113,12 +103,10 @@ def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in known or value != known[name].default}
 
 
-def _name(store: RunStore, facts: dict[str, Any]) -> str:
-    return str(facts.get("name", store.folder.name))
-
-
-def _dataset(facts: dict[str, Any]) -> str:
-    """Return the data set's name, with split and limit."""
+def _named(store: RunStore) -> tuple[str, str]:
+    """Return the run's name, and its data set's with split and limit."""
+    facts = store.facts()
     dataset = facts.get("config", {}).get("dataset", {})
     title = f"{dataset.get('name', '')} {dataset.get('split', '')}".strip()
-    return title + (f", {dataset['limit']}" if dataset.get("limit") else "")
+    limit = f", {dataset['limit']}" if dataset.get("limit") else ""
+    return str(facts.get("name", store.folder.name)), title + limit

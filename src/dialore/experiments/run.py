@@ -26,7 +26,7 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
-from dialore.llm.model import Budget, Budgeted, SamplingOverride
+from dialore.llm.model import Budget, Budgeted, SamplingOverride, Usage
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
@@ -95,6 +95,7 @@ async def run_experiment(
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
         raise InputError("--batch and --engine ray do not go together", hint="take one of them")
+    say = on_progress or (lambda _: None)
     with RunStore.resumed(folder) as store:
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
@@ -109,8 +110,7 @@ async def run_experiment(
 
             def tell_batches(words: str) -> None:
                 progress.batches = words
-                if on_progress is not None:
-                    on_progress(progress)
+                say(progress)
 
             limit = config.concurrency
             if queue is not None:
@@ -120,11 +120,10 @@ async def run_experiment(
             with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
                 progress.logged = tracked.place
 
-                def tell(now: Progress) -> None:
-                    if on_progress is not None:
-                        on_progress(now)
-                    if now.done % max(1, len(missing) // _TOLD) == 0:
-                        tracked.log(now.figures, now.before + now.done)
+                def tell() -> None:
+                    say(progress)
+                    if progress.done % max(1, len(missing) // _TOLD) == 0:
+                        tracked.log(progress.figures, progress.before + progress.done)
 
                 await _answer(store, missing, respond, progress, limit, tell)
                 tracked.log(progress.figures, progress.before + progress.done)
@@ -362,7 +361,7 @@ async def _answer(
     respond: Respond,
     progress: Progress,
     concurrency: int,
-    on_progress: Callable[[Progress], None],
+    tell: Callable[[], None],
 ) -> None:
     """Make the missing responses, several dialogues at once, each kept as soon as it is finished."""
 
@@ -376,7 +375,7 @@ async def _answer(
             return
         store.add(job, response)
         progress.count(job, response)
-        on_progress(progress)
+        tell()
 
     # The first that raises stops all: what it raises would befall every dialogue.
     await bounded_map(missing, answer, limit=concurrency)
@@ -422,13 +421,12 @@ async def _estimate(
         for system in opened.systems:
             answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
             share = missing[numbers[system.number]] / max(1, len(answered))
-            usages = [response.usage for response in answered]
-            calls += share * sum(usage.calls for usage in usages)
-            sent += share * sum(usage.prompt_tokens for usage in usages)
-            written += share * sum(usage.completion_tokens for usage in usages)
+            spent = sum((response.usage for response in answered), Usage())
+            calls += share * spent.calls
+            sent += share * spent.prompt_tokens
+            written += share * spent.completion_tokens
             price = prices[system.number] or (0.0, 0.0)
-            spent = sum(u.prompt_tokens * price[0] + u.completion_tokens * price[1] for u in usages)
-            cost += share * spent / 1e6
+            cost += share * (spent.prompt_tokens * price[0] + spent.completion_tokens * price[1]) / 1e6
             failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
     return Estimate(
         responses=missing.total(),

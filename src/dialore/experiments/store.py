@@ -117,8 +117,8 @@ class RunStore:
     def resumed(cls, folder: Path) -> Iterator[Self]:
         """Yield the run of a folder, held for writing; made if need be.
 
-        A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
-        behind, so that the next may be of other dialogues.
+        A run that was made here and ends in an error, or is interrupted, before its first response, or batch that may
+        bring some, leaves nothing behind, so that the next may be of other dialogues.
         """
         is_new = not (folder / FILE).exists()
         outer = [above for above in folder.parents if not above.exists()]
@@ -126,24 +126,17 @@ class RunStore:
             try:
                 yield store
             except BaseException:
-                if is_new:
-                    store.discard()
+                kept = "select 1 from responses union all select 1 from batches limit 1"
+                if is_new and store._database.execute(kept).fetchone() is None:  # noqa: SLF001 - its own
+                    store.close()
+                    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                        (folder / name).unlink(missing_ok=True)
+                    with suppress(OSError):  # Windows deletes no lock that is held
+                        (folder / _LOCK).unlink(missing_ok=True)
                 with suppress(OSError):  # as far as they are empty
-                    for above in outer:
-                        above.rmdir()
+                    for empty in (folder, *outer):
+                        empty.rmdir()
                 raise
-
-    def discard(self) -> None:
-        """Close the run and take its files away, unless it has a response, or a batch that may bring some."""
-        kept = "select 1 from responses union all select 1 from batches limit 1"
-        if self._database.execute(kept).fetchone() is not None:
-            return
-        self.close()
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (self.folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # Windows deletes no lock that is held
-            (self.folder / _LOCK).unlink(missing_ok=True)
-            self.folder.rmdir()
 
     @contextmanager
     def writing(self) -> Iterator[None]:

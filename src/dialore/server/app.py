@@ -75,9 +75,9 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
         """Figures for Prometheus."""
         return Response(telemetry.figures(), media_type=CONTENT_TYPE_LATEST)
 
-    app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(Exception, _broken)
+    for kind in (HTTPException, Exception):
+        app.add_exception_handler(kind, _refused)
     app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     if settings.server.origins:
         app.add_middleware(
@@ -90,25 +90,21 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
 
 async def _refused(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
     if isinstance(error, ServiceError):
         return error.response
     if told := full_disk(error.__cause__ or error.__context__):  # an upload's form is written to disk, too
         return told.response
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
-    return ServiceError(status, detail, code="invalid_request").response
+    return ServiceError(error.status_code, error.detail, code="invalid_request").response
 
 
 async def _malformed(_: Request, error: Exception) -> Response:
     """Return what is wrong with a body, without the body: it may be large, or secret."""
     issues = error.errors() if isinstance(error, RequestValidationError) else []
-    first = issues[0]
-    field = ".".join(str(step)[:80] for step in first["loc"][1:8])
+    field = ".".join(str(step)[:80] for step in issues[0]["loc"][1:8])
     message = "; ".join(dict.fromkeys(f"{issue['msg'].removeprefix('Value error, ')}"[:300] for issue in issues[:3]))
     return ServiceError(400, f"{field or 'the body'}: {message}", code="invalid_value", param=field or None).response
-
-
-async def _broken(_: Request, __: Exception) -> Response:
-    return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
 
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:

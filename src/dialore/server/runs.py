@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
@@ -47,10 +46,10 @@ def _runs(request: Request) -> dict[str, Path]:
 
 def _changed(file: Path) -> float:
     beside = (file, file.with_name(f"{FILE}-wal"))
-    return max(file_beside.stat().st_mtime for file_beside in beside if file_beside.exists())
+    return max(path.stat().st_mtime for path in beside if path.exists())
 
 
-def _brief(name: str, folder: Path) -> dict[str, Any]:
+def _brief(folder: Path) -> dict[str, Any]:
     with RunStore.open(folder) as store:
         config = store.facts().get("config", {})
         total = store.size * config.get("repetitions", 1)
@@ -60,7 +59,7 @@ def _brief(name: str, folder: Path) -> dict[str, Any]:
             tokens = totals["prompt_tokens"] + totals["completion_tokens"]
             done = {"ok": counts.get("ok", 0), "failed": counts.get("failed", 0), "total": total}
             systems.append({"name": system.title, "model": system.model, **done, "tokens": int(tokens)})
-        brief = {"name": name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
+        brief = {"name": folder.name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
     return {**brief, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
 
 
@@ -92,32 +91,27 @@ def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
     return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
 
 
-async def _reported(request: Request, name: str) -> Report:
-    folder = (await asyncio.to_thread(_runs, request)).get(name)
+def _reported(request: Request, name: str) -> Report:
+    folder = _runs(request).get(name)
     if folder is None:
         raise ServiceError(404, "there is no such run", code="run_not_found")
-
-    def made() -> Report:
-        with RunStore.open(folder) as store:
-            return make_report(RunResults([store]))
-
-    return await asyncio.to_thread(made)
+    with RunStore.open(folder) as store:
+        return make_report(RunResults([store]))
 
 
 @router.get("")
-async def list_runs(request: Request) -> Reply:
+def list_runs(request: Request) -> Reply:
     """Return the runs, the latest first, and how far each is."""
-    briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in _runs(request).items()])
-    return reply({"data": briefs})
+    return reply({"data": [_brief(folder) for folder in _runs(request).values()]})
 
 
 @router.get("/{name}")
-async def show_run(request: Request, name: str) -> Reply:
+def show_run(request: Request, name: str) -> Reply:
     """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
-    return reply(await asyncio.to_thread(_sections, await _reported(request, name)))
+    return reply(_sections(_reported(request, name)))
 
 
 @router.get("/{name}/report")
-async def show_report(request: Request, name: str) -> Reply:
+def show_report(request: Request, name: str) -> Reply:
     """Return the run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
-    return reply({"html": await asyncio.to_thread(render_html, await _reported(request, name))})
+    return reply({"html": render_html(_reported(request, name))})

@@ -37,6 +37,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
 _TURNS = 500  # the latest turns of a user's other conversations that are searched
+_LATEST = 200  # traces of an owner that are shown
 _BEGINNING = 80  # characters of a conversation that its title is
 _ALL = User("dialore: all users", "")
 _FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
@@ -259,11 +260,11 @@ class ServerStore:
         return kept
 
     @_reading
-    def traces(self, connection: sa.Connection, owner: str, *fields: str, most: int = 200) -> list[dict[str, Any]]:
+    def traces(self, connection: sa.Connection, owner: str, *fields: str) -> list[dict[str, Any]]:
         """Fields of an owner's latest traces that have them all, each with `trace` and `made`, the latest first."""
         columns = TRACES.c
         wanted = [columns.result[name].label(name) for name in fields]
-        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(most)
+        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(_LATEST)
         query = query.where(columns.owner == owner, columns.expires > self._clock())
         rows = (row._asdict() for row in connection.execute(query))
         return [row for row in rows if None not in row.values()]
