@@ -24,7 +24,7 @@ from alembic.migration import MigrationContext
 
 from dialore.errors import InputError
 from dialore.server import store as store_module
-from dialore.server.database import PEOPLE, TABLES, Moment, User, open_engine, read_url
+from dialore.server.database import CONVERSATIONS, PEOPLE, TABLES, Moment, User, open_engine, read_url
 from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 from tests.server.hostile import NAMES
@@ -254,12 +254,12 @@ async def test_conversations_are_kept_for_a_set_time(store, clock):
     assert await store.conversations(ANN) == [("c2", clock.now, begins), ("c1", NOW, begins)]
     assert await store.conversation(BEN, "c1") is None
     assert await store.conversations(BEN) == []
-    assert await store.delete_conversation(BEN, "c1") == 0
+    assert await store.forget(BEN, "c1", CONVERSATIONS) == 0
     clock.now = NOW + timedelta(days=7)
     assert await store.conversation(ANN, "c1") is None
     assert [name for name, *_ in await store.conversations(ANN)] == ["c2"]
     assert await store.sweep() == 1
-    assert await store.delete_conversation(ANN, "c2") == 1
+    assert await store.forget(ANN, "c2", CONVERSATIONS) == 1
 
 
 async def test_traces_are_their_owners_and_end(store, clock):

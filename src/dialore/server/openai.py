@@ -42,6 +42,12 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
+class TextFormat(BaseModel):
+    """How the text is to be: plain, for nothing else can be promised."""
+
+    type: Literal["text"] = "text"
+
+
 class ChatRequest(CommonRequest):
     """A request for a chat completion."""
 
@@ -52,7 +58,7 @@ class ChatRequest(CommonRequest):
     seed: int | None = None
     n: Literal[1] | None = None
     stream_options: StreamOptions | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: TextFormat | None = None
     logprobs: Literal[False] | None = None
 
     @field_validator("stop")
@@ -63,17 +69,10 @@ class ChatRequest(CommonRequest):
             raise ValueError("at most four texts")
         return stops or None
 
-    @field_validator("response_format")
-    @classmethod
-    def _is_text_alone(cls, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        if wanted and wanted.get("type") != "text":
-            raise ValueError("only text is supported")
-        return wanted
-
     def asked(self, most: int) -> Asked:
         """Return what is asked of the service."""
-        further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
-        sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
+        stop = tuple(self.stop) if self.stop else None
+        sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, seed=self.seed, stop=stop)
         return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
 
 
@@ -160,12 +159,6 @@ class OtherItem(BaseModel):
         if kind == "message":
             raise ValueError("a message has a role and a content")
         return kind
-
-
-class TextFormat(BaseModel):
-    """How the text is to be: plain, for nothing else can be promised."""
-
-    type: Literal["text"] = "text"
 
 
 class TextSettings(BaseModel):

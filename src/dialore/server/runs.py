@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,6 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from fastapi import Response as Reply
 
-from dialore.errors import MissingExtraError
 from dialore.evaluation.report.build import Report, make_report
 from dialore.evaluation.report.data import arrow, unit
 from dialore.evaluation.report.forms import render_html
@@ -20,20 +18,11 @@ from dialore.evaluation.report.plots import can_draw
 from dialore.evaluation.report.tables import how_to_read
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import FILE, RunStore
+from dialore.server.common import EXPLAINED
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
-from dialore.server.service import explained
 
-
-async def _explaining() -> AsyncIterator[None]:
-    with explained():
-        try:
-            yield
-        except MissingExtraError as error:
-            raise ServiceError(501, str(error), code="missing_extra") from error
-
-
-router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), Depends(_explaining)])
+router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), EXPLAINED])
 
 
 def _runs(request: Request) -> dict[str, Path]:

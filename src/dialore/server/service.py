@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, ModelError
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
@@ -156,11 +156,12 @@ class Service:
 
     async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
         limits = self.settings.server
-        if len(asked.messages) > limits.max_messages:
-            raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
         texts = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
-        if (characters := sum(map(len, texts))) > limits.max_characters:
-            raise _too_long(f"{characters} characters, more than the {limits.max_characters} that are taken")
+        sizes = {"messages": len(asked.messages), "characters": sum(map(len, texts))}
+        for unit, size in sizes.items():
+            if size > (most := getattr(limits, f"max_{unit}")):
+                message = f"{size} {unit}, more than the {most} that are taken"
+                raise ServiceError(400, message, code="context_length_exceeded", param="messages")
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
@@ -328,6 +329,7 @@ class Service:
 
 
 _TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (MissingExtraError, 501, "", "missing_extra"),
     (InputError, 400, "", "invalid_request"),
     (TimeoutError, 504, "the response took too long", "timeout"),
     (ModelError, 502, "the language model could not be asked", "model_failed"),
@@ -356,10 +358,6 @@ def check_harmless(statement: str) -> None:
     if not is_harmless(statement):
         message = "passwords, addresses and numbers of cards or telephones are not kept"
         raise ServiceError(400, message, code="invalid_value")
-
-
-def _too_long(what: str) -> ServiceError:
-    return ServiceError(400, what, code="context_length_exceeded", param="messages")
 
 
 # --- what a response rests on, as clients get it

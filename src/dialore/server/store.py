@@ -213,10 +213,12 @@ class ServerStore:
         return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
     @_changing
-    def forget(self, connection: sa.Connection, user: User, statement: str | None = None) -> int:
-        """Delete a statement by its id, or all of a user's; gives how many there were."""
-        named = () if statement is None else (STATEMENTS.c.id == statement,)
-        return _delete(connection, STATEMENTS, user, *named)
+    def forget(
+        self, connection: sa.Connection, user: User, identifier: str | None = None, table: sa.Table = STATEMENTS
+    ) -> int:
+        """Delete what a table has of a user by that id, or all of it; gives how much there was."""
+        named = () if identifier is None else (table.c.id == identifier,)
+        return _delete(connection, table, user, *named)
 
     # --- conversations and traces
 
@@ -286,11 +288,6 @@ class ServerStore:
         self._keep(connection, FEEDBACK, user, trace, good=good, reason=reason, better=better)
         return True
 
-    @_changing
-    def delete_feedback(self, connection: sa.Connection, user: User, trace: str) -> int:
-        """Delete what a user thinks of a response; gives how much there was."""
-        return _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)
-
     @_reading
     def feedback(self, connection: sa.Connection, owner: str | None = None) -> list[dict[str, Any]]:
         """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
@@ -301,11 +298,6 @@ class ServerStore:
         query = query.where(columns.expires > self._clock())
         query = query if owner is None else query.where(columns.owner == owner)
         return [row._asdict() for row in connection.execute(query.order_by(columns.made.desc(), columns.id))]
-
-    @_changing
-    def delete_conversation(self, connection: sa.Connection, user: User, identifier: str) -> int:
-        """Delete a conversation; gives how many there were."""
-        return _delete(connection, CONVERSATIONS, user, CONVERSATIONS.c.id == identifier)
 
     # --- what is used
 
