@@ -24,10 +24,7 @@ _STATISTICS = ("mean", "p50", "p95")
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The least value of a figure that is allowed, or the greatest, of one system or of all.
-
-    The figure is a metric, `failed`, or one of `_COSTS` with `.mean`, `.p50` or `.p95`.
-    """
+    """The least value, or the greatest, of a metric, `failed`, or a cost (`seconds.p95`), of one system or of all."""
 
     figure: str
     value: float
@@ -58,10 +55,7 @@ class _Verdict:
 
 
 def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[_Verdict]:
-    """Hold the figures of a scored run against limits; a figure that is missing does not hold.
-
-    Raises UnknownNameError where the run has no such figure or system.
-    """
+    """Hold a run's figures against limits, which a missing one breaks; UnknownNameError for an unknown name."""
     results = RunResults([store])
     systems = results.systems()
     numbers = [system.number for system in store.systems()]

@@ -64,18 +64,14 @@ async def run_handbook(
     limit: int | None = None,
     **accepted: Any,  # noqa: ANN401 - as `run_experiment` has them
 ) -> list[Progress]:
-    """Answer and score each half by the methods of the settings, into its folder; what is there is kept.
-
-    Where the settings name no method, by `METHODS`; `limit` is how many turns of each half.
-    """
+    """Answer and score so many turns of each half by the methods named, else `METHODS`; what is there is kept."""
     ended = []
     methods = settings.method if "method" in settings.model_fields_set else METHODS
     for (language, half), folder in folders.items():
         sources = settings.sources.model_copy(update={"documents": [str(_handbook_index(language))]})
         name = f"handbook-{language}"
         dataset = {"name": name, "split": half, "limit": limit}
-        systems = [{"method": method, "options": settings.options} for method in methods]
-        config = config_of(settings, systems, sources, name=name, dataset=dataset, cite=True, metrics=METRICS)
+        config = config_of(settings, methods, sources, name=name, dataset=dataset, cite=True, metrics=METRICS)
         ended.append(await run_experiment(config, folder, connect, on_progress=on_progress, **accepted))
         with RunStore.open(folder) as store, store.writing():
             await measure_run(store, load_metrics(METRICS, Context()))

@@ -81,9 +81,8 @@ async def run_injections(
     ended = []
     for seed, carrier in enumerate(CARRIERS):  # a sample of each carrier has other kinds
         dataset = {"name": "jsonl", "path": FOLDER / f"{carrier}.jsonl", "limit": limit, "seed": seed}
-        systems = [{"method": name, "options": settings.options} for name in settings.method]
         sources = SourceSettings.model_validate({"prompts": prompts, **_source(carrier, fences=fences)})
-        config = config_of(settings, systems, sources, name=f"injections-{carrier}", dataset=dataset)
+        config = config_of(settings, settings.method, sources, name=f"injections-{carrier}", dataset=dataset)
         ended.append(await run_experiment(config, folder / carrier, connect, on_progress=on_progress, **accepted))
     return ended
 

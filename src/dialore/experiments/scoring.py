@@ -70,10 +70,9 @@ async def measure_run(
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
-    by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
-    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed;
-    else MissingExtraError is raised. So are ModelError where a judge's endpoint refuses for every response, and
-    BudgetError; what is measured is kept.
+    by metric, `at_once` responses at a time. Measures that failed are made again, too: a judge's endpoint was down, or,
+    with `optional`, a metric's library is not installed, which else raises MissingExtraError. ModelError where a
+    judge's endpoint refuses every response, and BudgetError, are raised; what is measured is kept.
     """
     joint = [metric for metric in metrics if isinstance(metric, JointJudge)]
     single = [metric for metric in metrics if not isinstance(metric, JointJudge)]

@@ -344,10 +344,7 @@ class RunStore:
         return Dialogue.model_validate_json(row[0])
 
     def jobs(self, system: int | None = None, *, without_metric: str | None = None) -> list[Job]:
-        """Return the jobs whose responses are there, failed ones too, in the data set's order.
-
-        With `without_metric` only those without a measure of that metric, or whose measuring failed.
-        """
+        """Return the jobs with a response, in order; `without_metric`: with no measure of it, or one that failed."""
         sql = (
             "select position, system, repetition from responses r where (?1 is null or system = ?1) and (?2 is null or "
             "not exists (select 1 from measures m where m.metric = ?2 and m.system = r.system and "
@@ -433,10 +430,7 @@ class RunStore:
     # Preferences
 
     def preferences(self) -> dict[tuple[str, str, str, str, str], dict[str, Preference]]:
-        """Return what judges prefer: by judge, what was judged, first and second system and criterion; then by `texts`.
-
-        `texts` is the hash of what was compared, so that the preference of a response that changed since is not found.
-        """
+        """Return preferences by judge, what was judged, systems and criterion, then by a hash of what was compared."""
         kept: dict[tuple[str, str, str, str, str], dict[str, Preference]] = {}
         for *known, texts, forward, backward, problem, reason in self._database.execute("select * from preferences"):
             judge, judged, first, second, criterion = known

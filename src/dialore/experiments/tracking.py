@@ -117,7 +117,7 @@ class _Tracked:
         """Tell every system's figure by every metric."""
         systems = results.systems()
         several = len({system.model for system in systems}) > 1
-        figures = {}
+        figures: dict[str, float] = {}
         for system in systems:
             name = f"{system.name} ({system.model})" if several else system.name
             scores = system.scores.values()

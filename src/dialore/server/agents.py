@@ -56,10 +56,7 @@ class _Opened:
 
 
 class ServedAgents:
-    """The agents that settings name, each on the sources that there are by now, for readers of each set of groups.
-
-    `later` has something done without being waited for, `connect` opens the language models.
-    """
+    """The agents that settings name, each on the sources that there are by now, for readers of each set of groups."""
 
     def __init__(
         self,
@@ -86,9 +83,9 @@ class ServedAgents:
     @property
     def models(self) -> dict[str, str]:
         """The ids of the models, each with its method; the service's own agent, which answers to two, is one."""
-        own, *others = self._opened[None].models.items()
-        further = [(name, served) for name, served in others if served is not own[1]]
-        return {name: served.agent.method.name for name, served in (own, *further)}
+        models = self._opened[None].models
+        shown = {name: served for name, served in models.items() if name == MODEL or served is not models[MODEL]}
+        return {name: served.agent.method.name for name, served in shown.items()}
 
     @property
     def has_graph(self) -> bool:
@@ -127,8 +124,9 @@ class ServedAgents:
         without_model = bench.models(settings.model).main is None
         opened = _Opened({}, [bench], self._knowledge.places)
         for name, agent in {**named, **settings.agents}.items():
-            own = bench if agent.sources is None else self._bench(agent.sources, groups)
-            if own is not bench:
+            own = bench
+            if agent.sources is not None:
+                own = self._bench(agent.sources, groups)
                 opened.benches.append(own)
             method, given = method_class(agent.method), dict(agent.options)
             kinds = {kind for kind in method_sources(method) if own.settings.places(kind)}
@@ -146,8 +144,7 @@ class ServedAgents:
 
     def _bench(self, sources: SourceSettings, groups: Groups) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)
-        places = sources.model_extra or {}
-        if not places:
+        if not sources.model_extra:
             given["graph"] = ["starter"]
         for key, location in self._knowledge.places.items():
             given[key] = [*given.get(key, ()), location]

@@ -114,12 +114,11 @@ class Desk:
             items = self.items(name)
             done = sum(len(item["answers"]) == sum(map(len, item["columns"].values())) for item in items)
             people.append({"name": name, "code": code, "done": done, "total": len(items)})
-        counts: dict[str, Any] = {"counted": "", "tables": []}
         try:
-            people_shown = people_of(read_answers(self.folder))
-            counts = {"counted": people_shown.counted, "tables": [table._asdict() for table in people_shown.tables]}
+            answers = people_of(read_answers(self.folder))
+            counts = {"counted": answers.counted, "tables": [table._asdict() for table in answers.tables]}
         except MissingExtraError as error:
-            counts["counted"] = str(error)
+            counts = {"counted": str(error), "tables": []}
         about = {"criteria": self.key.criteria, "paper": self.chosen.paper, "form": self.key.form}
         return {**about, "annotators": people, **counts, "reading": READING}
 

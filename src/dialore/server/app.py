@@ -110,23 +110,21 @@ async def _malformed(_: Request, error: Exception) -> Response:
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first.
 
-    Raises InputError as `create_app`, where the address is taken, and where a source cannot be opened; DialoreError
-    where one of several workers has ended unasked.
+    Raises InputError as `create_app`, for a taken address or a source that cannot be opened; DialoreError where a
+    worker has ended unasked.
     """
     check_address(settings.server)
     with bound(settings.server) as shared:
-        if settings.server.workers == 1:
-            _work(settings, connect, shared)
-        else:
-            _supervise(settings, connect, shared)
+        work = _work if settings.server.workers == 1 else _supervise
+        work(settings, connect, shared)
 
 
 def _supervise(settings: Settings, connect: Connect, shared: socket.socket) -> None:
     with tempfile.TemporaryDirectory(prefix="dialore-") as figures:
         os.environ[FIGURES] = figures
-        context = multiprocessing.get_context("spawn")
+        begin = multiprocessing.get_context("spawn").Process
         given = (settings, connect, shared)
-        workers = [context.Process(target=_worker, args=given) for _ in range(settings.server.workers)]
+        workers = [begin(target=_worker, args=given) for _ in range(settings.server.workers)]
         asked: list[int] = []
 
         def end(number: int, _: object) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 import operator
 import secrets
 import time
@@ -156,8 +157,7 @@ class Guard:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_place(headers)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > self._most(scope):
-            raise _too_large()
+        self._check_size(scope, float(length) if length.isdecimal() else math.inf)
         if is_open := scope["path"] in _OPEN:
             name, most = scope["client"][0] if scope.get("client") else "", self._settings.open_per_address
         else:
@@ -200,8 +200,9 @@ class Guard:
             raise ServiceError(401, "no such key", code="invalid_api_key", headers=headers)
         return same[0]
 
-    def _most(self, scope: Scope) -> int:
-        return self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body
+    def _check_size(self, scope: Scope, size: float) -> None:
+        if size > (self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body):
+            raise ServiceError(413, "the request is too large", code="request_too_large")
 
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""
@@ -220,12 +221,7 @@ class Guard:
             if message["type"] == "http.request":
                 read += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
-                if read > self._most(scope):
-                    raise _too_large()
+                self._check_size(scope, read)
             return message
 
         return measured
-
-
-def _too_large() -> ServiceError:
-    return ServiceError(413, "the request is too large", code="request_too_large")
