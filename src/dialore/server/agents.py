@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dialore.agent import Agent
 from dialore.errors import UnknownNameError
 from dialore.methods.registry import method_class, method_options, method_sources
 from dialore.methods.stages import LLMRunner
 from dialore.server.errors import ServiceError
+from dialore.server.knowledge_store import AddedKnowledge
 from dialore.session import Connect, Session, options_by_method
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.persona import PersonaSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
-
-    Groups = frozenset[str] | None
-
-    from dialore.agent import Agent
-    from dialore.server.knowledge_store import AddedKnowledge
+Groups = frozenset[str] | None
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,14 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,11 +33,7 @@ from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
 from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
 from dialore.session import Connect, connect_model
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-    from dialore.settings import ServerSettings, Settings
+from dialore.settings import ServerSettings, Settings
 
 log = logging.getLogger(__name__)
 

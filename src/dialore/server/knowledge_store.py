@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import lmdb
 
@@ -24,7 +24,7 @@ from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
-from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.opening import open_store as open_index
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
@@ -35,11 +35,8 @@ from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import ENDINGS
+from dialore.retrieval.static import StaticEmbedder
 from dialore.server.errors import ServiceError, full_disk
-
-if TYPE_CHECKING:
-    from dialore.retrieval.documents.indexing import DocumentReport
-    from dialore.retrieval.static import StaticEmbedder
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
@@ -15,8 +15,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialore import __version__
+from dialore.knowledge import Knowledge
 from dialore.methods.memory_extraction import LONGEST
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import on_one_line
@@ -30,14 +33,8 @@ from dialore.server.middleware import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
+from dialore.settings import Settings
 from dialore.sources.memory import Statement
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from dialore.knowledge import Knowledge
-    from dialore.settings import Settings
 
 _NOTHING_KEPT = "nothing of that id is kept of the user: list_memory gives the ids"
 _NO_CONSENT = "the user has not agreed to be remembered"

@@ -14,21 +14,17 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialore.errors import InputError
 from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.pages import FILES
 from dialore.server.store import ServerStore, tried
-from dialore.settings import KeySettings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from dialore.server.telemetry import Telemetry
-    from dialore.settings import ServerSettings
+from dialore.server.telemetry import Telemetry
+from dialore.settings import KeySettings, ServerSettings
 
 _OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
 """The paths that are answered without a key; annotators have codes."""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, field_validator
 
+from dialore.response import Response
 from dialore.server.common import (
     ChatMessage,
     CommonRequest,
@@ -27,11 +29,6 @@ from dialore.server.common import (
 )
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import Asked, Draft, Events, Stage, finish_reason, grounding_of
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from dialore.response import Response
 
 router = APIRouter(prefix="/v1")
 

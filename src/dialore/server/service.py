@@ -13,36 +13,30 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
 from dialore.knowledge import Knowledge
-from dialore.llm.model import Usage, estimate_tokens
+from dialore.llm.model import OnToken, Usage, estimate_tokens
 from dialore.methods.base import steps_of
 from dialore.methods.memory_extraction import extract_statements, is_harmless, quoted_turn, says_something
-from dialore.methods.stages import CUT_OFF, LLMRunner, T
-from dialore.response import Response
+from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
+from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
-from dialore.server.agents import MODEL, ServedAgents
+from dialore.server.agents import MODEL, Served, ServedAgents
 from dialore.server.database import User
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.knowledge_store import AddedKnowledge
+from dialore.server.middleware import Caller
 from dialore.server.store import ServerStore, tried
+from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
 from dialore.sources.base import listed
 from dialore.sources.documents import narrowed
 from dialore.sources.persona import PersonaSource
-
-if TYPE_CHECKING:
-    from dialore.llm.model import OnToken
-    from dialore.methods.stages import StageCall, StageRunner
-    from dialore.response import Grounding, StageTrace
-    from dialore.server.agents import Served
-    from dialore.server.middleware import Caller
-    from dialore.server.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
