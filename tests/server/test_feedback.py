@@ -12,8 +12,7 @@ import pytest
 
 from dialore.experiments.feedback import as_dialogues, as_pairs
 from dialore.experiments.store import RunStore
-from dialore.server.database import FEEDBACK
-from dialore.server.store import ServerStore
+from dialore.server.store import FEEDBACK, ServerStore
 from tests.cli.processes import DIALORE
 from tests.server.browsing import checked
 from tests.server.conftest import Scripted

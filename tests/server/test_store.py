@@ -24,8 +24,7 @@ from alembic.migration import MigrationContext
 
 from dialore.errors import InputError
 from dialore.server import store as store_module
-from dialore.server.database import CONVERSATIONS, PEOPLE, TABLES, Moment, User, open_engine, read_url
-from dialore.server.store import ServerStore
+from dialore.server.store import CONVERSATIONS, PEOPLE, TABLES, Moment, ServerStore, User, open_engine, read_url
 from dialore.sources.memory import Statement
 from tests.server.hostile import NAMES
 
@@ -341,7 +340,7 @@ async def test_work_that_is_given_up_keeps_no_connection(store):
 WORKER = """
 import asyncio, sys
 from datetime import UTC, datetime
-from dialore.server.database import User
+from dialore.server.store import User
 from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 

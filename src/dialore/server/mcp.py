@@ -27,10 +27,10 @@ from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import bound, log_lines, run_app
 from dialore.server.common import ChatMessage, asked_of, last
-from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
+from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings

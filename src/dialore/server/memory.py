@@ -10,9 +10,9 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from dialore.methods.memory_extraction import LONGEST
 from dialore.server.common import EXPLAINED, Body, Name, service_of
-from dialore.server.database import CONVERSATIONS, FEEDBACK, User
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import check_harmless
+from dialore.server.store import CONVERSATIONS, FEEDBACK, User
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")

@@ -26,11 +26,10 @@ from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
 from dialore.server.agents import MODEL, Served, ServedAgents
-from dialore.server.database import User
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
-from dialore.server.store import ServerStore, tried
+from dialore.server.store import ServerStore, User, tried
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
