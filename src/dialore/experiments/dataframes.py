@@ -90,12 +90,9 @@ class Run:
             single = {name: combiner(name) for name, about in store.metrics().items() if about["level"] == "response"}
             for job, dialogue, response in store.responses():
                 measured = store.measures_of(job)
-                row: dict[str, object] = {
-                    "system": names[job.system],
-                    "model": models[job.system],
-                    "dialogue": dialogue.id,
-                }
-                row |= {"repetition": job.repetition, "turn": dialogue.last.text, "reference": dialogue.reference}
+                row: dict[str, object] = {"system": names[job.system], "model": models[job.system]}
+                row |= {"dialogue": dialogue.id, "repetition": job.repetition, "turn": dialogue.last.text}
+                row |= {"reference": dialogue.reference}
                 row |= response.model_dump(include={"status", "text", "error", "seconds"})
                 row |= {"used": [item.text for item in response.used], **response.usage.model_dump()}
                 for name, metric in single.items():

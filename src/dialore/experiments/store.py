@@ -173,9 +173,9 @@ class RunStore:
     ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold,
-        its prompts and its models' servers may not change, the last two but where that is accepted: it is then kept in
-        the facts. Gives the number that each system has in the run, by the number that it is given with.
+        Systems and repetitions may be added; dialogues, what sources hold, prompts and models' servers may not change,
+        the last two but where that is accepted, which the facts then tell. Gives the systems' numbers in the run by
+        those given.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)

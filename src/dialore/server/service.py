@@ -280,9 +280,8 @@ class Service:
         shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
         if isinstance(result, Response):
             shown |= {"asked": asked.messages[-1]["content"], "text": result.text, "used": [p.id for p in result.used]}
-            sources = sorted({piece.source for piece in result.knowledge})
-            messages = [dict(message) for message in asked.messages]
-            shown |= {"messages": messages, "plan": result.plan, "sources": sources}
+            shown |= {"plan": result.plan, "sources": sorted({piece.source for piece in result.knowledge})}
+            shown |= {"messages": [dict(message) for message in asked.messages]}
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":

@@ -46,11 +46,11 @@ class Moment(sa.TypeDecorator[datetime]):
 
     def process_bind_param(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
         """As it is written."""
-        return None if value is None else value.astimezone(UTC)
+        return value and value.astimezone(UTC)
 
     def process_result_value(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
         """As it is read."""
-        return value if value is None else (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+        return value and (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
 
 
 TABLES = sa.MetaData()
@@ -118,11 +118,9 @@ class ServerStore:
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
     and conversations are kept only of users who consent; withdrawing consent deletes all that there is of a user. What
-    has expired is never given, and is deleted by `sweep`: statements after `memory_days`, conversations and traces
-    after `kept_days` (0: they are not kept at all).
-
-    Its place is a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`; InputError for another.
-    Every method raises SourceError where the database cannot be asked.
+    has expired is never given, and deleted by `sweep`: statements after `memory_days`, the rest after `kept_days` (0:
+    it is not kept at all). Its place is a SQLite file, or a URL of SQLite or PostgreSQL; InputError for another. Every
+    method raises SourceError where the database cannot be asked.
     """
 
     def __init__(
