@@ -137,11 +137,7 @@ async def _prepare(
     on_estimate: Callable[[Estimate], None] | None,
     accepted: tuple[bool, bool],
 ) -> tuple[dict[int, int], list[Job], Progress]:
-    """Set a run up and estimate it; gives the systems' numbers in the store, and the jobs that are not done.
-
-    All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
-    run is left as it was.
-    """
+    """Set a run up and estimate it, or leave it as it was; gives systems' numbers in the store, and missing jobs."""
     known = metric_names()
     for name in config.metrics:
         if name not in known:
@@ -153,11 +149,12 @@ async def _prepare(
             problem = f"no dialogue in {config.dataset.path} has a turn that may be the reference"
             raise InputError(problem, hint="dialogues want two turns, or a `reference`")
         done = store.done()
+        # All systems' jobs of one dialogue come together, so that a run cut short is paired.
         keys = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
         jobs = [Job(*key) for key in keys]
         missing = [job for job in jobs if job not in done]
         if on_estimate is not None:
-            on_estimate(await _estimate(config, store, missing, numbers, opened.lexical))
+            on_estimate(await _estimate(config, store, missing, numbers, opened))
     return numbers, missing, Progress(total=len(jobs), before=len(jobs) - len(missing))
 
 
@@ -356,12 +353,7 @@ class Progress:
 
 
 async def _answer(
-    store: RunStore,
-    missing: Iterable[Job],
-    respond: Respond,
-    progress: Progress,
-    concurrency: int,
-    tell: Callable[[], None],
+    store: RunStore, missing: Iterable[Job], respond: Respond, progress: Progress, limit: int, tell: Callable[[], None]
 ) -> None:
     """Make the missing responses, several dialogues at once, each kept as soon as it is finished."""
 
@@ -378,7 +370,7 @@ async def _answer(
         tell()
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await bounded_map(missing, answer, limit=concurrency)
+    await bounded_map(missing, answer, limit=limit)
 
 
 # --- what it is expected to cost
@@ -397,11 +389,7 @@ class Estimate:
 
 
 async def _estimate(
-    config: RunConfig,
-    store: RunStore,
-    jobs: Iterable[Job],
-    numbers: Mapping[int, int],
-    lexical: Sequence[ModelSettings],
+    config: RunConfig, store: RunStore, jobs: Iterable[Job], numbers: Mapping[int, int], opened: Opened
 ) -> Estimate:
     """Estimate what jobs will cost: rehearse a few dialogues with every system, and multiply."""
     missing = Counter(job.system for job in jobs)
@@ -413,13 +401,13 @@ async def _estimate(
     failed = ""
 
     def rehearsal(settings: ModelSettings, name: str | None) -> FakeModel | None:
-        return None if settings in lexical and name is None else FakeModel()
+        return None if settings in opened.lexical and name is None else FakeModel()
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
-    async with open_systems(unlimited, rehearsal, {"web": _Unsearched()}) as opened:
+    async with open_systems(unlimited, rehearsal, {"web": _Unsearched()}) as rehearsed:
         prices = [config.price(model) for model in config.models for _ in config.systems]
-        for system in opened.systems:
-            answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
+        for system in rehearsed.systems:
+            answered = [await rehearsed.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
             share = missing[numbers[system.number]] / max(1, len(answered))
             spent = sum((response.usage for response in answered), Usage())
             calls += share * spent.calls
