@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.experiments.handbook import METHODS
+from dialore.experiments.benches import METHODS
 
 
 @pytest.fixture

@@ -143,7 +143,6 @@ def test_a_metric_whose_file_changed_measures_anew(call, run):
     (run.parent / "shared.py").write_text(METRIC.replace("float(len", "100.0 + float(len"), "utf-8")
     for name in [name for name in sys.modules if name.endswith("shared.py")]:
         del sys.modules[name]  # as a new process has it
-    scoring._hash_of.cache_clear()
     assert figure() == before + 100
 
 

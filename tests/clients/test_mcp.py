@@ -18,8 +18,7 @@ from mcp.types import ElicitResult
 
 from dialore.dialogue import Dialogue
 from dialore.parallel import wait_for
-from dialore.server.database import User
-from dialore.server.store import ServerStore
+from dialore.server.store import ServerStore, User
 from dialore.sources.mcp import open_mcp
 from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
 from tests.server.hostile import SITES

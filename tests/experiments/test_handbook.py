@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dialore.datasets.handbook import read_items
 from dialore.errors import ModelError
-from dialore.experiments.handbook import handbook_table, run_folders, run_handbook
+from dialore.experiments.benches import handbook_table, run_folders, run_handbook
 from dialore.llm.model import Completion, Usage
 from dialore.settings import Settings
 

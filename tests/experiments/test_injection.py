@@ -10,7 +10,7 @@ import pytest
 
 from dialore.datasets.registry import data_set
 from dialore.errors import InputError, ModelError
-from dialore.experiments.injection import CARRIERS, FOLDER, injection_table, run_injections, write_unfenced
+from dialore.experiments.benches import CARRIERS, FOLDER, injection_table, run_injections, write_unfenced
 from dialore.llm.model import Completion, Usage
 from dialore.prompts.library import PromptLibrary
 from dialore.settings import Settings

@@ -12,7 +12,7 @@ import pytest
 
 from dialore.experiments.feedback import as_dialogues, as_pairs
 from dialore.experiments.store import RunStore
-from dialore.server.store import ServerStore
+from dialore.server.store import FEEDBACK, ServerStore
 from tests.cli.processes import DIALORE
 from tests.server.browsing import checked
 from tests.server.conftest import Scripted
@@ -61,10 +61,10 @@ async def test_nobody_speaks_for_another_and_an_owner_sees_their_own_users(store
     await give_all(store)
     for user, trace in ((BEN, "t1"), (OTHER_ANN, "t1"), (ANN, "t4"), (ANN, "no such")):
         assert not await store.give_feedback(user, trace, good=True)
-        assert await store.delete_feedback(user, trace) == 0
+        assert await store.forget(user, trace, FEEDBACK) == 0
     assert {row["trace"] for row in await store.feedback(ANN.owner)} == {"t1", "t2", "t3"}
     assert {row["trace"] for row in await store.feedback(OTHER_ANN.owner)} == {"t4"}
-    assert await store.delete_feedback(ANN, "t2") == 1
+    assert await store.forget(ANN, "t2", FEEDBACK) == 1
     await store.set_consent(ANN, consents=False)  # deletes all that there is of the user
     assert {row["trace"] for row in await store.feedback()} == {"t3", "t4"}
 

@@ -323,8 +323,8 @@ async def test_what_two_processes_add_at_once_is_all_there(tmp_path):
         worker.join(120)
         assert worker.exitcode == 0
     known = AddedKnowledge(tmp_path)
-    assert len(await known.documents()) == 6
-    assert len(await known.facts()) == 6
+    assert len(known.documents()) == 6
+    assert len(known.facts()) == 6
     assert len(known.persona) == 6
 
 

@@ -24,8 +24,7 @@ from alembic.migration import MigrationContext
 
 from dialore.errors import InputError
 from dialore.server import store as store_module
-from dialore.server.database import PEOPLE, TABLES, Moment, User, open_engine, read_url
-from dialore.server.store import ServerStore
+from dialore.server.store import CONVERSATIONS, PEOPLE, TABLES, Moment, ServerStore, User, open_engine, read_url
 from dialore.sources.memory import Statement
 from tests.server.hostile import NAMES
 
@@ -254,12 +253,12 @@ async def test_conversations_are_kept_for_a_set_time(store, clock):
     assert await store.conversations(ANN) == [("c2", clock.now, begins), ("c1", NOW, begins)]
     assert await store.conversation(BEN, "c1") is None
     assert await store.conversations(BEN) == []
-    assert await store.delete_conversation(BEN, "c1") == 0
+    assert await store.forget(BEN, "c1", CONVERSATIONS) == 0
     clock.now = NOW + timedelta(days=7)
     assert await store.conversation(ANN, "c1") is None
     assert [name for name, *_ in await store.conversations(ANN)] == ["c2"]
     assert await store.sweep() == 1
-    assert await store.delete_conversation(ANN, "c2") == 1
+    assert await store.forget(ANN, "c2", CONVERSATIONS) == 1
 
 
 async def test_traces_are_their_owners_and_end(store, clock):
@@ -341,7 +340,7 @@ async def test_work_that_is_given_up_keeps_no_connection(store):
 WORKER = """
 import asyncio, sys
 from datetime import UTC, datetime
-from dialore.server.database import User
+from dialore.server.store import User
 from dialore.server.store import ServerStore
 from dialore.sources.memory import Statement
 

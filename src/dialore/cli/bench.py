@@ -18,8 +18,7 @@ from dialore.cli.output import Table, console, note, print_json, progress, run_p
 from dialore.datasets.handbook import HALVES, LANGUAGES
 from dialore.dialogue import Dialogue, Utterance, read_dialogues
 from dialore.errors import InputError
-from dialore.experiments.handbook import handbook_table, retrieval_table, run_folders, run_handbook
-from dialore.experiments.injection import injection_table, run_injections
+from dialore.experiments import benches
 from dialore.experiments.run import Progress
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 from dialore.response import Response
@@ -170,11 +169,11 @@ def handbook(
     halves = HALVES if one_of("half", half, (*HALVES, "both")) == "both" else (half,)
     languages = LANGUAGES if language is None else (check_language(language),)
     if retrieval:
-        figures = retrieval_table(halves, languages)
+        figures = benches.retrieval_table(halves, languages)
     else:
-        folders = run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        _run(partial(run_handbook, settings, folders, limit=limit, **asdict(accepted)))
-        figures = handbook_table(folders.values())
+        folders = benches.run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
+        _run(partial(benches.run_handbook, settings, folders, limit=limit, **asdict(accepted)))
+        figures = benches.handbook_table(folders.values())
     if json:
         print_json(figures)
         return
@@ -206,8 +205,8 @@ def injection(
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
-    _run(partial(run_injections, settings, folder, fences=fences, limit=limit, **asdict(accepted)))
-    figures = injection_table(folder)
+    _run(partial(benches.run_injections, settings, folder, fences=fences, limit=limit, **asdict(accepted)))
+    figures = benches.injection_table(folder)
     if json:
         print_json(figures)
         return

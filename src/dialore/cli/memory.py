@@ -14,8 +14,7 @@ from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
 
 if TYPE_CHECKING:  # they need the extra `serve`
-    from dialore.server.database import User
-    from dialore.server.store import ServerStore
+    from dialore.server.store import ServerStore, User
 
 T = TypeVar("T")
 Store = Annotated[str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")]
@@ -112,7 +111,7 @@ def _none(identifier: str) -> InputError:
 
 def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:
     """Return what a store gives of a user; raises InputError where there is no store."""
-    from dialore.server.database import User
+    from dialore.server.store import User
 
     return ask_store(place, lambda store: work(store, User(key, user)))
 

@@ -19,8 +19,7 @@ from dialore.evaluation.report.build import Report, make_report
 from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown, render_people
 from dialore.evaluation.report.people import people_of
 from dialore.evaluation.report.plots import Form, can_draw
-from dialore.experiments.gate import Limit, check_against, check_limits
-from dialore.experiments.results import RunResults
+from dialore.experiments.results import Limit, RunResults, check_against, check_limits
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
 from dialore.files import write_whole

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
-from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -15,7 +15,7 @@ from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
-from dialore.session import REHEARSAL
+from dialore.session import REHEARSAL, options_by_method
 from dialore.settings import (
     Flag,
     ModelSettings,
@@ -101,8 +101,9 @@ class SystemConfig(Strict):
     @property
     def title(self) -> str:
         """Its name in tables."""
-        shown = ((name, str(x).lower() if isinstance(x, bool) else x) for name, x in self.options.items())
-        options = ", ".join(f"{name}={value}" for name, value in shown)
+        options = ", ".join(
+            f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in self.options.items()
+        )
         return self.name or (f"{self.method} ({options})" if options else self.method)
 
 
@@ -177,10 +178,9 @@ class RunConfig(Strict):
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
-        titles = sorted(system.title for system in self.systems)
-        for title, following in pairwise(titles):
-            if title == following:
-                raise ValueError(f"two systems are called {title!r}: give one a name")
+        title, count = Counter(system.title for system in self.systems).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"two systems are called {title!r}: give one a name")
         return self
 
 
@@ -225,11 +225,11 @@ def make_config(
     return validated(RunConfig, made, where=where, named=named)
 
 
-def config_of(
-    settings: Settings, systems: Sequence[Mapping[str, object]], sources: SourceSettings, **given: object
-) -> RunConfig:
-    """Return the configuration of a run of systems by the model of settings, whose completions are cached."""
-    made = make_config({"systems": [*systems], "concurrency": settings.model.concurrency, **given})
+def config_of(settings: Settings, methods: Sequence[str], sources: SourceSettings, **given: object) -> RunConfig:
+    """Return the configuration of a run of methods by model and options of settings, whose completions are cached."""
+    options = options_by_method(methods, settings.options)
+    systems = [{"method": method, "options": own} for method, own in options.items()]
+    made = make_config({"systems": systems, "concurrency": settings.model.concurrency, **given})
     return made.model_copy(update={"sources": sources, "models": [settings.model.cached()]})
 
 
@@ -250,11 +250,7 @@ def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, objec
 
 
 def missing_inputs(config: RunConfig, file: Path) -> list[str]:
-    """Everything that a run of an experiment file would stop for, each with what makes it.
-
-    Files are made by the commands in the comments of the experiment file; its comment `# Data:` says where data sets
-    are to be had.
-    """
+    """Return all that a run of a file would stop for, with what makes it: a command of its comments, or `# Data:`."""
     rehearsed = any(model.model == REHEARSAL for model in config.models)
     models = [] if rehearsed else [model.model or "" for model in config.models]
     named = [] if rehearsed else [*(system.stages for system in config.systems), *(it.stages for it in config.models)]

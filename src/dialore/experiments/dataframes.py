@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialore import pages
 from dialore.errors import InputError, UnknownNameError, as_path, check_type, import_optional
+from dialore.evaluation.base import SampleScore
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.tables import combiner, compare, values
 from dialore.evaluation.statistics import as_table
@@ -23,7 +24,6 @@ from dialore.sources.graph import open_graph
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from dialore.evaluation.base import Metric, SampleScore
     from dialore.evaluation.report.data import SystemScores
 
 _COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "uncorrected", "is_better")
@@ -69,7 +69,8 @@ class Run:
         for name in metrics:
             check_type("a metric", name, str, 'run.score("bleu-1", "distinct-2")')
         with RunStore.open(self.folder) as store, store.writing():
-            names = metrics or store.facts().get("config", {}).get("metrics") or default_metrics()
+            config = store.facts().get("config", {})
+            names = metrics or config.get("metrics") or default_metrics()
             needed = {need for metric in load_metrics(names, Context()) for need in metric.about.needs}
             model = open_model(judge)
             with closing(open_graph(graph)) if "graph" in needed else nullcontext() as opened:
@@ -77,7 +78,7 @@ class Run:
                 await measure_run(store, load_metrics(names, made), again=again, optional=not metrics)
             if model is not None and model is not judge:
                 await model.close()
-            with tracking(log_to or store.facts().get("config", {}).get("log_to"), store) as tracked:
+            with tracking(log_to or config.get("log_to"), store) as tracked:
                 tracked.log_scores(RunResults([store]))
         return self.scores()
 
@@ -89,20 +90,15 @@ class Run:
             single = {name: combiner(name) for name, about in store.metrics().items() if about["level"] == "response"}
             for job, dialogue, response in store.responses():
                 measured = store.measures_of(job)
-                rows.append(
-                    {
-                        "system": names[job.system],
-                        "model": models[job.system],
-                        "dialogue": dialogue.id,
-                        "repetition": job.repetition,
-                        "turn": dialogue.last.text,
-                        "reference": dialogue.reference,
-                        **response.model_dump(include={"status", "text", "error", "seconds"}),
-                        "used": [item.text for item in response.used],
-                        **response.usage.model_dump(),
-                        **{name: _value(metric, measured.get(name)) for name, metric in single.items()},
-                    }
-                )
+                row: dict[str, object] = {"system": names[job.system], "model": models[job.system]}
+                row |= {"dialogue": dialogue.id, "repetition": job.repetition, "turn": dialogue.last.text}
+                row |= {"reference": dialogue.reference}
+                row |= response.model_dump(include={"status", "text", "error", "seconds"})
+                row |= {"used": [item.text for item in response.used], **response.usage.model_dump()}
+                for name, metric in single.items():
+                    score = measured.get(name, SampleScore(problem="unavailable"))
+                    row[name] = None if score.problem else float(values(metric, as_table([score.values]))[0])
+                rows.append(row)
         return _frame(rows)
 
     def scores(self) -> DataFrame:
@@ -151,10 +147,6 @@ class Run:
             systems, metrics = ", ".join(system_names(store).values()), ", ".join(store.metrics()) or "none yet"
             counts = {"dialogues": store.size, "responses": len(store.done())}
             return {"folder": str(self.folder), "systems": systems, **counts, "metrics": metrics}
-
-
-def _value(metric: Metric, measure: SampleScore | None) -> float | None:
-    return None if measure is None or measure.problem else float(values(metric, as_table([measure.values]))[0])
 
 
 def _frame(rows: Iterable[dict[str, object]]) -> DataFrame:

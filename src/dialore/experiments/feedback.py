@@ -13,7 +13,7 @@ from dialore.experiments.config import config_of
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.run import Progress, run_experiment
 from dialore.files import write_whole
-from dialore.session import Connect, connect_model, options_by_method
+from dialore.session import Connect, connect_model
 
 if TYPE_CHECKING:
     from dialore.settings import Settings
@@ -26,10 +26,7 @@ _SIDES = {"user": "user", "assistant": "system"}
 
 
 def summary(rows: Iterable[Row]) -> list[dict[str, Any]]:
-    """Return for each method, source and planned source how many responses were judged, and the share of bad ones.
-
-    Each share has its 95% Wilson interval; the worst come first.
-    """
+    """Return the share of bad responses by method, source and planned source, with its interval, the worst first."""
     bad: dict[tuple[str, str], list[bool]] = defaultdict(list)
     for row in rows:
         result = row["result"]
@@ -75,10 +72,7 @@ def as_responses(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 
 
 def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
-    """Yield pairs for preference training: the messages, the better answer as chosen, and the one given as rejected.
-
-    Persona and instructions of the request are a system message.
-    """
+    """Yield pairs for preference training: the messages, the better answer as chosen, and the one given as rejected."""
     for row in rows:
         if row["better"] and not row["good"]:
             result = row["result"]
@@ -102,16 +96,11 @@ async def replay(
     connect: Connect = connect_model,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
-    """Answer dialogues anew by the methods of the settings, into a run that has the former responses beside.
-
-    The dialogues and the former responses are written beside the folder. What is answered already is kept.
-    """
+    """Answer dialogues anew, into a run that has the former responses beside; what is answered already is kept."""
     dialogues, before = folder.with_name(f"{folder.name}.jsonl"), folder.with_name(f"{folder.name}.before.jsonl")
     write_lines(dialogues, as_dialogues(rows))
     write_lines(before, as_responses(rows))
-    options = options_by_method(settings.method, settings.options)
-    systems = [{"method": method, "options": own} for method, own in options.items()]
     dataset = {"name": "jsonl", "path": str(dialogues)}
-    config = config_of(settings, systems, settings.knowledge, name=folder.name, dataset=dataset)
+    config = config_of(settings, settings.method, settings.knowledge, name=folder.name, dataset=dataset)
     await run_experiment(config, folder, connect, on_progress=on_progress)
     import_responses(folder, [(_BEFORE, before)], None)

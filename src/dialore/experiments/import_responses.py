@@ -46,14 +46,11 @@ class _Answer(NamedTuple):
 def import_responses(
     folder: Path, files: Sequence[tuple[str, Path]], config: DatasetConfig | None
 ) -> dict[str, dict[str, Any]]:
-    """Read files of responses into a run's folder, made if need be.
-
-    A response without text is an answer that says nothing, and scored as such. One that the run has already of a system
-    of that name is replaced. Gives by system the number of its `responses`, how many of them are `empty`, and the
-    `missing` dialogues' ids.
+    """Read files of responses into a run's folder, made if need be, in place of those of systems of the same name.
 
     Files come with the names of their systems; where one is empty, entries or the file name it. Without a `config` the
-    dialogues are those of the run.
+    dialogues are those of the run. Gives by system how many `responses` it has, how many of them are `empty` (they say
+    nothing, and are scored as such), and the `missing` dialogues' ids.
     """
     if config is None and not (folder / FILE).is_file():
         raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")

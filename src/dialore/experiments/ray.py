@@ -30,10 +30,9 @@ _OWNERS = ("DIALORE_", "OPENAI_")
 class RayEngine:
     """Has the responses of a run made by workers on a Ray cluster; an engine of `run_experiment`.
 
-    The cluster is the one of `RAY_ADDRESS`, or one on this machine that ends with the run. Its machines need this
-    package and the run's sources at the same paths; the run's folder is the driver's alone. The configuration's
-    concurrency is divided among the `workers`, one for every CPU of the cluster where None, and `connect` must be
-    picklable.
+    The cluster is that of `RAY_ADDRESS`, or one on this machine that ends with the run. Its machines need this package
+    and the run's sources at the same paths; the run's folder is the driver's alone. The concurrency is divided among
+    the `workers`, one for every CPU where None, and `connect` must be picklable.
     """
 
     def __init__(self, workers: int | None = None) -> None:

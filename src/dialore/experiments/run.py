@@ -26,7 +26,7 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
-from dialore.llm.model import Budget, Budgeted, SamplingOverride
+from dialore.llm.model import Budget, Budgeted, SamplingOverride, Usage
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
@@ -95,6 +95,7 @@ async def run_experiment(
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
         raise InputError("--batch and --engine ray do not go together", hint="take one of them")
+    say = on_progress or (lambda _: None)
     with RunStore.resumed(folder) as store:
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
@@ -109,8 +110,7 @@ async def run_experiment(
 
             def tell_batches(words: str) -> None:
                 progress.batches = words
-                if on_progress is not None:
-                    on_progress(progress)
+                say(progress)
 
             limit = config.concurrency
             if queue is not None:
@@ -120,11 +120,10 @@ async def run_experiment(
             with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
                 progress.logged = tracked.place
 
-                def tell(now: Progress) -> None:
-                    if on_progress is not None:
-                        on_progress(now)
-                    if now.done % max(1, len(missing) // _TOLD) == 0:
-                        tracked.log(now.figures, now.before + now.done)
+                def tell() -> None:
+                    say(progress)
+                    if progress.done % max(1, len(missing) // _TOLD) == 0:
+                        tracked.log(progress.figures, progress.before + progress.done)
 
                 await _answer(store, missing, respond, progress, limit, tell)
                 tracked.log(progress.figures, progress.before + progress.done)
@@ -138,11 +137,7 @@ async def _prepare(
     on_estimate: Callable[[Estimate], None] | None,
     accepted: tuple[bool, bool],
 ) -> tuple[dict[int, int], list[Job], Progress]:
-    """Set a run up and estimate it; gives the systems' numbers in the store, and the jobs that are not done.
-
-    All systems' jobs of one dialogue come together, so that a run cut short is paired. Where `on_estimate` raises, the
-    run is left as it was.
-    """
+    """Set a run up and estimate it, or leave it as it was; gives systems' numbers in the store, and missing jobs."""
     known = metric_names()
     for name in config.metrics:
         if name not in known:
@@ -154,11 +149,12 @@ async def _prepare(
             problem = f"no dialogue in {config.dataset.path} has a turn that may be the reference"
             raise InputError(problem, hint="dialogues want two turns, or a `reference`")
         done = store.done()
+        # All systems' jobs of one dialogue come together, so that a run cut short is paired.
         keys = itertools.product(range(store.size), sorted(numbers.values()), range(config.repetitions))
         jobs = [Job(*key) for key in keys]
         missing = [job for job in jobs if job not in done]
         if on_estimate is not None:
-            on_estimate(await _estimate(config, store, missing, numbers, opened.lexical))
+            on_estimate(await _estimate(config, store, missing, numbers, opened))
     return numbers, missing, Progress(total=len(jobs), before=len(jobs) - len(missing))
 
 
@@ -357,12 +353,7 @@ class Progress:
 
 
 async def _answer(
-    store: RunStore,
-    missing: Iterable[Job],
-    respond: Respond,
-    progress: Progress,
-    concurrency: int,
-    on_progress: Callable[[Progress], None],
+    store: RunStore, missing: Iterable[Job], respond: Respond, progress: Progress, limit: int, tell: Callable[[], None]
 ) -> None:
     """Make the missing responses, several dialogues at once, each kept as soon as it is finished."""
 
@@ -376,10 +367,10 @@ async def _answer(
             return
         store.add(job, response)
         progress.count(job, response)
-        on_progress(progress)
+        tell()
 
     # The first that raises stops all: what it raises would befall every dialogue.
-    await bounded_map(missing, answer, limit=concurrency)
+    await bounded_map(missing, answer, limit=limit)
 
 
 # --- what it is expected to cost
@@ -398,11 +389,7 @@ class Estimate:
 
 
 async def _estimate(
-    config: RunConfig,
-    store: RunStore,
-    jobs: Iterable[Job],
-    numbers: Mapping[int, int],
-    lexical: Sequence[ModelSettings],
+    config: RunConfig, store: RunStore, jobs: Iterable[Job], numbers: Mapping[int, int], opened: Opened
 ) -> Estimate:
     """Estimate what jobs will cost: rehearse a few dialogues with every system, and multiply."""
     missing = Counter(job.system for job in jobs)
@@ -414,21 +401,20 @@ async def _estimate(
     failed = ""
 
     def rehearsal(settings: ModelSettings, name: str | None) -> FakeModel | None:
-        return None if settings in lexical and name is None else FakeModel()
+        return None if settings in opened.lexical and name is None else FakeModel()
 
     unlimited = config.model_copy(update={"budget": BudgetConfig()})
-    async with open_systems(unlimited, rehearsal, {"web": _Unsearched()}) as opened:
+    async with open_systems(unlimited, rehearsal, {"web": _Unsearched()}) as rehearsed:
         prices = [config.price(model) for model in config.models for _ in config.systems]
-        for system in opened.systems:
-            answered = [await opened.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
+        for system in rehearsed.systems:
+            answered = [await rehearsed.agents[system.number, 0].respond(dialogue) for dialogue in spaced]
             share = missing[numbers[system.number]] / max(1, len(answered))
-            usages = [response.usage for response in answered]
-            calls += share * sum(usage.calls for usage in usages)
-            sent += share * sum(usage.prompt_tokens for usage in usages)
-            written += share * sum(usage.completion_tokens for usage in usages)
+            spent = sum((response.usage for response in answered), Usage())
+            calls += share * spent.calls
+            sent += share * spent.prompt_tokens
+            written += share * spent.completion_tokens
             price = prices[system.number] or (0.0, 0.0)
-            spent = sum(u.prompt_tokens * price[0] + u.completion_tokens * price[1] for u in usages)
-            cost += share * spent / 1e6
+            cost += share * (spent.prompt_tokens * price[0] + spent.completion_tokens * price[1]) / 1e6
             failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
     return Estimate(
         responses=missing.total(),

@@ -6,10 +6,9 @@ import asyncio
 import dataclasses
 import functools
 import hashlib
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
@@ -71,10 +70,9 @@ async def measure_run(
     """Measure every response that has no measure yet, or with `again` every one; the store must be held for writing.
 
     Metrics that need no model measure a response one after another, so that it is read once; the others follow, metric
-    by metric, `at_once` responses at a time, each measure kept as soon as it is there. Measures that failed (a judge's
-    endpoint was down) are made again, too. With `optional`, so are those of a metric whose library is not installed;
-    else MissingExtraError is raised. So are ModelError where a judge's endpoint refuses for every response, and
-    BudgetError; what is measured is kept.
+    by metric, `at_once` responses at a time. Measures that failed are made again, too: a judge's endpoint was down, or,
+    with `optional`, a metric's library is not installed, which else raises MissingExtraError. ModelError where a
+    judge's endpoint refuses every response, and BudgetError, are raised; what is measured is kept.
     """
     joint = [metric for metric in metrics if isinstance(metric, JointJudge)]
     single = [metric for metric in metrics if not isinstance(metric, JointJudge)]
@@ -84,46 +82,52 @@ async def measure_run(
         also = {} if identity is None else {"identity": identity}
         store.set_metric(metric.about.name, dataclasses.asdict(metric.about) | also)
     plain = [metric for metric in single if not NEEDS_MODEL & set(metric.about.needs)]
-    await _measure_plain(store, plain, again=again, optional=optional, on_progress=on_progress)
+    how: dict[str, Any] = {"at_once": at_once, "again": again, "on_progress": on_progress}
+    await _measure(store, plain, _CHUNK, optional=optional, **how)
     for metric in single:
         if metric not in plain:
-            name = metric.about.name
-
-            async def one(job: Job, metric: Metric = metric, name: str = name) -> None:
-                measured = await measure(metric, store.dialogue(job.position), store.response(job), optional=optional)
-                store.measure({name: {job: measured}})
-
-            await _each(store.jobs(without_metric=None if again else name), one, at_once, name, on_progress)
+            await _measure(store, [metric], 1, optional=optional, **how)
     configured = store.facts().get("config", {}).get("systems", []) if joint else ()
     for metric in joint:
         unscored = [system for system in configured if metric.about.name in system.get("unscored", ())]
         left_out = {SystemConfig.model_validate(system).title for system in unscored}
         systems = [system.number for system in store.systems() if system.title not in left_out]
-        await measure_jointly(store, metric, systems, at_once=at_once, again=again, on_progress=on_progress)
+        await measure_jointly(store, metric, systems, **how)
 
 
-async def _measure_plain(
-    store: RunStore, metrics: Sequence[Metric], *, again: bool, optional: bool, on_progress: _OnProgress
+async def _measure(
+    store: RunStore,
+    metrics: Sequence[Metric],
+    chunk: int,
+    *,
+    at_once: int,
+    again: bool,
+    optional: bool,
+    on_progress: _OnProgress,
 ) -> None:
-    wanted: dict[Job, list[Metric]] = {}
+    """Measure the responses that lack one of the metrics, and write the measures of so many at a time."""
+    wanted: dict[Job, list[Metric]] = defaultdict(list)
     for metric in metrics:
         for job in store.jobs(without_metric=None if again else metric.about.name):
-            wanted.setdefault(job, []).append(metric)
+            wanted[job].append(metric)
     jobs, done = sorted(wanted), 0
     what = metrics[0].about.name if len(metrics) == 1 else f"{len(metrics)} metrics"
-    for start in range(0, len(jobs), _CHUNK):
-        some = jobs[start : start + _CHUNK]
-        measures: dict[str, dict[Job, SampleScore]] = {}
+
+    async def measure_some(start: int) -> None:
+        nonlocal done
+        measures: dict[str, dict[Job, SampleScore]] = defaultdict(dict)
+        some = jobs[start : start + chunk]
         for job in some:
             dialogue, response = store.dialogue(job.position), store.response(job)
             for metric in wanted[job]:
-                measured = await measure(metric, dialogue, response, optional=optional)
-                measures.setdefault(metric.about.name, {})[job] = measured
+                measures[metric.about.name][job] = await measure(metric, dialogue, response, optional=optional)
         store.measure(measures)
         done += len(some)
         on_progress(what, done, len(jobs))
-        # Nothing above waits: others of this loop, and an interrupt, get their turn here.
+        # Where nothing above waits, others of this loop, and an interrupt, get their turn here.
         await asyncio.sleep(0)
+
+    await bounded_map(range(0, len(jobs), chunk), measure_some, limit=at_once)
 
 
 async def _each(
@@ -179,12 +183,7 @@ async def measure_jointly(
 def code_mark(metric: Metric) -> str | None:
     """Return the hash of the file that defines a metric of somebody else's; None for ours."""
     file = source_of(type(metric))
-    return None if file is None else _hash_of(file)
-
-
-@functools.cache
-def _hash_of(file: Path) -> str:
-    return hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
+    return None if file is None else hashlib.blake2b(file.read_bytes(), digest_size=8).hexdigest()
 
 
 async def _or_failed(work: Awaitable[Found], failed: Callable[[str], Found]) -> Found:
@@ -309,12 +308,12 @@ async def compare_systems(
     work = [(place, texts) for place, texts in hashes.items() if missing(texts)]
     await _each(work, one, at_once, "comparing", on_progress)
     before = store.preferences()
-    results: dict[str, list[Preference]] = {}
-    for name in criteria:
-        preferences = _kept(store, hashes, known(name))
-        if pair[0] != min(pair):
-            preferences = [_turned(preference) for preference in preferences]
-        results[name] = preferences
+    results = {name: _kept(store, hashes, known(name)) for name in criteria}
+    if pair[0] != min(pair):
+        for preferences in results.values():
+            preferences[:] = [
+                dataclasses.replace(vote, first=second, second=first, picks=vote.picks[::-1]) for vote in preferences
+            ]
     return results
 
 
@@ -335,11 +334,10 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
 def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
     """Return what is known of the texts at places, each with its conversation."""
     talks = [conversation_of(name) for name in store.dialogue_ids()]
-    preferences = ((place, known.get(texts)) for place, texts in hashes.items())
     return [
-        dataclasses.replace(preference, conversation=talks[position])
-        for (position, _), preference in preferences
-        if preference is not None
+        dataclasses.replace(known[texts], conversation=talks[position])
+        for (position, _), texts in hashes.items()
+        if texts in known
     ]
 
 
@@ -351,9 +349,3 @@ def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: in
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return hashes
-
-
-def _turned(preference: Preference) -> Preference:
-    """Return the preference with the other system as its first."""
-    first, second = preference.second, preference.first
-    return dataclasses.replace(preference, first=first, second=second, picks=preference.picks[::-1])

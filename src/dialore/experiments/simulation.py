@@ -301,9 +301,9 @@ def compare_users(simulated: Iterable[Dialogue], real: Iterable[Dialogue]) -> li
     cumulative distributions (Kolmogorov and Smirnov's), from 0, alike, to 1, never the same.
     """
     table = []
-    made, known = _features(simulated), _features(real)
-    for name in made:
-        first, second = np.array(made[name]), np.array(known[name])
+    known = _features(real)
+    for name, made in _features(simulated).items():
+        first, second = np.array(made), np.array(known[name])
         if not len(first) or not len(second):
             continue
         apart, spread = first.mean() - second.mean(), np.sqrt((first.var() + second.var()) / 2)

@@ -117,8 +117,8 @@ class RunStore:
     def resumed(cls, folder: Path) -> Iterator[Self]:
         """Yield the run of a folder, held for writing; made if need be.
 
-        A run that was made here and ends in an error, or is interrupted, before its first response leaves nothing
-        behind, so that the next may be of other dialogues.
+        A run that was made here and ends in an error, or is interrupted, before its first response, or batch that may
+        bring some, leaves nothing behind, so that the next may be of other dialogues.
         """
         is_new = not (folder / FILE).exists()
         outer = [above for above in folder.parents if not above.exists()]
@@ -126,24 +126,17 @@ class RunStore:
             try:
                 yield store
             except BaseException:
-                if is_new:
-                    store.discard()
+                kept = "select 1 from responses union all select 1 from batches limit 1"
+                if is_new and store._database.execute(kept).fetchone() is None:  # noqa: SLF001 - its own
+                    store.close()
+                    for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
+                        (folder / name).unlink(missing_ok=True)
+                    with suppress(OSError):  # Windows deletes no lock that is held
+                        (folder / _LOCK).unlink(missing_ok=True)
                 with suppress(OSError):  # as far as they are empty
-                    for above in outer:
-                        above.rmdir()
+                    for empty in (folder, *outer):
+                        empty.rmdir()
                 raise
-
-    def discard(self) -> None:
-        """Close the run and take its files away, unless it has a response, or a batch that may bring some."""
-        kept = "select 1 from responses union all select 1 from batches limit 1"
-        if self._database.execute(kept).fetchone() is not None:
-            return
-        self.close()
-        for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
-            (self.folder / name).unlink(missing_ok=True)
-        with suppress(OSError):  # Windows deletes no lock that is held
-            (self.folder / _LOCK).unlink(missing_ok=True)
-            self.folder.rmdir()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -180,9 +173,9 @@ class RunStore:
     ) -> dict[int, int]:
         """Write what the run is; in a run that is resumed, check that it is the same.
 
-        Systems and repetitions may be added to a run, and asked for in any order; its dialogues, what its sources hold,
-        its prompts and its models' servers may not change, the last two but where that is accepted: it is then kept in
-        the facts. Gives the number that each system has in the run, by the number that it is given with.
+        Systems and repetitions may be added; dialogues, what sources hold, prompts and models' servers may not change,
+        the last two but where that is accepted, which the facts then tell. Gives the systems' numbers in the run by
+        those given.
         """
         known = {(system.title, system.model): system for system in self.systems()}
         free = 1 + max((system.number for system in known.values()), default=-1)
@@ -351,10 +344,7 @@ class RunStore:
         return Dialogue.model_validate_json(row[0])
 
     def jobs(self, system: int | None = None, *, without_metric: str | None = None) -> list[Job]:
-        """Return the jobs whose responses are there, failed ones too, in the data set's order.
-
-        With `without_metric` only those without a measure of that metric, or whose measuring failed.
-        """
+        """Return the jobs with a response, in order; `without_metric`: with no measure of it, or one that failed."""
         sql = (
             "select position, system, repetition from responses r where (?1 is null or system = ?1) and (?2 is null or "
             "not exists (select 1 from measures m where m.metric = ?2 and m.system = r.system and "
@@ -440,10 +430,7 @@ class RunStore:
     # Preferences
 
     def preferences(self) -> dict[tuple[str, str, str, str, str], dict[str, Preference]]:
-        """Return what judges prefer: by judge, what was judged, first and second system and criterion; then by `texts`.
-
-        `texts` is the hash of what was compared, so that the preference of a response that changed since is not found.
-        """
+        """Return preferences by judge, what was judged, systems and criterion, then by a hash of what was compared."""
         kept: dict[tuple[str, str, str, str, str], dict[str, Preference]] = {}
         for *known, texts, forward, backward, problem, reason in self._database.execute("select * from preferences"):
             judge, judged, first, second, criterion = known

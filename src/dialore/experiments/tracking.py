@@ -111,30 +111,25 @@ class _Tracked:
 
     def log(self, figures: Mapping[str, float], step: int | None = None) -> None:
         """Tell figures, of so many responses."""
-        self._tell(lambda to: to.log(figures, step))
+        self.tell(lambda to: to.log(figures, step))
 
     def log_scores(self, results: RunResults) -> None:
         """Tell every system's figure by every metric."""
         systems = results.systems()
         several = len({system.model for system in systems}) > 1
-        self.log(
-            {
-                f"{score.metric}/{system.name}" + (f" ({system.model})" if several else ""): score.value
-                for system in systems
-                for score in system.scores.values()
-                if score.value is not None
-            }
-        )
+        figures: dict[str, float] = {}
+        for system in systems:
+            name = f"{system.name} ({system.model})" if several else system.name
+            scores = system.scores.values()
+            figures |= {f"{score.metric}/{name}": score.value for score in scores if score.value is not None}
+        self.log(figures)
 
     def add(self, files: Iterable[Path]) -> None:
         """Tell files."""
-        self._tell(lambda to: to.add(files))
+        self.tell(lambda to: to.add(files))
 
-    def close(self, *, failed: bool) -> None:
-        """End the run there."""
-        self._tell(lambda to: to.close(failed=failed))
-
-    def _tell(self, tell: Callable[[MLflow | _WandB], None]) -> None:
+    def tell(self, tell: Callable[[MLflow | _WandB], None]) -> None:
+        """Have the tracker told, where there is one."""
         if self._to is None:
             return
         try:
@@ -166,7 +161,7 @@ def tracking(name: str | None, store: RunStore) -> Iterator[_Tracked]:
         yield tracked
         failed = False
     finally:
-        tracked.close(failed=failed)
+        tracked.tell(lambda to: to.close(failed=failed))
 
 
 def _parameters(store: RunStore, facts: Mapping[str, Any]) -> dict[str, str]:

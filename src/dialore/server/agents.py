@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from dialore.agent import Agent
 from dialore.errors import UnknownNameError
 from dialore.methods.registry import method_class, method_options, method_sources
 from dialore.methods.stages import LLMRunner
 from dialore.server.errors import ServiceError
+from dialore.server.knowledge_store import AddedKnowledge
 from dialore.session import Connect, Session, options_by_method
 from dialore.settings import AgentSettings, Settings, SourceSettings, validated
 from dialore.sources.persona import PersonaSource
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator, Mapping
-
-    Groups = frozenset[str] | None
-
-    from dialore.agent import Agent
-    from dialore.server.knowledge_store import AddedKnowledge
+Groups = frozenset[str] | None
 
 log = logging.getLogger(__name__)
 
@@ -56,10 +53,7 @@ class _Opened:
 
 
 class ServedAgents:
-    """The agents that settings name, each on the sources that there are by now, for readers of each set of groups.
-
-    `later` has something done without being waited for, `connect` opens the language models.
-    """
+    """The agents that settings name, each on the sources that there are by now, for readers of each set of groups."""
 
     def __init__(
         self,
@@ -86,9 +80,9 @@ class ServedAgents:
     @property
     def models(self) -> dict[str, str]:
         """The ids of the models, each with its method; the service's own agent, which answers to two, is one."""
-        own, *others = self._opened[None].models.items()
-        further = [(name, served) for name, served in others if served is not own[1]]
-        return {name: served.agent.method.name for name, served in (own, *further)}
+        models = self._opened[None].models
+        shown = {name: served for name, served in models.items() if name == MODEL or served is not models[MODEL]}
+        return {name: served.agent.method.name for name, served in shown.items()}
 
     @property
     def has_graph(self) -> bool:
@@ -127,8 +121,9 @@ class ServedAgents:
         without_model = bench.models(settings.model).main is None
         opened = _Opened({}, [bench], self._knowledge.places)
         for name, agent in {**named, **settings.agents}.items():
-            own = bench if agent.sources is None else self._bench(agent.sources, groups)
-            if own is not bench:
+            own = bench
+            if agent.sources is not None:
+                own = self._bench(agent.sources, groups)
                 opened.benches.append(own)
             method, given = method_class(agent.method), dict(agent.options)
             kinds = {kind for kind in method_sources(method) if own.settings.places(kind)}
@@ -146,8 +141,7 @@ class ServedAgents:
 
     def _bench(self, sources: SourceSettings, groups: Groups) -> Session:
         given: dict[str, Any] = sources.model_dump(exclude_none=True)
-        places = sources.model_extra or {}
-        if not places:
+        if not sources.model_extra:
             given["graph"] = ["starter"]
         for key, location in self._knowledge.places.items():
             given[key] = [*given.get(key, ()), location]

@@ -6,7 +6,6 @@ annotators but which questions are asked, how, and in which language.
 
 from __future__ import annotations
 
-import asyncio
 import csv
 import hmac
 import io
@@ -115,12 +114,11 @@ class Desk:
             items = self.items(name)
             done = sum(len(item["answers"]) == sum(map(len, item["columns"].values())) for item in items)
             people.append({"name": name, "code": code, "done": done, "total": len(items)})
-        counts: dict[str, Any] = {"counted": "", "tables": []}
         try:
-            people_shown = people_of(read_answers(self.folder))
-            counts = {"counted": people_shown.counted, "tables": [table._asdict() for table in people_shown.tables]}
+            answers = people_of(read_answers(self.folder))
+            counts = {"counted": answers.counted, "tables": [table._asdict() for table in answers.tables]}
         except MissingExtraError as error:
-            counts["counted"] = str(error)
+            counts = {"counted": str(error), "tables": []}
         about = {"criteria": self.key.criteria, "paper": self.chosen.paper, "form": self.key.form}
         return {**about, "annotators": people, **counts, "reading": READING}
 
@@ -160,24 +158,23 @@ class Given(Coded):
 
 
 @router.post("/sheet")
-async def show_sheet(request: Request, body: Coded) -> Reply:
+def show_sheet(request: Request, body: Coded) -> Reply:
     """Return the annotator's own sheet: what is asked, every item in their order, and what they have answered."""
     desk = _desk(request)
-    items = await asyncio.to_thread(lambda: desk.items(desk.annotator(body.code)))
+    items = desk.items(desk.annotator(body.code))
     about = desk.chosen.model_dump(include={"title", "guide", "judges", "criteria"})
     return reply({"form": desk.key.form, "language": desk.key.language, **about, "items": items})
 
 
 @router.post("/answers")
-async def take_answers(request: Request, body: Given) -> Reply:
+def take_answers(request: Request, body: Given) -> Reply:
     """Write answers into the annotator's own sheet."""
     desk = _desk(request)
-    annotator = await asyncio.to_thread(desk.annotator, body.code)
-    await asyncio.to_thread(desk.answer, annotator, body.item, dict(body.answers), body.comment)
+    desk.answer(desk.annotator(body.code), body.item, dict(body.answers), body.comment)
     return reply({"saved": True})
 
 
 @router.get("", dependencies=[Depends(may_change)])
-async def show_overview(request: Request) -> Reply:
+def show_overview(request: Request) -> Reply:
     """For the owner: the annotators, their codes and progress, agreement and who wins."""
-    return reply(await asyncio.to_thread(_desk(request).overview))
+    return reply(_desk(request).overview())

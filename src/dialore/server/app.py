@@ -14,13 +14,14 @@ import tempfile
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import uvicorn
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.middleware.cors import CORSMiddleware
 from prometheus_client import CONTENT_TYPE_LATEST
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
@@ -32,11 +33,7 @@ from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
 from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
 from dialore.session import Connect, connect_model
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-
-    from dialore.settings import ServerSettings, Settings
+from dialore.settings import ServerSettings, Settings
 
 log = logging.getLogger(__name__)
 
@@ -75,9 +72,9 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
         """Figures for Prometheus."""
         return Response(telemetry.figures(), media_type=CONTENT_TYPE_LATEST)
 
-    app.add_exception_handler(HTTPException, _refused)
     app.add_exception_handler(RequestValidationError, _malformed)
-    app.add_exception_handler(Exception, _broken)
+    for kind in (HTTPException, Exception):
+        app.add_exception_handler(kind, _refused)
     app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     if settings.server.origins:
         app.add_middleware(
@@ -90,47 +87,41 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
 
 
 async def _refused(_: Request, error: Exception) -> Response:
+    if not isinstance(error, HTTPException):
+        return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
     if isinstance(error, ServiceError):
         return error.response
     if told := full_disk(error.__cause__ or error.__context__):  # an upload's form is written to disk, too
         return told.response
-    status, detail = (error.status_code, error.detail) if isinstance(error, HTTPException) else (500, "")
-    return ServiceError(status, detail, code="invalid_request").response
+    return ServiceError(error.status_code, error.detail, code="invalid_request").response
 
 
 async def _malformed(_: Request, error: Exception) -> Response:
     """Return what is wrong with a body, without the body: it may be large, or secret."""
     issues = error.errors() if isinstance(error, RequestValidationError) else []
-    first = issues[0]
-    field = ".".join(str(step)[:80] for step in first["loc"][1:8])
+    field = ".".join(str(step)[:80] for step in issues[0]["loc"][1:8])
     message = "; ".join(dict.fromkeys(f"{issue['msg'].removeprefix('Value error, ')}"[:300] for issue in issues[:3]))
     return ServiceError(400, f"{field or 'the body'}: {message}", code="invalid_value", param=field or None).response
-
-
-async def _broken(_: Request, __: Exception) -> Response:
-    return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
 
 
 def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first.
 
-    Raises InputError as `create_app`, where the address is taken, and where a source cannot be opened; DialoreError
-    where one of several workers has ended unasked.
+    Raises InputError as `create_app`, for a taken address or a source that cannot be opened; DialoreError where a
+    worker has ended unasked.
     """
     check_address(settings.server)
     with bound(settings.server) as shared:
-        if settings.server.workers == 1:
-            _work(settings, connect, shared)
-        else:
-            _supervise(settings, connect, shared)
+        work = _work if settings.server.workers == 1 else _supervise
+        work(settings, connect, shared)
 
 
 def _supervise(settings: Settings, connect: Connect, shared: socket.socket) -> None:
     with tempfile.TemporaryDirectory(prefix="dialore-") as figures:
         os.environ[FIGURES] = figures
-        context = multiprocessing.get_context("spawn")
+        begin = multiprocessing.get_context("spawn").Process
         given = (settings, connect, shared)
-        workers = [context.Process(target=_worker, args=given) for _ in range(settings.server.workers)]
+        workers = [begin(target=_worker, args=given) for _ in range(settings.server.workers)]
         asked: list[int] = []
 
         def end(number: int, _: object) -> None:

@@ -5,25 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from fastapi import Depends
+from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dialore.files import storable
+from dialore.llm.model import Usage
+from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError
 from dialore.server.service import Asked, Events, Service, explained
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
-
-    from fastapi import Request
-
-    from dialore.llm.model import Usage
-    from dialore.response import Response
 
 _NAMED = 256
 _SILENCE = 10.0  # seconds without an event after which a stream says that it goes on

@@ -138,9 +138,9 @@ async def list_uses(request: Request) -> Reply:
 
 
 @router.get("/knowledge/documents")
-async def list_documents(request: Request) -> Reply:
+def list_documents(request: Request) -> Reply:
     """Return the documents that were added."""
-    return reply({"data": await service_of(request).knowledge.documents(request.state.caller.groups)})
+    return reply({"data": service_of(request).knowledge.documents(request.state.caller.groups)})
 
 
 @router.post("/knowledge/documents", dependencies=_CHANGES)
@@ -176,9 +176,9 @@ async def delete_document(request: Request, identifier: str) -> Reply:
 
 
 @router.get("/knowledge/facts")
-async def list_facts(request: Request) -> Reply:
+def list_facts(request: Request) -> Reply:
     """Return the facts that were added."""
-    return reply({"data": [_shown(fact) for fact in await service_of(request).knowledge.facts()]})
+    return reply({"data": list(map(_shown, service_of(request).knowledge.facts()))})
 
 
 @router.post("/knowledge/facts", dependencies=_CHANGES)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import lmdb
 
@@ -24,7 +24,7 @@ from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
-from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.indexing import open_store as open_index
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
@@ -35,11 +35,8 @@ from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import ENDINGS
+from dialore.retrieval.static import StaticEmbedder
 from dialore.server.errors import ServiceError, full_disk
-
-if TYPE_CHECKING:
-    from dialore.retrieval.documents.indexing import DocumentReport
-    from dialore.retrieval.static import StaticEmbedder
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -136,8 +133,9 @@ class AddedKnowledge:
                         ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
                         folder_lock(self._files, exclusive=True),
                     ):
-                        same = (former for former in self._documents(reading).items() if former[1]["name"] == name)
-                        old = {former: document["path"] for former, document in same if former != identifier}
+                        seen = self._documents(reading)
+                        seen.pop(identifier, None)
+                        old = {former: path for former, (path, about) in seen.items() if about["file"] == name}
                         report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
                 except BaseException as error:
                     if not is_known:
@@ -149,7 +147,7 @@ class AddedKnowledge:
                 shutil.rmtree(self._files / former, ignore_errors=True)
         told = {"rejects": report.rejects, "notices": report.notices}
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
-        return {**self._listed()[identifier], "replaced": bool(old), **short}
+        return {**self._documents()[identifier][1], "replaced": bool(old), **short}
 
     @_changing
     def add_text(
@@ -160,7 +158,7 @@ class AddedKnowledge:
         identifier = hashlib.sha256(json.dumps([title, url, text, *([told] if told else [])]).encode()).hexdigest()[:16]
         piece = Piece(text, title, url, extra={**told, "document": identifier})
         self._take(texts=[piece], texts_name=identifier)
-        return self._listed()[identifier]
+        return self._documents()[identifier][1]
 
     def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
         if self._index.exists():
@@ -203,46 +201,37 @@ class AddedKnowledge:
                     with suppress(OSError), folder_lock(folder, exclusive=True, wait=False):
                         shutil.rmtree(folder, ignore_errors=True)
 
-    def _documents(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, Any]]:
-        """Return the documents that a reader with these groups may read, None: all, by their ids."""
+    def _documents(self, groups: frozenset[str] | None = None) -> dict[str, tuple[str, dict[str, object]]]:
+        """Return paths of documents that a reader with these groups may read, and what is told of them, by id."""
         if not self._index.exists():
             return {}
         with closing(open_index(self._index)) as store, store.read(Filter(groups=groups)) as transaction:
             documents = transaction.documents().values()
-        listed: dict[str, dict[str, Any]] = {}
+        listed: dict[str, tuple[str, dict[str, object]]] = {}
         for document in documents:
             path = Path(document.name)
-            is_file = path.is_absolute()
-            identifier = path.parent.name if is_file else document.name
-            about = {"name": path.name if is_file else "", "passages": document.passages}
-            listed[identifier] = {"path": document.name, **about}
+            identifier, file = (path.parent.name, path.name) if path.is_absolute() else (document.name, "")
+            listed[identifier] = document.name, {"id": identifier, "file": file, "passages": document.passages}
         return listed
 
-    async def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
+    def documents(self, groups: frozenset[str] | None = None) -> list[dict[str, object]]:
         """Return every document that a reader may read: its id, its file's name, and how many passages it has."""
-        return list((await asyncio.to_thread(self._listed, groups)).values())
-
-    def _listed(self, groups: frozenset[str] | None = None) -> dict[str, dict[str, object]]:
-        known = self._documents(groups).items()
-        return {name: {"id": name, "file": entry["name"], "passages": entry["passages"]} for name, entry in known}
+        return [about for _, about in self._documents(groups).values()]
 
     @_changing
     def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
         """Delete a document and its file; raises ServiceError where there is none that a reader may read."""
-        known = self._documents(groups)
-        if identifier not in known:
+        path, about = self._documents(groups).get(identifier, ("", {}))
+        if not path:
             raise ServiceError(404, "there is no such document", code="document_not_found")
-        delete_documents(self._index, files=[known[identifier]["path"]])
-        if known[identifier]["name"]:
+        delete_documents(self._index, files=[path])
+        if about["file"]:
             shutil.rmtree(self._files / identifier, ignore_errors=True)
 
     # --- facts
 
-    async def facts(self) -> list[Fact]:
+    def facts(self) -> list[Fact]:
         """Return every fact that was added."""
-        return await asyncio.to_thread(self._facts)
-
-    def _facts(self) -> list[Fact]:
         if not self._graph.exists():
             return []
         with open_graph(self._graph) as store:
@@ -260,7 +249,7 @@ class AddedKnowledge:
     @_changing
     def delete_fact(self, identifier: str) -> None:
         """Delete an added fact; raises ServiceError where there is none."""
-        wanted = [fact for fact in self._facts() if fact.id == identifier]
+        wanted = [fact for fact in self.facts() if fact.id == identifier]
         if not wanted:
             raise ServiceError(404, "no such fact was added", code="fact_not_found")
         with GraphEditor(self._graph) as editor:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 from mcp.server.elicitation import ElicitationResult
 from mcp.server.mcpserver import Context, Elicit, MCPServer, Resolve
@@ -15,8 +15,11 @@ from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
+from starlette.applications import Starlette
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialore import __version__
+from dialore.knowledge import Knowledge
 from dialore.methods.memory_extraction import LONGEST
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.history import on_one_line
@@ -24,20 +27,14 @@ from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import bound, log_lines, run_app
 from dialore.server.common import ChatMessage, asked_of, last
-from dialore.server.database import User
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
+from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
+from dialore.settings import Settings
 from dialore.sources.memory import Statement
-
-if TYPE_CHECKING:
-    from starlette.applications import Starlette
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from dialore.knowledge import Knowledge
-    from dialore.settings import Settings
 
 _NOTHING_KEPT = "nothing of that id is kept of the user: list_memory gives the ids"
 _NO_CONSENT = "the user has not agreed to be remembered"
@@ -138,29 +135,35 @@ class Memory(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class _Offered:
-    """The base of the tools: an open service, and as whom the user is known to it."""
+    """The base of a call: an open service, who asks it, and as whom the user is known to it."""
 
     service: Service
-    user: str
-    anybody: Caller = field(default_factory=anybody)
-
-    def caller(self, call: _Call) -> Caller:
-        request = call.request_context.request
-        caller: Caller = self.anybody if request is None else request.state.caller
-        return caller
+    caller: Caller
+    who: User
 
     def note(self, model: str) -> str:
         with self.service.agents.served(model, None) as served:  # for its method's name
             return "" if isinstance(served.agent.stage_runner, LLMRunner) else _NO_MODEL
 
-    def who(self, call: _Call) -> User:
-        return User(self.caller(call).name, self.user)
-
     def asked(self, message: str, history: Sequence[ChatMessage], model: str) -> Asked:
-        return asked_of(model, [*history, ChatMessage(role="user", content=message)], {}, self.user)
+        return asked_of(model, [*history, ChatMessage(role="user", content=message)], {}, self.who.name)
 
 
-_Call: TypeAlias = Context[_Offered, Any]
+_Call: TypeAlias = Context[tuple[Service, str], Any]
+
+
+@contextmanager
+def _offered(call: _Call) -> Iterator[_Offered]:
+    """Yield what a tool stands on; what is refused is told as the tool's error."""
+    (service, user), request = call.request_context.lifespan_context, call.request_context.request
+    caller = anybody() if request is None else request.state.caller
+    try:
+        with explained():
+            yield _Offered(service, caller, User(caller.name, user))
+    except ServiceError as error:
+        raise ToolError(error.detail) from error
+
+
 _Message = Annotated[str, Field(min_length=1, description="The user's latest turn.")]
 _History = Annotated[Sequence[ChatMessage], Field(description="The turns before it, the oldest first.")]
 _Model = Annotated[str, Field(description=f"The agent: {MODEL}, or {MODEL}/NAME for another one that is configured.")]
@@ -177,40 +180,36 @@ _Statement = Annotated[str, _Line, Field(description="A sentence of the user abo
 
 async def ground(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Grounds:
     """Find what a reply to the user's message needs to know: facts, passages, persona. No reply is written."""
-    on = _on(call)
-    with _told():
-        _, grounding = await on.service.ground(on.asked(message, history, model), on.caller(call))
-    return Grounds.model_validate({**grounding_of(grounding, ""), "note": on.note(model)})
+    with _offered(call) as on:
+        _, grounding = await on.service.ground(on.asked(message, history, model), on.caller)
+        return Grounds.model_validate({**grounding_of(grounding, ""), "note": on.note(model)})
 
 
 async def respond(call: _Call, message: _Message, history: _History = (), model: _Model = MODEL) -> Reply:
     """Reply to the user's message from what is known, with citations of what each span rests on."""
-    on = _on(call)
-    with _told():
-        _, made = await last(on.service.answer(on.asked(message, history, model), on.caller(call)))
-    used = [_piece(piece) for piece in made.used]
-    return Reply.model_validate({**grounding_of(made, ""), "text": made.text, "used": used, "note": on.note(model)})
+    with _offered(call) as on:
+        _, made = await last(on.service.answer(on.asked(message, history, model), on.caller))
+        own = {"text": made.text, "used": list(map(_piece, made.used)), "note": on.note(model)}
+        return Reply.model_validate({**grounding_of(made, ""), **own})
 
 
 async def search_documents(call: _Call, query: _Query, top: _Top = 10, where: _Where = "") -> Found:
     """Search the documents: passages, each with its title, section and file."""
-    on = _on(call)
-    with _told():
-        pieces = await on.service.search("documents", query, top, on.caller(call), where)
-        return Found(knowledge=[_piece(piece) for piece in pieces])
+    with _offered(call) as on:
+        pieces = await on.service.search("documents", query, top, on.caller, where)
+        return Found(knowledge=list(map(_piece, pieces)))
 
 
 async def search_graph(call: _Call, query: _Query, top: _Top = 10) -> Found:
     """Search the commonsense graph: facts about the concepts that the query names."""
-    with _told():
-        facts = await _on(call).service.search("graph", query, top, _on(call).caller(call))
-        return Found(knowledge=[_piece(fact) for fact in facts])
+    with _offered(call) as on:
+        return Found(knowledge=list(map(_piece, await on.service.search("graph", query, top, on.caller))))
 
 
 async def _consent(call: _Call) -> Consent | Elicit[Consent]:
     """Return the user's consent; they are asked where they have not given it and their client can ask."""
-    with _told():
-        if await _on(call).service.store.consents(_on(call).who(call)):
+    with _offered(call) as on:
+        if await on.service.store.consents(on.who):
             return Consent(remember=True)
     if call.client_capabilities is None or call.client_capabilities.elicitation is None:
         raise ToolError(f"{_NO_CONSENT}, and this client cannot ask the user: see docs/clients.md")
@@ -221,35 +220,34 @@ async def remember(
     call: _Call, statement: _Statement, consent: Annotated[ElicitationResult[Consent], Resolve(_consent)]
 ) -> Kept:
     """Remember a statement of the user about themselves, if they consent; it replaces what it contradicts."""
-    if consent.action != "accept" or not consent.data.remember:
-        raise ToolError(f"{_NO_CONSENT}: nothing was kept")
-    store, who = _on(call).service.store, _on(call).who(call)
-    noted = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
-    with _told():
-        check_harmless(statement)
-        if not await store.consents(who):
-            await store.set_consent(who, consents=True)
-        kept = await store.remember(who, [noted])
-    if not kept:  # it was withdrawn meanwhile
+    kept: list[Statement] = []
+    if consent.action == "accept" and consent.data.remember:
+        noted = Statement(text=on_one_line(statement), said=datetime.now(UTC), turn=on_one_line(statement))
+        with _offered(call) as on:
+            check_harmless(statement)
+            if not await on.service.store.consents(on.who):
+                await on.service.store.set_consent(on.who, consents=True)
+            kept = await on.service.store.remember(on.who, [noted])
+    if not kept:  # it was not given, or withdrawn meanwhile
         raise ToolError(f"{_NO_CONSENT}: nothing was kept")
     return Kept.model_validate(kept[0])
 
 
 async def list_memory(call: _Call, history: _WithHistory = False, as_of: _AsOf = None) -> Memory:
     """Return what is remembered of the user, the newest first."""
-    store, who = _on(call).service.store, _on(call).who(call)
-    with _told():
-        statements = [Kept.model_validate(noted) for noted in await store.statements(who, history=history, as_of=as_of)]
-        return Memory(consents=await store.consents(who), statements=statements)
+    with _offered(call) as on:
+        statements = await on.service.store.statements(on.who, history=history, as_of=as_of)
+        kept = [Kept.model_validate(statement) for statement in statements]
+        return Memory(consents=await on.service.store.consents(on.who), statements=kept)
 
 
 async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statement, holds_until: _Until = None) -> Kept:
     """Correct a statement of the user about themselves, where they want that; its id changes with its text."""
     changes: dict[str, object] = {"text": on_one_line(statement)}
     changes |= {} if holds_until is None else {"holds_until": holds_until}
-    with _told():
+    with _offered(call) as on:
         check_harmless(statement)
-        edited = await _on(call).service.store.edit(_on(call).who(call), identifier, changes)
+        edited = await on.service.store.edit(on.who, identifier, changes)
     if edited is None:
         raise ToolError(_NOTHING_KEPT)
     return Kept.model_validate(edited)
@@ -257,28 +255,14 @@ async def edit_memory(call: _Call, identifier: _Identifier, statement: _Statemen
 
 async def forget(call: _Call, identifier: _Identifier) -> Memory:
     """Forget a statement of the user about themselves, where they want that; gives what is left."""
-    with _told():
-        if not await _on(call).service.store.forget(_on(call).who(call), identifier):
+    with _offered(call) as on:
+        if not await on.service.store.forget(on.who, identifier):
             raise ToolError(_NOTHING_KEPT)
     return await list_memory(call)
 
 
-def _on(call: _Call) -> _Offered:
-    offered: _Offered = call.request_context.lifespan_context
-    return offered
-
-
 def _piece(piece: Knowledge) -> Piece:
     return Piece.model_validate({**told(piece), "score": piece.score, "probability": piece.probability})
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        with explained():
-            yield
-    except ServiceError as error:
-        raise ToolError(error.detail) from error
 
 
 class _OwnSessions:
@@ -310,12 +294,12 @@ class _OwnSessions:
         await self._app(scope, receive, sent)
 
 
-def create_server(service: Service, user: str) -> MCPServer[_Offered]:
+def create_server(service: Service, user: str) -> MCPServer[tuple[Service, str]]:
     """Return the tools of an open service, for one user."""
 
     @asynccontextmanager
-    async def lifespan(_: MCPServer[_Offered]) -> AsyncIterator[_Offered]:
-        yield _Offered(service, user)
+    async def lifespan(_: MCPServer[tuple[Service, str]]) -> AsyncIterator[tuple[Service, str]]:
+        yield service, user
 
     about: dict[str, Any] = {"instructions": _INSTRUCTIONS, "version": __version__, "log_level": "WARNING"}
     server = MCPServer("dialore", **about, lifespan=lifespan)

@@ -10,14 +10,12 @@ from pydantic import AwareDatetime, Field, StringConstraints
 
 from dialore.methods.memory_extraction import LONGEST
 from dialore.server.common import EXPLAINED, Body, Name, service_of
-from dialore.server.database import User
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import check_harmless
+from dialore.server.store import CONVERSATIONS, FEEDBACK, User
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")
-
-
 router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
 Identifier = Annotated[Name, Path()]
 
@@ -134,7 +132,7 @@ async def delete_named_conversation(request: Request, id: Annotated[Name, Query(
 @router.delete("/conversations/{identifier:path}")
 async def delete_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete a conversation."""
-    return _deleted(identifier, await service_of(request).store.delete_conversation(who, identifier))
+    return _deleted(identifier, await service_of(request).store.forget(who, identifier, CONVERSATIONS))
 
 
 @router.get("/traces/{identifier}")
@@ -155,7 +153,7 @@ async def give_feedback(request: Request, body: Feedback) -> Reply:
 @router.delete("/feedback/{identifier}")
 async def take_feedback_back(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete what a user thinks of a response."""
-    return _deleted(identifier, await service_of(request).store.delete_feedback(who, identifier))
+    return _deleted(identifier, await service_of(request).store.forget(who, identifier, FEEDBACK))
 
 
 def _deleted(identifier: str, count: int) -> Reply:

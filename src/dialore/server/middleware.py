@@ -6,27 +6,25 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
+import operator
 import secrets
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialore.errors import InputError
 from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.pages import FILES
 from dialore.server.store import ServerStore, tried
-from dialore.settings import KeySettings
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from dialore.server.telemetry import Telemetry
-    from dialore.settings import ServerSettings
+from dialore.server.telemetry import Telemetry
+from dialore.settings import KeySettings, ServerSettings
 
 _OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
 """The paths that are answered without a key; annotators have codes."""
@@ -53,12 +51,11 @@ def check_address(settings: ServerSettings) -> None:
         raise InputError(f"{settings.host} can be reached from outside, which needs keys", hint=hint)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Caller:
     """A caller with a key; without keys there is one caller, who may do anything."""
 
     settings: KeySettings
-    under_way: int = 0
 
     @property
     def name(self) -> str:
@@ -75,8 +72,7 @@ class Caller:
         own = self.groups
         if asked is None:
             return tuple(sorted(own or ()))
-        may_publish = not own or bool(asked)
-        if own is not None and not (own.issuperset(asked) and may_publish):
+        if own is not None and (not own.issuperset(asked) or (own and not asked)):
             named = ", ".join(asked) or "none, which is everybody"
             message = f"the key {self.name} does not have all of these groups: {named}"
             raise ServiceError(403, message, code="groups_not_allowed")
@@ -113,8 +109,7 @@ class Guard:
     def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry, store: ServerStore) -> None:
         self._app, self._settings, self._telemetry, self._store = app, settings, telemetry, store
         self._callers = [Caller(key) for key in settings.keys]
-        self._anybody = anybody()
-        self._under_way = 0
+        self._under_way: Counter[str] = Counter()
         self._open: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -123,14 +118,11 @@ class Guard:
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
-        is_head, begun = scope["method"] == "HEAD", False
-        if is_head:  # as the same GET, without its body
-            scope = {**scope, "method": "GET"}
+        is_head = scope["method"] == "HEAD"  # as the same GET, without its body
+        scope = {"state": {}, **scope, "method": scope["method"].replace("HEAD", "GET")}
 
         async def sent(message: Message) -> None:
-            nonlocal begun
             if message["type"] == "http.response.start":
-                begun = True
                 scope["state"]["status"] = message["status"]
                 own = [(b"x-content-type-options", b"nosniff"), (b"x-request-id", request.encode())]
                 message = {**message, "headers": [*message.get("headers", []), *own]}
@@ -138,10 +130,13 @@ class Guard:
                 if "held" in scope["state"] and not message.get("more_body", False):
                     scope["state"]["held"].close()  # before the end is sent: who has it may ask again
                 message = {**message, "body": b""} if is_head else message
-            await self._send(message, send)
+            try:
+                async with asyncio.timeout(self._settings.body_seconds):
+                    await send(message)
+            except TimeoutError:
+                raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
         request = secrets.token_hex(8)
-        scope.setdefault("state", {})
         with self._telemetry.request(scope, request):
             try:
                 async with self._admitted(scope):
@@ -150,48 +145,30 @@ class Guard:
                 told = error if isinstance(error, ServiceError) else full_disk(error)
                 if told is None:
                     raise
-                if not begun:
+                if "status" not in scope["state"]:
                     await told.response(scope, receive, sent)
-
-    async def _send(self, message: Message, send: Send) -> None:
-        try:
-            async with asyncio.timeout(self._settings.body_seconds):
-                await send(message)
-        except TimeoutError:
-            raise ServiceError(499, "the client does not read the answer", code="client_gone") from None
 
     @asynccontextmanager
     async def _admitted(self, scope: Scope) -> AsyncIterator[None]:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_place(headers)
         length = headers.get("content-length", "0")
-        if not length.isdecimal() or int(length[:20]) > self._most(scope):
-            raise _too_large()
-        if scope["path"] in _OPEN:
-            address = scope["client"][0] if scope.get("client") else ""
-            if self._open[address] >= self._settings.open_per_address:
-                raise _too_many("requests at once", 1)
-            self._open[address] += 1
-            try:
-                yield
-            finally:
-                self._open -= Counter([address])  # none is kept of whom no request is under way
-            return
-        caller = self._caller(headers)
-        scope["state"]["caller"] = caller
-        most = caller.settings.concurrency or self._settings.concurrency
-        if self._under_way >= self._settings.concurrency or caller.under_way >= most:
+        self._check_size(scope, float(length) if length.isdecimal() else math.inf)
+        if is_open := scope["path"] in _OPEN:
+            name, most = scope["client"][0] if scope.get("client") else "", self._settings.open_per_address
+        else:
+            caller = scope["state"]["caller"] = self._caller(headers)
+            name, most = caller.name, caller.settings.concurrency or self._settings.concurrency
+        busy = self._open if is_open else self._under_way
+        if busy[name] >= most or (not is_open and busy.total() >= self._settings.concurrency):
             raise _too_many("requests at once", 1)
+        busy[name] += 1
         with ExitStack() as held:
             scope["state"]["held"] = held
-            self._take(caller, 1)
-            held.callback(self._take, caller, -1)
-            await caller.check(self._store)
+            held.callback(operator.isub, busy, Counter([name]))  # none is kept of whom no request is under way
+            if not is_open:
+                await scope["state"]["caller"].check(self._store)
             yield
-
-    def _take(self, caller: Caller, places: int) -> None:
-        self._under_way += places
-        caller.under_way += places
 
     def _check_place(self, headers: dict[str, str]) -> None:
         """Refuse pages of other sites and, on this machine, host names that are not its own (DNS rebinding)."""
@@ -209,7 +186,7 @@ class Guard:
 
     def _caller(self, headers: dict[str, str]) -> Caller:
         if not self._callers:
-            return self._anybody
+            return anybody()
         scheme, _, given = headers.get("authorization", "").partition(" ")
         mark = hashlib.sha256(given.strip().encode()).hexdigest()
         # All are compared, each in constant time: how long it takes tells nothing.
@@ -219,8 +196,9 @@ class Guard:
             raise ServiceError(401, "no such key", code="invalid_api_key", headers=headers)
         return same[0]
 
-    def _most(self, scope: Scope) -> int:
-        return self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body
+    def _check_size(self, scope: Scope, size: float) -> None:
+        if size > (self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body):
+            raise ServiceError(413, "the request is too large", code="request_too_large")
 
     def _measured(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""
@@ -239,12 +217,7 @@ class Guard:
             if message["type"] == "http.request":
                 read += len(message.get("body", b""))
                 whole = not message.get("more_body", False)
-                if read > self._most(scope):
-                    raise _too_large()
+                self._check_size(scope, read)
             return message
 
         return measured
-
-
-def _too_large() -> ServiceError:
-    return ServiceError(413, "the request is too large", code="request_too_large")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field, field_validator
 
+from dialore.response import Response
 from dialore.server.common import (
     ChatMessage,
     CommonRequest,
@@ -28,11 +30,6 @@ from dialore.server.common import (
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import Asked, Draft, Events, Stage, finish_reason, grounding_of
 
-if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
-
-    from dialore.response import Response
-
 router = APIRouter(prefix="/v1")
 
 
@@ -40,6 +37,12 @@ class StreamOptions(BaseModel):
     """Options of a stream."""
 
     include_usage: bool = False
+
+
+class TextFormat(BaseModel):
+    """How the text is to be: plain, for nothing else can be promised."""
+
+    type: Literal["text"] = "text"
 
 
 class ChatRequest(CommonRequest):
@@ -52,7 +55,7 @@ class ChatRequest(CommonRequest):
     seed: int | None = None
     n: Literal[1] | None = None
     stream_options: StreamOptions | None = None
-    response_format: dict[str, Any] | None = None
+    response_format: TextFormat | None = None
     logprobs: Literal[False] | None = None
 
     @field_validator("stop")
@@ -63,17 +66,10 @@ class ChatRequest(CommonRequest):
             raise ValueError("at most four texts")
         return stops or None
 
-    @field_validator("response_format")
-    @classmethod
-    def _is_text_alone(cls, wanted: dict[str, Any] | None) -> dict[str, Any] | None:
-        if wanted and wanted.get("type") != "text":
-            raise ValueError("only text is supported")
-        return wanted
-
     def asked(self, most: int) -> Asked:
         """Return what is asked of the service."""
-        further: dict[str, object] = {"seed": self.seed, "stop": tuple(self.stop) if self.stop else None}
-        sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, **further)
+        stop = tuple(self.stop) if self.stop else None
+        sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, seed=self.seed, stop=stop)
         return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
 
 
@@ -160,12 +156,6 @@ class OtherItem(BaseModel):
         if kind == "message":
             raise ValueError("a message has a role and a content")
         return kind
-
-
-class TextFormat(BaseModel):
-    """How the text is to be: plain, for nothing else can be promised."""
-
-    type: Literal["text"] = "text"
 
 
 class TextSettings(BaseModel):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +10,6 @@ from typing import Any
 from fastapi import APIRouter, Depends, Request
 from fastapi import Response as Reply
 
-from dialore.errors import MissingExtraError
 from dialore.evaluation.report.build import Report, make_report
 from dialore.evaluation.report.data import arrow, unit
 from dialore.evaluation.report.forms import render_html
@@ -21,20 +18,11 @@ from dialore.evaluation.report.plots import can_draw
 from dialore.evaluation.report.tables import how_to_read
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import FILE, RunStore
+from dialore.server.common import EXPLAINED
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
-from dialore.server.service import explained
 
-
-async def _explaining() -> AsyncIterator[None]:
-    with explained():
-        try:
-            yield
-        except MissingExtraError as error:
-            raise ServiceError(501, str(error), code="missing_extra") from error
-
-
-router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), Depends(_explaining)])
+router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), EXPLAINED])
 
 
 def _runs(request: Request) -> dict[str, Path]:
@@ -47,10 +35,10 @@ def _runs(request: Request) -> dict[str, Path]:
 
 def _changed(file: Path) -> float:
     beside = (file, file.with_name(f"{FILE}-wal"))
-    return max(file_beside.stat().st_mtime for file_beside in beside if file_beside.exists())
+    return max(path.stat().st_mtime for path in beside if path.exists())
 
 
-def _brief(name: str, folder: Path) -> dict[str, Any]:
+def _brief(folder: Path) -> dict[str, Any]:
     with RunStore.open(folder) as store:
         config = store.facts().get("config", {})
         total = store.size * config.get("repetitions", 1)
@@ -60,7 +48,7 @@ def _brief(name: str, folder: Path) -> dict[str, Any]:
             tokens = totals["prompt_tokens"] + totals["completion_tokens"]
             done = {"ok": counts.get("ok", 0), "failed": counts.get("failed", 0), "total": total}
             systems.append({"name": system.title, "model": system.model, **done, "tokens": int(tokens)})
-        brief = {"name": name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
+        brief = {"name": folder.name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
     return {**brief, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
 
 
@@ -92,32 +80,27 @@ def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
     return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
 
 
-async def _reported(request: Request, name: str) -> Report:
-    folder = (await asyncio.to_thread(_runs, request)).get(name)
+def _reported(request: Request, name: str) -> Report:
+    folder = _runs(request).get(name)
     if folder is None:
         raise ServiceError(404, "there is no such run", code="run_not_found")
-
-    def made() -> Report:
-        with RunStore.open(folder) as store:
-            return make_report(RunResults([store]))
-
-    return await asyncio.to_thread(made)
+    with RunStore.open(folder) as store:
+        return make_report(RunResults([store]))
 
 
 @router.get("")
-async def list_runs(request: Request) -> Reply:
+def list_runs(request: Request) -> Reply:
     """Return the runs, the latest first, and how far each is."""
-    briefs = await asyncio.to_thread(lambda: [_brief(name, folder) for name, folder in _runs(request).items()])
-    return reply({"data": briefs})
+    return reply({"data": [_brief(folder) for folder in _runs(request).values()]})
 
 
 @router.get("/{name}")
-async def show_run(request: Request, name: str) -> Reply:
+def show_run(request: Request, name: str) -> Reply:
     """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
-    return reply(await asyncio.to_thread(_sections, await _reported(request, name)))
+    return reply(_sections(_reported(request, name)))
 
 
 @router.get("/{name}/report")
-async def show_report(request: Request, name: str) -> Reply:
+def show_report(request: Request, name: str) -> Reply:
     """Return the run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
-    return reply({"html": await asyncio.to_thread(render_html, await _reported(request, name))})
+    return reply({"html": render_html(_reported(request, name))})

@@ -13,36 +13,29 @@ from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, 
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import DialoreError, InputError, ModelError
+from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
 from dialore.knowledge import Knowledge
-from dialore.llm.model import Usage, estimate_tokens
+from dialore.llm.model import OnToken, Usage, estimate_tokens
 from dialore.methods.base import steps_of
 from dialore.methods.memory_extraction import extract_statements, is_harmless, quoted_turn, says_something
-from dialore.methods.stages import CUT_OFF, LLMRunner, T
-from dialore.response import Response
+from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
+from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
-from dialore.server.agents import MODEL, ServedAgents
-from dialore.server.database import User
+from dialore.server.agents import MODEL, Served, ServedAgents
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.knowledge_store import AddedKnowledge
-from dialore.server.store import ServerStore, tried
+from dialore.server.middleware import Caller
+from dialore.server.store import ServerStore, User, tried
+from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
 from dialore.sources.base import listed
 from dialore.sources.documents import narrowed
 from dialore.sources.persona import PersonaSource
-
-if TYPE_CHECKING:
-    from dialore.llm.model import OnToken
-    from dialore.methods.stages import StageCall, StageRunner
-    from dialore.response import Grounding, StageTrace
-    from dialore.server.agents import Served
-    from dialore.server.middleware import Caller
-    from dialore.server.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
@@ -156,11 +149,12 @@ class Service:
 
     async def _dialogue(self, asked: Asked, served: Served, caller: Caller) -> Dialogue:
         limits = self.settings.server
-        if len(asked.messages) > limits.max_messages:
-            raise _too_long(f"{len(asked.messages)} messages, more than the {limits.max_messages} that are taken")
         texts = (*(message["content"] for message in asked.messages), *asked.persona, *asked.instructions)
-        if (characters := sum(map(len, texts))) > limits.max_characters:
-            raise _too_long(f"{characters} characters, more than the {limits.max_characters} that are taken")
+        sizes = {"messages": len(asked.messages), "characters": sum(map(len, texts))}
+        for unit, size in sizes.items():
+            if size > (most := getattr(limits, f"max_{unit}")):
+                message = f"{size} {unit}, more than the {most} that are taken"
+                raise ServiceError(400, message, code="context_length_exceeded", param="messages")
         sides = {"user": "user", "assistant": "system"}
         turns = [{"speaker": sides[message["role"]], "text": message["content"]} for message in asked.messages]
         persona = dict.fromkeys((*served.persona, *self.knowledge.persona, *asked.persona))
@@ -286,9 +280,8 @@ class Service:
         shown = result.model_dump(mode="json", include={"method", "status", "error", "seconds", "usage", "trace"})
         if isinstance(result, Response):
             shown |= {"asked": asked.messages[-1]["content"], "text": result.text, "used": [p.id for p in result.used]}
-            sources = sorted({piece.source for piece in result.knowledge})
-            messages = [dict(message) for message in asked.messages]
-            shown |= {"messages": messages, "plan": result.plan, "sources": sources}
+            shown |= {"plan": result.plan, "sources": sorted({piece.source for piece in result.knowledge})}
+            shown |= {"messages": [dict(message) for message in asked.messages]}
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
@@ -328,6 +321,7 @@ class Service:
 
 
 _TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
+    (MissingExtraError, 501, "", "missing_extra"),
     (InputError, 400, "", "invalid_request"),
     (TimeoutError, 504, "the response took too long", "timeout"),
     (ModelError, 502, "the language model could not be asked", "model_failed"),
@@ -356,10 +350,6 @@ def check_harmless(statement: str) -> None:
     if not is_harmless(statement):
         message = "passwords, addresses and numbers of cards or telephones are not kept"
         raise ServiceError(400, message, code="invalid_value")
-
-
-def _too_long(what: str) -> ServiceError:
-    return ServiceError(400, what, code="context_length_exceeded", param="messages")
 
 
 # --- what a response rests on, as clients get it

@@ -9,35 +9,85 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
-from dialore.errors import InputError, SourceError, first_line
-from dialore.server.database import (
-    CONVERSATIONS,
-    COUNT,
-    FEEDBACK,
-    PEOPLE,
-    STATEMENTS,
-    TRACES,
-    USED,
-    User,
-    open_engine,
-    read_url,
-)
+from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.sources.memory import Statement, standing, with_intervals
 
 log = logging.getLogger(__name__)
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+_WAIT = 30  # seconds that a change waits for others' end, in SQLite
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
 _TURNS = 500  # the latest turns of a user's other conversations that are searched
+_LATEST = 200  # traces of an owner that are shown
 _BEGINNING = 80  # characters of a conversation that its title is
+
+
+class User(NamedTuple):
+    """A user: the key that the request has, and the name that the caller gives them, which another key may share."""
+
+    owner: str
+    name: str
+
+
+class Moment(sa.TypeDecorator[datetime]):
+    """A moment in UTC: SQLite knows no time zones."""
+
+    impl = sa.DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
+        """As it is written."""
+        return value and value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, capabilities: sa.Dialect) -> datetime | None:
+        """As it is read."""
+        return value and (value if value.tzinfo else value.replace(tzinfo=UTC)).astimezone(UTC)
+
+
+TABLES = sa.MetaData()
+
+
+def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    return sa.Table(name, TABLES, *(sa.Column(field, sa.Text, primary_key=True) for field in User._fields), *columns)
+
+
+def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _ends())
+
+
+def _ends() -> sa.Column[datetime]:
+    return sa.Column("expires", Moment, index=True)
+
+
+PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
+STATEMENTS = _kept(
+    "statements",
+    *(sa.Column(name, sa.Text) for name in ("text", "turn", "speaker", "replaces", "doubts")),
+    *(sa.Column(name, Moment) for name in ("holds_from", "holds_until")),
+)
+CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
+TRACES = _kept("traces", sa.Column("result", sa.JSON))
+FEEDBACK = _kept("feedback", sa.Column("good", sa.Boolean), sa.Column("reason", sa.Text), sa.Column("better", sa.Text))
+USED = _table(
+    "used",
+    sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("amount", sa.BigInteger),
+    _ends(),
+)
+COUNT = sa.text(
+    "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
+    " ON CONFLICT (owner, name, began) DO UPDATE SET amount = used.amount + excluded.amount RETURNING amount"
+).bindparams(sa.bindparam("expires", type_=Moment))
+sa.Index("ix_traces_id", TRACES.c.id)  # asked for without a user's name
 _ALL = User("dialore: all users", "")
 _FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
 
@@ -68,11 +118,9 @@ class ServerStore:
 
     Any number of workers may have one store open; changes to one user's rows are made one after the other. Statements
     and conversations are kept only of users who consent; withdrawing consent deletes all that there is of a user. What
-    has expired is never given, and is deleted by `sweep`: statements after `memory_days`, conversations and traces
-    after `kept_days` (0: they are not kept at all).
-
-    Its place is a SQLite file, or a URL: `sqlite:///FILE`, `postgresql://USER@HOST/DATABASE`; InputError for another.
-    Every method raises SourceError where the database cannot be asked.
+    has expired is never given, and deleted by `sweep`: statements after `memory_days`, the rest after `kept_days` (0:
+    it is not kept at all). Its place is a SQLite file, or a URL of SQLite or PostgreSQL; InputError for another. Every
+    method raises SourceError where the database cannot be asked.
     """
 
     def __init__(
@@ -212,10 +260,12 @@ class ServerStore:
         return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
     @_changing
-    def forget(self, connection: sa.Connection, user: User, statement: str | None = None) -> int:
-        """Delete a statement by its id, or all of a user's; gives how many there were."""
-        named = () if statement is None else (STATEMENTS.c.id == statement,)
-        return _delete(connection, STATEMENTS, user, *named)
+    def forget(
+        self, connection: sa.Connection, user: User, identifier: str | None = None, table: sa.Table = STATEMENTS
+    ) -> int:
+        """Delete what a table has of a user by that id, or all of it; gives how much there was."""
+        named = () if identifier is None else (table.c.id == identifier,)
+        return _delete(connection, table, user, *named)
 
     # --- conversations and traces
 
@@ -259,11 +309,11 @@ class ServerStore:
         return kept
 
     @_reading
-    def traces(self, connection: sa.Connection, owner: str, *fields: str, most: int = 200) -> list[dict[str, Any]]:
+    def traces(self, connection: sa.Connection, owner: str, *fields: str) -> list[dict[str, Any]]:
         """Fields of an owner's latest traces that have them all, each with `trace` and `made`, the latest first."""
         columns = TRACES.c
         wanted = [columns.result[name].label(name) for name in fields]
-        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(most)
+        query = sa.select(columns.id.label("trace"), columns.made, *wanted).order_by(columns.made.desc()).limit(_LATEST)
         query = query.where(columns.owner == owner, columns.expires > self._clock())
         rows = (row._asdict() for row in connection.execute(query))
         return [row for row in rows if None not in row.values()]
@@ -285,11 +335,6 @@ class ServerStore:
         self._keep(connection, FEEDBACK, user, trace, good=good, reason=reason, better=better)
         return True
 
-    @_changing
-    def delete_feedback(self, connection: sa.Connection, user: User, trace: str) -> int:
-        """Delete what a user thinks of a response; gives how much there was."""
-        return _delete(connection, FEEDBACK, user, FEEDBACK.c.id == trace)
-
     @_reading
     def feedback(self, connection: sa.Connection, owner: str | None = None) -> list[dict[str, Any]]:
         """Return the feedback of an owner's users, of all owners where None, the latest first, each with its trace."""
@@ -300,11 +345,6 @@ class ServerStore:
         query = query.where(columns.expires > self._clock())
         query = query if owner is None else query.where(columns.owner == owner)
         return [row._asdict() for row in connection.execute(query.order_by(columns.made.desc(), columns.id))]
-
-    @_changing
-    def delete_conversation(self, connection: sa.Connection, user: User, identifier: str) -> int:
-        """Delete a conversation; gives how many there were."""
-        return _delete(connection, CONVERSATIONS, user, CONVERSATIONS.c.id == identifier)
 
     # --- what is used
 
@@ -381,3 +421,39 @@ def _statements(connection: sa.Connection, user: User) -> list[Statement]:
 def _row(user: User, statement: Statement) -> dict[str, Any]:
     fields = {"made" if name == "said" else name: getattr(statement, name) for name in _FIELDS}
     return {**user._asdict(), "id": statement.id, **fields}
+
+
+# --- opening it
+
+
+def read_url(place: str | Path) -> sa.URL:
+    """Return the address of a database, a file's too; raise InputError where it is none."""
+    if "://" not in str(place):
+        return sa.URL.create(_DRIVERS["sqlite"], database=str(place))
+    try:
+        url = sa.make_url(str(place))
+        return url.set(drivername=_DRIVERS[url.drivername.partition("+")[0]])
+    except (ArgumentError, KeyError) as error:
+        hint = "name a file, sqlite:///FILE, or postgresql://user@host/database"
+        raise InputError("the store's address is no URL of SQLite or PostgreSQL", hint=hint) from error
+
+
+def open_engine(url: sa.URL) -> sa.Engine:
+    """Return the connections to a database; raise InputError where its driver is not installed."""
+    if url.drivername != _DRIVERS["sqlite"]:
+        import_optional("psycopg", "a store in PostgreSQL", "postgres")
+        return sa.create_engine(url, pool_pre_ping=True)
+    file = Path(url.database or "")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.touch(mode=0o600)
+    # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
+    waits = {"timeout": _WAIT, "isolation_level": None}
+    engine = sa.create_engine(url, connect_args=waits, pool_size=1, max_overflow=0)
+
+    @sa.event.listens_for(engine, "connect")
+    def connected(connection: Any, _: object) -> None:  # noqa: ANN401 - a driver's
+        # What is deleted is overwritten. A crash of the program loses nothing; of the machine, the latest changes.
+        for pragma in ("journal_mode = WAL", "synchronous = NORMAL", "secure_delete = ON"):
+            connection.execute(f"PRAGMA {pragma}")
+
+    return engine

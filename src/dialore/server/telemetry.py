@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
+from starlette.types import Scope
 
 from dialore.errors import import_optional
+from dialore.llm.model import Usage
+from dialore.response import StageTrace
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.trace import Span
-    from starlette.types import Scope
-
-    from dialore.llm.model import Usage
-    from dialore.response import StageTrace
 
 log = logging.getLogger("dialore.server")
 FIGURES = "PROMETHEUS_MULTIPROC_DIR"

@@ -111,6 +111,23 @@ def test_words_are_whole_over_lines_and_accents_on_their_letters():
     assert read(accented)[0] == "Café au lait"
 
 
+def test_an_xfa_form_is_named():
+    from io import BytesIO
+
+    import pypdf
+    from pypdf.generic import ArrayObject, DictionaryObject, NameObject, TextStringObject
+
+    writer = pypdf.PdfWriter(BytesIO(pdf("The tide turns at noon.")))
+    forms = ArrayObject([TextStringObject("template"), TextStringObject("<template/>")])
+    fields = {NameObject("/Fields"): ArrayObject(), NameObject("/XFA"): forms}
+    writer._root_object[NameObject("/AcroForm")] = DictionaryObject(fields)
+    out = BytesIO()
+    writer.write(out)
+    text, told = read(out.getvalue())
+    assert text == "The tide turns at noon."
+    assert told == [": it is an XFA form: what such a form holds beside its pages is not read"]
+
+
 def test_attached_files_are_named():
     from io import BytesIO
 

@@ -34,19 +34,7 @@ _SHARPNESS = 2.0
 def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Section]:
     """Yield the one section of a PDF; tell `reject` of pages whose text is not to be had, and of what is not read."""
     with library("PDF", "pypdfium2"):
-        import pypdfium2
-
-        try:
-            document = pypdfium2.PdfDocument(data)
-        except pypdfium2.PdfiumError as error:
-            if "password" in str(error):
-                raise Unreadable("it is encrypted with a password") from error
-            raise
-        document.init_forms()
-        if document.get_formtype() in _XFA:
-            reject("", "it is an XFA form: what such a form holds beside its pages is not read")
-        if attached := document.count_attachments():
-            reject("", f"files that are attached to it are not read: {attached}")
+        document = _open_pdf(data, reject)
         pages: list[str] = []
         pictured: list[int] = []
         for number in range(len(document)):
@@ -70,7 +58,24 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
     yield Section(paragraphs, " ".join(title.split()))
 
 
-def _page(document: Any, number: int) -> tuple[str, bool]:  # noqa: ANN401 - pypdfium2 has no types
+def _open_pdf(data: bytes, reject: Reject) -> Any:  # noqa: ANN401 - pypdfium2 has no types
+    import pypdfium2
+
+    try:
+        document = pypdfium2.PdfDocument(data)
+    except pypdfium2.PdfiumError as error:
+        if "password" in str(error):
+            raise Unreadable("it is encrypted with a password") from error
+        raise
+    document.init_forms()
+    if document.get_formtype() in _XFA:
+        reject("", "it is an XFA form: what such a form holds beside its pages is not read")
+    if attached := document.count_attachments():
+        reject("", f"files that are attached to it are not read: {attached}")
+    return document
+
+
+def _page(document: Any, number: int) -> tuple[str, bool]:  # noqa: ANN401
     """Return the text of a page, and whether it is a picture with next to no text."""
     import pypdfium2.raw as pdfium
 

@@ -5,7 +5,7 @@ import hashlib
 import sqlalchemy as sa
 from alembic import op
 
-from dialore.server.database import Moment
+from dialore.server.store import Moment
 
 revision = "3"
 down_revision = "2"
