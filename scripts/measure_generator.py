@@ -19,7 +19,7 @@ from dialore.datasets import data_set
 from dialore.dialogue import Dialogue
 from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.prompts.history import render_history
 from dialore.sources.declared import default_sources
 from dialore.training.finetune import Target, finetune
@@ -39,7 +39,7 @@ def texts(data: Path) -> list[Target]:
     found = []
     for dialogue in data_set("kbp").read(data / "kbp" / "train.json.gz"):
         known = [
-            joined(text)
+            close_gaps(text)
             for each in dialogue.persona
             for text in (each, *(dialogue.extra.get("documents", {}).get(each, [])))
         ]

@@ -64,7 +64,7 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     """
     for mark, name in _BOMS.items():
         if data.startswith(mark):
-            return _replaced(data, name)
+            return _decode_lossy(data, name)
     if wide := _wide(data):
         return Decoded(data.decode(wide, "replace"), wide, f"it does not say its encoding: read as {wide}")
     own = _DECLARED.search(data[:4096])
@@ -72,14 +72,14 @@ def decode(data: bytes, declared: str = "") -> Decoded:
     labels = [name for name in (_codec_of(declared), inner) if name]
     for name in (*labels[:1], *(("iso2022_jp_2", "iso2022_kr") if b"\x1b$" in data[:_HEAD] else ())):
         if name in _SEVEN_BITS or (name == _codec_of(declared) and name.startswith("utf-16")):
-            return _replaced(data, name)
+            return _decode_lossy(data, name)
     for name in ("utf-8", *labels):
         try:
             return Decoded(data.decode(name), name)
         except UnicodeDecodeError:
             continue
     for name in ("utf-8", *labels):
-        decoded = _replaced(data, name)
+        decoded = _decode_lossy(data, name)
         # Few of the characters beyond ASCII are replaced ones.
         if decoded.text.count("\ufffd") * 2 < sum(1 for character in decoded.text if not character.isascii()):
             return decoded
@@ -98,7 +98,7 @@ def _codec_of(label: str) -> str:
     return _LARGER.get(name, name)
 
 
-def _replaced(data: bytes, name: str) -> Decoded:
+def _decode_lossy(data: bytes, name: str) -> Decoded:
     text = data.decode(name, "replace")
     bad = text.count("\ufffd") - (data.count(b"\xef\xbf\xbd") if name.startswith("utf-8") else 0)
     return Decoded(text, name, f"not all of it is {name}: {bad:,} x \ufffd stands for the rest" if bad > 0 else "")

@@ -84,10 +84,10 @@ def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - 
 def read_text(path: Path) -> str:
     """Return the text of a file, gunzipped if its name ends in `.gz`, UTF-8 or marked UTF-16; raise InputError."""
     with reading(path):
-        return decoded(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+        return decode_text(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
 
 
-def decoded(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Text in UTF-8 or, where it begins with that mark, UTF-16; raises UnicodeDecodeError."""
     return data.decode("utf-16" if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig")
 
@@ -156,7 +156,7 @@ def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
 
 
 @contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def whole_file(path: Path) -> Iterator[Path]:
     """Give a path that takes a file's place once the body has written it, its folder made; InputError if it fails."""
     target = path.resolve()  # what a link, or a device, stands for is not replaced
     is_device = target.exists() and not target.is_file()
@@ -175,8 +175,8 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
-    """Write a text, bytes, or lines as they come; see `written_whole`."""
-    with written_whole(path) as temporary:
+    """Write a text, bytes, or lines as they come; see `whole_file`."""
+    with whole_file(path) as temporary:
         if isinstance(content, bytes):
             temporary.write_bytes(content)
         else:

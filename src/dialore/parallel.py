@@ -27,7 +27,7 @@ async def gather(*jobs: Awaitable[object]) -> tuple[object, ...]:
     try:
         # A group waits for those that it stops, even where it is itself stopped meanwhile.
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(_awaited(job)) for job in jobs]
+            tasks = [group.create_task(_await(job)) for job in jobs]
     except BaseExceptionGroup as failed:
         first = failed.exceptions[0]
         raise first from first.__cause__
@@ -85,5 +85,5 @@ def _loop(_process: int) -> asyncio.AbstractEventLoop:
     return loop
 
 
-async def _awaited(job: Awaitable[object]) -> object:
+async def _await(job: Awaitable[object]) -> object:
     return await job

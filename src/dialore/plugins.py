@@ -29,11 +29,11 @@ _WRITE = {
 
 def names_of(group: str, own: Iterable[str] = ()) -> list[str]:
     """Return the names of our own and of the group's entry points, sorted; those that cannot be loaded, too."""
-    return sorted({*own, *(point.name for point in _added(group, tuple(sys.path)))})
+    return sorted({*own, *(point.name for point in _entry_points(group, tuple(sys.path)))})
 
 
 @functools.lru_cache
-def _added(group: str, _path: tuple[str, ...]) -> EntryPoints:
+def _entry_points(group: str, _path: tuple[str, ...]) -> EntryPoints:
     """Return a group's entry points; once for each `sys.path`, for every installed package is read for it."""
     return entry_points(group=group)
 
@@ -69,9 +69,9 @@ def find(kind: str, name: str, group: str, own: Mapping[str, str], fits: Callabl
             return candidates.popitem()[1]
         hint = f"name one: {name}:{min(candidates)}" if candidates else _WRITE[kind]
         raise InputError(f"{name} has {len(candidates) or 'no'} {kind}{'s' * (len(candidates) > 1)}", hint=hint)
-    for point in [EntryPoint(name, own[name], group)] if name in own else _added(group, tuple(sys.path)):
+    for point in [EntryPoint(name, own[name], group)] if name in own else _entry_points(group, tuple(sys.path)):
         if point.name == name:
-            return guarded(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
+            return try_load(kind, name, point.load, f"{point.value} of {point.dist.name if point.dist else 'dialore'}")
     raise UnknownNameError(kind, name, names_of(group, own))
 
 
@@ -93,14 +93,14 @@ def _module(kind: str, path: Path) -> Any:  # noqa: ANN401
         module = importlib.util.module_from_spec(spec)  # type: ignore[arg-type] # the name ends in .py
         sys.modules[name] = module  # dataclasses look their own up
         try:
-            guarded(kind, str(path), lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
+            try_load(kind, str(path), lambda: spec.loader.exec_module(module), str(path))  # type: ignore[union-attr]
         except BaseException:
             del sys.modules[name]
             raise
     return sys.modules[name]
 
 
-def guarded(kind: str, name: str, load: Callable[[], T], where: str) -> T:
+def try_load(kind: str, name: str, load: Callable[[], T], where: str) -> T:
     """Return what `load` gives; raise InputError, which names it and `where`, for any exception in others' code."""
     try:
         return load()

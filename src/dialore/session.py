@@ -23,7 +23,7 @@ from dialore.methods.stages import BY_MODEL, LLMRunner, NullRunner
 from dialore.plugins import loadable
 from dialore.retrieval.documents.filters import reading_as
 from dialore.retrieval.reranking import load_reranker
-from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, read_settings, validated
+from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, check_settings, read_settings
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 
 def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
     """Return the model of settings and environment, or None; raises as `connect`, and where none is to be recorded."""
-    model = _connected(settings, name)
+    model = _open_model(settings, name)
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
     if model is not None and any(value is not None for value in sampling.values()):
         model = SamplingOverride(model, **sampling)
@@ -60,7 +60,7 @@ def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageM
 _ASKED_WITH = ("timeout", "retries", "concurrency", "cache", "api", "extra_body", "thinking", "slots", "threads")
 
 
-def _connected(settings: ModelSettings, name: str | None) -> LanguageModel | None:
+def _open_model(settings: ModelSettings, name: str | None) -> LanguageModel | None:
     from dialore.llm.recording import Recorder, Replay
 
     if settings.replay is not None:
@@ -117,7 +117,7 @@ class Session:
     ) -> None:
         self._groups = groups
         if not isinstance(sources, SourceSettings):
-            sources = validated(SourceSettings, sources or {}, where="sources")
+            sources = check_settings(SourceSettings, sources or {}, where="sources")
         self.settings = sources
         self.cite = cite
         self._given = {name: source for name, source in (given or {}).items() if source is not None}
@@ -352,7 +352,7 @@ def create_agent(
         method = DEFAULT_METHOD
         if all(source is None for source in everything.values()):
             everything["graph"] = "starter"
-    named = _checked_sources(method, everything)
+    named = _check_sources(method, everything)
     if not isinstance(method, str):
         if isinstance(method, type) or not hasattr(method, "respond"):
             raise InputError(f"method cannot be {method!r:.80}", hint='a name, method="dcrag", or one that is made')
@@ -361,7 +361,9 @@ def create_agent(
             raise InputError("a method that is made takes no further sources and options", hint=hint)
     places = {KINDS[name].key: places for name, source in named.items() if (places := _places(source))}
     given = {name: source for name, source in named.items() if not _places(source)}
-    bench = Session(validated(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite)
+    bench = Session(
+        check_settings(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite
+    )
     opened = {stage: open_model(stage_model) for stage, stage_model in (stage_models or {}).items()}
     models = Models(
         open_model(model), {stage: stage_model for stage, stage_model in opened.items() if stage_model is not None}
@@ -390,7 +392,7 @@ def _places(source: object) -> list[str]:
     )
 
 
-def _checked_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:
+def _check_sources(method: str | Method, sources: Mapping[str, object]) -> dict[str, object]:
     """Return those given; raise InputError for a name that no source has, and for what is neither open nor a path."""
     known = {*KINDS, *(registry.method_sources(_class(method)) if isinstance(method, str) else ())}
     for name, source in sources.items():

@@ -95,7 +95,7 @@ def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
     return {name: value for name, _, value in split.values()}
 
 
-def _mapped(form: str) -> BeforeValidator:
+def _as_pairs(form: str) -> BeforeValidator:
     """Return a validator that reads a mapping also from texts NAME=VALUE."""
 
     def read(given: object) -> object:
@@ -109,7 +109,7 @@ def _mapped(form: str) -> BeforeValidator:
     return BeforeValidator(read)
 
 
-def listed(given: object) -> object:
+def as_list(given: object) -> object:
     """One text or path as a list of it."""
     return [given] if isinstance(given, str | Path) else given
 
@@ -142,7 +142,7 @@ class ModelSettings(Strict):
     api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
         default="chat", description="Speak to it by messages, or, as base models want, by plain text to be continued."
     )
-    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _mapped("STAGE=NAME")] = Field(
+    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _as_pairs("STAGE=NAME")] = Field(
         default_factory=dict, description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl."
     )
     temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
@@ -220,7 +220,7 @@ class SourceSettings(Strict):
     """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
-    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(listed)]] = Field(init=False)
+    __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(as_list)]] = Field(init=False)
 
     ranking: Annotated[str, Flag(("--ranking",), "NAME[,FIELD=VALUE]", _KNOWLEDGE), BeforeValidator(_spec)] = Field(
         default="default",
@@ -270,7 +270,7 @@ class AgentSettings(Strict):
 
     method: str
     options: dict[str, Any] = Field(default_factory=dict)
-    persona: Annotated[list[str], BeforeValidator(listed)] = Field(default_factory=list)
+    persona: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     sources: SourceSettings | None = None
     cite: bool | None = None
 
@@ -354,13 +354,13 @@ class Settings(Strict):
     """The settings of an agent, and in files of further agents and the service that offers them."""
 
     method: Annotated[
-        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(listed), Field(min_length=1)
+        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(as_list), Field(min_length=1)
     ] = Field(
         default=[DEFAULT_METHOD],
         description="The method; may be given several times. Default: weave, on the starter graph where no source is "
         "named.",
     )
-    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _mapped("NAME=VALUE")] = (
+    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _as_pairs("NAME=VALUE")] = (
         Field(
             default_factory=dict,
             description="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
@@ -401,15 +401,15 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
         given = read_table(file)
         for table in (given, *_tables(given.get("agents"))):
             if "sources" in table:
-                table["sources"] = located(table["sources"], file.parent)
+                table["sources"] = absolute_paths(table["sources"], file.parent)
     if isinstance(given.get("model"), str):
         given["model"] = {"model": given["model"]}
     asked = {**_environment(), **(said or {})}
-    given = changed(given, asked)
+    given = with_changes(given, asked)
     if isinstance(given.get("model"), dict):
         given["model"] |= {"named_by": "" if file is None or "model.base_url" in asked else str(file)}
     named = {path: _variable(flag) for path, flag in flags(Settings, asked).items()} | flags(Settings, said or {})
-    return validated(Settings, given, where="settings" if file is None else str(file), named=named)
+    return check_settings(Settings, given, where="settings" if file is None else str(file), named=named)
 
 
 def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
@@ -439,15 +439,15 @@ def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
         raise InputError(f"{file}: not valid TOML: {error}") from error
     if not isinstance(given, dict):
         raise InputError(f"{file} holds no {what}", hint="it is to hold names and values")
-    return {str(name): at_home(value) for name, value in given.items() if value is not None}
+    return {str(name): expand_home(value) for name, value in given.items() if value is not None}
 
 
-def at_home(value: Any) -> Any:  # noqa: ANN401 - plain data
+def expand_home(value: Any) -> Any:  # noqa: ANN401 - plain data
     """Plain data with `~/`, with which a path begins, or one behind a kind of source (`index:~/x`), as the home."""
     if isinstance(value, dict):
-        return {name: at_home(item) for name, item in value.items()}
+        return {name: expand_home(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [at_home(item) for item in value]
+        return [expand_home(item) for item in value]
     return _HOME.sub(lambda match: match[1] + str(Path.home()) + "/", value) if isinstance(value, str) else value
 
 
@@ -458,7 +458,7 @@ def _tables(given: object) -> list[dict[str, Any]]:
     return [table for table in given.values() if isinstance(table, dict)] if isinstance(given, dict) else []
 
 
-def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
+def absolute_paths(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
     """Return sources as a file names them, with paths that exist in a folder as absolute ones."""
     if not isinstance(sources, dict):
         return sources
@@ -473,7 +473,7 @@ def located(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
     return absolute
 
 
-def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
+def with_changes(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
     """Plain settings with changes by dotted name (`model.base_url`); settings that are left empty are made."""
     made = dict(given)
     for name, value in changes.items():
@@ -489,7 +489,9 @@ def changed(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str
     return made
 
 
-def validated(settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None) -> S:
+def check_settings(
+    settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None
+) -> S:
     """Return settings from plain data; raise InputError naming every wrong field: by the option, or `where`.
 
     `named` has the options or variables that said some of them, by dotted name.

@@ -352,7 +352,7 @@ def _rows_of(texts: tuple[str, ...], language: Language) -> tuple[str, str]:
 
 
 @functools.lru_cache(maxsize=16384)
-def _asked(phrase: str, language: Language) -> tuple[str, str, str]:
+def _phrase_forms(phrase: str, language: Language) -> tuple[str, str, str]:
     """Return a phrase as it is looked for: its characters where it is Chinese, else its lemmas and content lemmas."""
     folded = normalise(phrase).strip(" .,!?;:。，！？；：、\"'")
     if is_chinese(folded):
@@ -377,7 +377,7 @@ def is_mentioned(phrase: str, texts: Iterable[str], language: Language) -> bool:
     London".
     Chinese is compared by characters, so that segmentation cannot hide a mention.
     """
-    characters, wanted, wanted_content = _asked(phrase, language)
+    characters, wanted, wanted_content = _phrase_forms(phrase, language)
     if characters:
         return any(characters in _squeezed(text) for text in texts)
     row, content = _rows_of(tuple(texts), language)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from dialore.evaluation.report.display import raised
+from dialore.evaluation.report.display import superscript
 from dialore.response import Citation, Response
 from tests.llm.server import say
 
@@ -97,7 +97,7 @@ def test_parts_and_numbers_follow_the_text():
     assert response.numbers == {"a": 1, "b": 2}
     assert response.parts == [("one", [1]), (" two", [1, 2])]
     assert response.model_copy(update={"citations": []}).parts == [("one two", [])]
-    assert raised([1, 12]) == "¹˒¹²"
+    assert superscript([1, 12]) == "¹˒¹²"
 
 
 def _unmarked(page):

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.files import parse_yaml
-from dialore.settings import at_home
+from dialore.settings import expand_home
 
 
 def run(*arguments, **environment):
@@ -45,7 +45,10 @@ def test_a_key_that_stands_twice_is_an_error_and_a_merged_one_is_none():
 def test_paths_begin_at_home(monkeypatch):
     monkeypatch.setenv("HOME", "/home/ann")
     said = {"path": "~/x.jsonl", "graph": ["~/a.graph", "corpus:~/b"], "text": "costs ~/5", "n": 3}
-    assert at_home(said) == said | {"path": "/home/ann/x.jsonl", "graph": ["/home/ann/a.graph", "corpus:/home/ann/b"]}
+    assert expand_home(said) == said | {
+        "path": "/home/ann/x.jsonl",
+        "graph": ["/home/ann/a.graph", "corpus:/home/ann/b"],
+    }
 
 
 def test_the_starter_graph_is_exported_by_its_name(call):

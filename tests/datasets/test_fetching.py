@@ -265,7 +265,7 @@ def test_a_broken_network_is_said(call, kbp, home, monkeypatch):
 
 
 def test_the_table_names_published_files_whose_hashes_are_known_or_said_not_to_be():
-    table = published.published()
+    table = published.published_sets()
     wanted = {"dailydialog", "personachat", "wizard-of-wikipedia", "kbp", "multi-session-chat", "topical-chat", "mtrag"}
     assert wanted <= table.keys()
     for name, said in table.items():

@@ -13,7 +13,7 @@ from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, item_of,
 from dialore.datasets.published import data_file
 from dialore.errors import InputError
 from dialore.evaluation.base import Proportion, Sample
-from dialore.evaluation.handbook import METRICS, _flat, _says, is_right, refuses, written_alike
+from dialore.evaluation.handbook import METRICS, _flat, _says, is_right, normalise_numbers, refuses
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import bootstrap
 from dialore.experiments.config import DatasetConfig
@@ -24,7 +24,7 @@ from dialore.response import Citation, Response
 ITEMS = {item.id: item for item in read_items()}
 TEXTS = {
     language: {
-        passage.id: _flat(written_alike(f"{passage.title}\n{passage.text}")) for passage in read_passages(language)
+        passage.id: _flat(normalise_numbers(f"{passage.title}\n{passage.text}")) for passage in read_passages(language)
     }
     for language in ("en", "zh")
 }
@@ -88,7 +88,7 @@ def test_the_scorer_agrees_with_people():
     ],
 )
 def test_one_way_of_writing(text, alike):
-    assert written_alike(text) == alike
+    assert normalise_numbers(text) == alike
 
 
 def test_a_number_in_another_number_is_not_found():

@@ -12,7 +12,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.human.agreement import analyse, judged_responses
+from dialore.evaluation.human.agreement import analyse, export_judgements
 from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
 from dialore.evaluation.human.sheets import (
     CONTROL,
@@ -469,15 +469,15 @@ def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):
     given = [scored(who, "d1", {s: v}) for who, v in (("a", 4.0), ("b", 2.0)) for s in "xy"]
     given += [scored("a", "d1", {"x": 5.0}, criterion="other")]
     path = tmp_path / "judged.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in judged_responses(given, found)), "utf-8")
+    path.write_text("".join(json.dumps(line) + "\n" for line in export_judgements(given, found)), "utf-8")
     first, second = read_judgements(path)
     assert first.ratings == {"coherence": 3.0, "other": 5.0, "average": 4.0}
     assert (second.system, second.ratings) == ("y", {"coherence": 3.0})
     assert first.response.demands.queries == ["hot tea"]
     ranks = [scored("a", "d1", {"x": 1.0, "y": 2.0}, form="ranking")]
-    assert [line["ratings"]["coherence"] for line in judged_responses(ranks, found)] == [2.0, 1.0]
+    assert [line["ratings"]["coherence"] for line in export_judgements(ranks, found)] == [2.0, 1.0]
     wins = [pairwise("a", "d1", "x"), pairwise("b", "d1", None)]
-    assert [line["ratings"]["coherence"] for line in judged_responses(wins, found)] == [0.75, 0.25]
+    assert [line["ratings"]["coherence"] for line in export_judgements(wins, found)] == [0.75, 0.25]
 
 
 def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):

@@ -18,7 +18,7 @@ from dialore.evaluation.meta import (
     area_under_curve,
     context_weights,
     read_judgements,
-    resampled_correlations,
+    resample_correlations,
     threshold_accuracy,
 )
 from dialore.evaluation.report.tables import combiner
@@ -89,7 +89,7 @@ def series():
 def test_resampled_coefficients_are_scipys_of_the_resample(series):
     first, second = series
     weights = context_weights([str(place // 4) for place in range(120)], 25, 3)
-    found = resampled_correlations(first, second, weights)
+    found = resample_correlations(first, second, weights)
     for place, drawn in enumerate(weights):
         a, b = (np.repeat(values, drawn.astype(int)) for values in series)
         assert found["spearman"][place] == pytest.approx(stats.spearmanr(a, b).statistic, abs=1e-9)

@@ -14,16 +14,16 @@ from dialore.errors import UnknownNameError
 from dialore.evaluation.base import Score
 from dialore.evaluation.geomean import ABOUT as GEOMEAN
 from dialore.evaluation.report.build import make_report
-from dialore.evaluation.report.data import SystemScores, p_value, signed, size_of, spread, three
+from dialore.evaluation.report.data import SystemScores, format_signed, p_value, size_of, spread, three
 from dialore.evaluation.report.forms import escape_markdown as markdown_escape
 from dialore.evaluation.report.forms import render_csv, render_html, render_latex, render_markdown
 from dialore.evaluation.report.tables import (
     MainTable,
     ablations,
-    by_dialogue,
     combiner,
-    grouped,
+    group_systems,
     how_to_read,
+    rows_by_dialogue,
     significant,
 )
 from dialore.experiments.config import read_config
@@ -55,13 +55,13 @@ def test_three_figures(value, shown):
 
 
 def test_signs_spreads_and_p_values():
-    assert (signed(0.5), signed(-0.5), signed(0.0)) == ("+0.500", "−0.500", "0.00")
+    assert (format_signed(0.5), format_signed(-0.5), format_signed(0.0)) == ("+0.500", "−0.500", "0.00")
 
 
 def test_what_rounding_leaves_over_of_nothing_is_nothing():
     left = 0.1 + 0.2 - 0.3 + 1.7e-16  # as kappas of chance agreement are
     assert 0 < left < 1e-15
-    assert (three(left), three(-left), signed(left), signed(-left)) == ("0.00",) * 4
+    assert (three(left), three(-left), format_signed(left), format_signed(-left)) == ("0.00",) * 4
     assert three(1.5e-7) == "0.000000150"
     assert spread(1.0, 2.0, 2) == "0.50"
     assert spread(1.0, 1.0002, 2) == "0.0001"
@@ -166,9 +166,9 @@ def test_another_baseline_and_an_unknown_one():
 
 
 def test_groups_by_data_set_and_by_model_where_models_have_several_systems():
-    titles = [title for title, _ in grouped(made_up(models=("a", "b"), datasets=("x", "y")).systems())]
+    titles = [title for title, _ in group_systems(made_up(models=("a", "b"), datasets=("x", "y")).systems())]
     assert titles == ["x · a", "x · b", "y · a", "y · b"]
-    assert [title for title, _ in grouped(made_up(datasets=("x", "y")).systems())] == ["x", "y"]
+    assert [title for title, _ in group_systems(made_up(datasets=("x", "y")).systems())] == ["x", "y"]
 
 
 def test_ablations_are_differences_from_the_full_method(report):
@@ -232,10 +232,10 @@ def test_the_full_system_is_found_in_the_files_of_the_papers(name, wanted):
 
 
 def test_repetitions_of_a_dialogue_are_one_observation():
-    rows = by_dialogue(combiner("f1"), {("a", 0): (0.2,), ("a", 1): (0.4,), ("b", 0): (1.0,)})
+    rows = rows_by_dialogue(combiner("f1"), {("a", 0): (0.2,), ("a", 1): (0.4,), ("b", 0): (1.0,)})
     assert rows["a"] == pytest.approx((0.3,))
     assert list(rows) == ["a", "b"]
-    first = by_dialogue(combiner("distinct-2"), {("a", 1): (9.0,), ("a", 0): (1.0, 2.0)})
+    first = rows_by_dialogue(combiner("distinct-2"), {("a", 1): (9.0,), ("a", 0): (1.0, 2.0)})
     assert first == {"a": (1.0, 2.0)}
 
 

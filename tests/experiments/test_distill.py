@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.config import make_config
 from dialore.experiments.distill import Matching, coq_entries, coq_splits, people, read_answers, rows_of, stages_of
-from dialore.llm.distilled import Row, read_rows, shortened, write_lines
+from dialore.llm.distilled import Row, read_rows, shorten_prompt, write_lines
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
 from tests.learned.test_decision import pairs, write
@@ -139,7 +139,7 @@ def test_coqs_questions_are_asked_by_the_printed_prompt():
 
 def test_a_trained_model_reads_what_changes_and_the_task():
     text = "Do this.\n- like so\n\nHistory:\nHi\n- like so"
-    assert shortened("a/b.en", text, ["Do this.", "History:"]) == "- like so\nHi\n- like so\na/b.en:\n"
+    assert shorten_prompt("a/b.en", text, ["Do this.", "History:"]) == "- like so\nHi\n- like so\na/b.en:\n"
 
 
 @pytest.mark.parametrize("text", ['{"task": "x"}', "no json", '{"messages": 3}'])

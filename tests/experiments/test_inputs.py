@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dialore.cli import main
-from dialore.datasets.published import published
+from dialore.datasets.published import published_sets
 from dialore.errors import install
 from dialore.experiments.config import missing_inputs, read_config
 from tests.example_data import write_data
@@ -32,7 +32,7 @@ def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypa
         missing = ["", *missing]
     else:
         assert missing[0].startswith(f"{config.dataset.path}: ")
-    if config.dataset.path.stem in published().get(config.dataset.name, {"splits": ()})["splits"]:
+    if config.dataset.path.stem in published_sets().get(config.dataset.name, {"splits": ()})["splits"]:
         get = (
             f"dialore data get {config.dataset.name} --split {config.dataset.path.stem} --out {config.dataset.path}  # "
         )

@@ -11,7 +11,7 @@ from dialore.errors import BudgetError, ModelError
 from dialore.evaluation.judges.asking import JudgeClient
 from dialore.evaluation.judges.comparing import JointJudge, rate_of
 from dialore.experiments.results import RunResults
-from dialore.experiments.scoring import compare_systems, kept_preferences, measure_jointly, measure_run
+from dialore.experiments.scoring import compare_systems, load_preferences, measure_jointly, measure_run
 from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
@@ -70,7 +70,7 @@ async def test_a_limit_looks_at_the_first_dialogues_alone(store):
 async def test_preferences_know_their_conversation_now_and_in_a_report(tmp_path):
     with filled(tmp_path / "run", mark="talk@") as store, store.writing():
         found = await compare_systems(store, JudgeClient(Opinionated(longer)), (0, 1), criteria=["overall"])
-        kept = next(kept_preferences(store, "run", "data"))
+        kept = next(load_preferences(store, "run", "data"))
     assert {one.conversation for one in [*found["overall"], *kept.preferences]} == {"talk"}
     assert rate_of(found["overall"]).p == 1.0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.dialogue import Dialogue
-from dialore.learned.dialogue_ranking import DialogueRanker, grams, joined
+from dialore.learned.dialogue_ranking import DialogueRanker, close_gaps, grams
 from dialore.sources.persona import PersonaDocuments, PersonaSource
 
 PERSONA = {
@@ -86,5 +86,5 @@ def test_what_texts_are_compared_by():
     assert grams("我 喜欢 听 Taylor Swift 的 歌") == grams("我喜欢听Taylor Swift的歌")
     assert {"喜欢", "taylor", "歌"} <= set(grams("我喜欢听 Taylor Swift 的歌"))
     assert "的" not in grams("我的歌")
-    assert joined("我 有 电工证") == "我有电工证"
-    assert joined("two words") == "two words"
+    assert close_gaps("我 有 电工证") == "我有电工证"
+    assert close_gaps("two words") == "two words"

@@ -11,7 +11,7 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.learned import describe, open_entailment, open_ranker, read_examples
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.encoders import OnnxCrossEncoder
@@ -42,7 +42,7 @@ def models(splits, tmp_path_factory):
 
 
 def test_a_hard_negative_is_of_the_same_dialogue_and_not_gold(splits):
-    known = {joined(text) for one in splits[1].dialogues for text in texts_of(one)}
+    known = {close_gaps(text) for one in splits[1].dialogues for text in texts_of(one)}
     rows = make_rows(splits[1])
     assert len(rows) == sum(map(len, splits[1].gold))
     for _, positive, negative in rows:
@@ -126,14 +126,17 @@ def test_a_dpr_reads_the_whole_context_and_compares_first_tokens_by_their_dot_pr
     sides = ["用户：", "系统：", "用户：", "系统：", "用户："]
     context = " ".join(f"{side}{text}" for side, text in zip(sides, said, strict=True))
     # As the release's retriever is asked: the context with its speakers, its line breaks as spaces, no piece beside it.
-    assert {query for query, text, _ in rows if text in splits[1].gold[at]} >= {joined(f"{context} ")}
+    assert {query for query, text, _ in rows if text in splits[1].gold[at]} >= {close_gaps(f"{context} ")}
     train_encoder("dual", "scratch", *splits, tmp_path / "dpr", TUNING, whole=True, dot=True)
     assert describe(tmp_path / "dpr")["settings"].items() >= {"whole": True, "dot": True}.items()
     assert "`-o turns=0`" in describe(tmp_path / "dpr")["use"]
-    whole, texts = SentenceTransformer(str(tmp_path / "dpr"), device="cpu"), [joined(text) for text in texts_of(one)]
+    whole, texts = (
+        SentenceTransformer(str(tmp_path / "dpr"), device="cpu"),
+        [close_gaps(text) for text in texts_of(one)],
+    )
     assert (whole[1].pooling_mode, whole.similarity_fn_name) == ("cls", "dot")
     query = query_of(one, 0)
-    wanted = whole.encode(texts) @ whole.encode([joined(query)])[0]
+    wanted = whole.encode(texts) @ whole.encode([close_gaps(query)])[0]
     found = open_ranker(tmp_path / "dpr").documents(query, one, texts)
     assert np.corrcoef(wanted, found)[0, 1] > 0.95
     assert not np.allclose(np.linalg.norm(whole.encode(texts), axis=1), 1, atol=0.1)

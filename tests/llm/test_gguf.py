@@ -14,7 +14,7 @@ import pytest
 from dialore.cli.demo import PARTS, open_part
 from dialore.errors import InputError
 from dialore.llm.connection import connect
-from dialore.llm.gguf import fetched, read_metadata
+from dialore.llm.gguf import fetch_weights, read_metadata
 from dialore.llm.model import Message, OutputSchema, Request, Sampling, Wrapper
 
 WEIGHTS = os.environ.get("DIALORE_TEST_GGUF", "")
@@ -104,20 +104,20 @@ def test_a_file_is_fetched_once(tmp_path, monkeypatch):
         threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
         for _ in range(2):
-            assert fetched("owner/repo/q4/m.gguf", tmp_path).read_bytes() == b"GGUF"
+            assert fetch_weights("owner/repo/q4/m.gguf", tmp_path).read_bytes() == b"GGUF"
         with pytest.raises(InputError, match=r"cannot fetch owner/repo/lacks\.gguf"):
-            fetched("owner/repo/lacks.gguf", tmp_path)
+            fetch_weights("owner/repo/lacks.gguf", tmp_path)
         hub.shutdown()
     assert asked == ["/owner/repo/resolve/main/q4/m.gguf", "/owner/repo/resolve/main/lacks.gguf"]
     with pytest.raises(InputError, match="cannot fetch"):
-        fetched("owner/repo/other.gguf", tmp_path)  # nothing listens there by now
+        fetch_weights("owner/repo/other.gguf", tmp_path)  # nothing listens there by now
     assert [path.name for path in tmp_path.rglob("*.*")] == ["m.gguf"]
 
 
 @pytest.mark.parametrize("name", ["", "owner", "owner/repo", "owner/../x", "/etc/passwd"])
 def test_what_names_no_file_is_not_fetched(name, tmp_path):
     with pytest.raises(InputError, match="names no file"):
-        fetched(name, tmp_path)
+        fetch_weights(name, tmp_path)
 
 
 class Brief(Wrapper):

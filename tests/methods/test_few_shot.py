@@ -17,15 +17,15 @@ from dialore.llm.perplexity import LocalLikelihood
 from dialore.methods.few_shot import (
     Sample,
     SampleDatabase,
-    aligned_samples,
+    align_samples,
     build_samples,
     context_text,
+    filter_marks,
     is_fit,
     overlaps,
-    released_marks,
     samples_of,
-    sided,
     topic_of,
+    turns_by_side,
 )
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
@@ -133,10 +133,10 @@ def test_the_topic_is_the_dialogues_own_else_the_query_that_was_searched():
     searched = asked("Hi", query="tea leaves", knowledge=[{"text": "Tea.", "title": "A shop"}])
     assert topic_of(searched, "checked") == "tea leaves"
     assert Sample.of_dialogue(gold.model_copy(update={"reference": "Yes."})).topic == "Green tea"
-    turns = sided(asked("a?", "b", "c!"))
+    turns = turns_by_side(asked("a?", "b", "c!"))
     assert context_text("Tea", turns, 2) == "( Tea ) b. c!"
     assert context_text("", turns[:1], 3) == "a?"
-    assert sided(asked("你好"))[0].text == "你好"
+    assert turns_by_side(asked("你好"))[0].text == "你好"
 
 
 # --- selection
@@ -207,14 +207,14 @@ def test_where_nothing_is_fit_all_may_stand_in(tmp_path):
     ],
 )
 def test_the_released_filters(topic, knowledge, marks):
-    assert released_marks(Sample("x", "en", topic, SAMPLES[0].turns, knowledge, "")) == marks
+    assert filter_marks(Sample("x", "en", topic, SAMPLES[0].turns, knowledge, "")) == marks
 
 
 def test_the_released_selection_takes_the_least_similar_where_the_topic_is_unknown(base):
     soup = asked("I like to cook.", topic="Soup")
     found = base.released(soup, 3)
     scores = {s.id: score for s, score in base.nearest(soup, 50, fit=False, topic="checked")}
-    allowed = {s.id for s in SAMPLES if s.language == "en" and released_marks(s) == 3}
+    allowed = {s.id for s in SAMPLES if s.language == "en" and filter_marks(s) == 3}
     kept = {}
     for identifier in sorted(allowed, key=scores.get):  # upwards, one of each topic
         kept.setdefault(next(s.topic for s in SAMPLES if s.id == identifier), identifier)
@@ -558,15 +558,15 @@ def graph(graph_file):
 
 def test_alignment_takes_the_facts_that_hard_matching_finds_the_nearest_first(graph):
     dialogue = asked("I have a sore throat.", reference="Honey helps a sore throat. A bee told me.")
-    (sample,) = aligned_samples([dialogue], graph, load_embedder())
+    (sample,) = align_samples([dialogue], graph, load_embedder())
     assert sample.knowledge == "(honey, UsedFor, sore throat); (sore throat, RelatedTo, throat)"
     said_before = asked("Honey for my sore throat?", reference="Yes, honey is good for it.")
-    (sample,) = aligned_samples([said_before], graph, load_embedder(), top=1)
+    (sample,) = align_samples([said_before], graph, load_embedder(), top=1)
     assert sample.knowledge == "(honey, UsedFor, sore throat)"
     unanswered = asked("I have a sore throat.")
     unrelated = asked("I have a sore throat.", reference="Look, a bee!")
-    assert list(aligned_samples([unanswered, unrelated], graph, load_embedder())) == []
-    (chinese,) = aligned_samples([asked("我感冒了。", reference="那就喝水吧。")], graph, load_embedder())
+    assert list(align_samples([unanswered, unrelated], graph, load_embedder())) == []
+    (chinese,) = align_samples([asked("我感冒了。", reference="那就喝水吧。")], graph, load_embedder())
     assert chinese.knowledge == "(感冒, CausesDesire, 喝水)"
 
 

@@ -11,7 +11,7 @@ from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner, StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.session import create_agent
-from dialore.sources.base import Listed, listed
+from dialore.sources.base import Listed, list_knowledge
 from dialore.sources.declared import DeclaredSource, DeclaredSources, Reranked
 from dialore.sources.documents import MultiDocuments, PoolSource
 from dialore.sources.in_memory import InMemoryPassages
@@ -232,11 +232,11 @@ def test_options_are_checked():
 
 def test_sources_are_listed_whole():
     dialogue = talk(extra={"pool": [{"text": "Mugs.", "title": "Shop"}]})
-    every = listed(MultiDocuments([InMemoryPassages(MUGS), PoolSource()]), dialogue)
+    every = list_knowledge(MultiDocuments([InMemoryPassages(MUGS), PoolSource()]), dialogue)
     assert [piece.text for piece in every] == [*(getattr(each, "text", each) for each in MUGS), "Mugs."]
     assert not isinstance(Failing(), Listed)
     with pytest.raises(InputError, match="cannot be given whole"):
-        listed(Reranked(Failing(), None), dialogue)
-    assert [piece.text for piece in listed(PersonaSource({"I keep bees.": ()}), dialogue)] == ["I keep bees."]
+        list_knowledge(Reranked(Failing(), None), dialogue)
+    assert [piece.text for piece in list_knowledge(PersonaSource({"I keep bees.": ()}), dialogue)] == ["I keep bees."]
     own = InMemoryPassages(["Mugs.", "杯子。"], own_language=True)
     assert [piece.text for piece in own.every(dialogue)] == ["Mugs."]

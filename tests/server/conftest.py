@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from dialore.llm.model import Completion, Usage
-from dialore.settings import Settings, validated
+from dialore.settings import Settings, check_settings
 from tests.server.browsing import browser, page
 
 __all__ = ["browser", "page"]  # fixtures
@@ -90,7 +90,7 @@ def services(folder):
         def start(model=None, /, **given):
             model = model or Scripted()
             given["server"] = {"folder": str(folder / "known"), **given.get("server", {})}
-            settings = validated(Settings, given, where="test")
+            settings = check_settings(Settings, given, where="test")
             has_model = settings.model.model != "lexical"
             app = create_app(settings, connect=lambda _settings, _name: model if has_model else None)
             reads = bounded_protocol(settings.server)

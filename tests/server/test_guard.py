@@ -13,7 +13,7 @@ from dialore.errors import InputError
 from dialore.server.app import create_app
 from dialore.server.middleware import new_key
 from dialore.server.telemetry import JsonLines
-from dialore.settings import Settings, validated
+from dialore.settings import Settings, check_settings
 from tests.server.conftest import Scripted, wait_until
 
 
@@ -29,7 +29,7 @@ def bearer(key):
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org", ""])
 def test_a_public_address_is_refused_without_keys(host, tmp_path):
     with pytest.raises(InputError, match="keys"):
-        create_app(validated(Settings, {"server": {"host": host, "folder": str(tmp_path)}}, where="test"))
+        create_app(check_settings(Settings, {"server": {"host": host, "folder": str(tmp_path)}}, where="test"))
 
 
 def test_a_key_opens_and_anything_else_does_not(serving):

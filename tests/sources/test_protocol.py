@@ -13,7 +13,7 @@ from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import KnowledgeSource, Listed, Rankable, SearchResult, listed, ranked_by
+from dialore.sources.base import KnowledgeSource, Listed, Rankable, SearchResult, list_knowledge, rank_by
 from dialore.sources.declared import Reranked
 from dialore.sources.documents import PoolSource, open_documents
 from dialore.sources.graph import open_graphs
@@ -92,17 +92,17 @@ async def test_nothing_that_fits_is_no_error(source):
 async def test_one_that_can_be_listed_gives_all_that_it_finds(source):
     if not isinstance(source, Listed):
         with pytest.raises(InputError, match="cannot be given whole"):
-            listed(source, CATS)
+            list_knowledge(source, CATS)
         return
     found = await source.search(CATS.last.text, CATS)
-    assert {piece.id for piece in found} <= {piece.id for piece in listed(source, CATS)}
+    assert {piece.id for piece in found} <= {piece.id for piece in list_knowledge(source, CATS)}
 
 
 async def test_one_that_can_be_ranked_otherwise_finds_the_same_pieces(source):
     if not isinstance(source, Rankable):
-        assert ranked_by(source, "bm25") is source
+        assert rank_by(source, "bm25") is source
         return
-    found = await ranked_by(source, "bm25").search(CATS.last.text, CATS)
+    found = await rank_by(source, "bm25").search(CATS.last.text, CATS)
     assert {piece.id for piece in found} <= {piece.id for piece in await source.search(CATS.last.text, CATS)}
     with pytest.raises(UnknownNameError, match="bm52"):
-        ranked_by(source, "bm52")
+        rank_by(source, "bm52")

@@ -15,7 +15,7 @@ from dialore.cli.output import Table, console, escape, note, print_json
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
 from dialore.evaluation.human import sheets as forms
-from dialore.evaluation.human.agreement import judged_responses
+from dialore.evaluation.human.agreement import export_judgements
 from dialore.evaluation.human.reading import read_answers, read_filled, read_key
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from dialore.evaluation.report.people import READING, people_of
@@ -197,7 +197,7 @@ def judged(
     """
     answers = read_answers(place)
     gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria), None)
-    lines = judged_responses(answers.annotations, gathered)
+    lines = export_judgements(answers.annotations, gathered)
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))

@@ -13,7 +13,7 @@ from typer import Argument, Option
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
 from dialore.datasets.base import Answer, WholeDialogue, gold_text
-from dialore.datasets.published import data_file, fetch, published, remote, remotes
+from dialore.datasets.published import data_file, fetch, published_sets, remote, remotes
 from dialore.datasets.registry import data_set, data_set_names
 from dialore.datasets.split import CUTS, answers_of, stream_histories
 from dialore.dialogue import Dialogue
@@ -44,7 +44,7 @@ def list_data(json: Json = False) -> None:
     [bold]Example[/bold]
     dialore data list
     """
-    readers, can = list(loadable(data_set_names(), data_set)), published()
+    readers, can = list(loadable(data_set_names(), data_set)), published_sets()
     if json:
         splits = {name: list(entry["splits"]) for name, entry in can.items()}
         described = ({key: getattr(reader, key) for key in _SHOWN} for reader in readers)
@@ -87,7 +87,7 @@ def get(
     if out is not None and len(wanted) > 1:
         raise InputError("--out is for one split", hint=f"name it by --split, one of {', '.join(known)}")
     check_targets(out if out is not None and out.parent.is_dir() else None)
-    entry = published().get(name, {})
+    entry = published_sets().get(name, {})
     reader = data_set(name) if name in data_set_names() else None
     licence, home = (reader.licence, reader.where) if reader else (entry["licence"], entry["note"])
     note(f"{name}: licence: {licence}; {home}")

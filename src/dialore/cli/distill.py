@@ -71,7 +71,7 @@ def distill(
             note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
         rows = [row for path in places for row in distilling.read_answers(path)]
     else:
-        work = distilling.people(config, stages) if by == "people" else distilling.matched(config)
+        work = distilling.people(config, stages) if by == "people" else distilling.match_stages(config)
         rows = asyncio.run(work)
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
     if coq:

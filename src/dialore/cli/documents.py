@@ -24,7 +24,7 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import FILE_FORMATS
 from dialore.sources.base import SearchResult
-from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrowed, open_documents
+from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrow, open_documents
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -177,7 +177,7 @@ def search(
         raise InputError("the query is empty", hint="say what to look for")
     with closing(open_documents(indices, retriever=chosen)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
-        wanted = narrowed(source, where) if where else source
+        wanted = narrow(source, where) if where else source
         result = SearchResult.of(asyncio.run(wanted.search(query, asked, top)))
     for line in result.notes:
         note(line)

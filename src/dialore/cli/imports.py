@@ -11,7 +11,7 @@ from dialore.cli.output import note, print_json
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.simulation import import_conversations
-from dialore.settings import validated
+from dialore.settings import check_settings
 
 DatasetOptions = Annotated[Mapping[str, object], Spread(DatasetConfig, "said")]
 
@@ -56,7 +56,7 @@ def import_and_report(files: Sequence[str], said: Mapping[str, Any], out: Path |
     """Import files and say what came of them; gives the run's folder."""
     named = _split_name(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
-    config = validated(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
+    config = check_settings(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
     systems = import_responses(folder, named, config)
     if json:
         print_json({"folder": str(folder), "systems": systems})

@@ -13,7 +13,7 @@ from typer import Option
 
 from dialore.cli.output import note
 from dialore.errors import UnknownNameError
-from dialore.settings import ModelSettings, Settings, Strict, changed, flags, read_settings, validated
+from dialore.settings import ModelSettings, Settings, Strict, check_settings, flags, read_settings, with_changes
 from dialore.settings import Option as Field
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ def _argument_value(spread: Spread, settings_file: Path | None = None, **given: 
     by_path = {name.replace("__", "."): value for name, value in told.items()}
     if spread.gets == "settings":
         named = flags(spread.settings, by_path)
-        return validated(spread.settings, changed({}, by_path), where="options", named=named)
+        return check_settings(spread.settings, with_changes({}, by_path), where="options", named=named)
     return read_settings(settings_file, by_path) if spread.gets == "read" else by_path
 
 

@@ -53,7 +53,7 @@ def as_line(result: Result, *, trace: bool = False) -> dict[str, Any]:
         for citation in data["citations"]:
             piece = pieces[citation["knowledge"]]
             citation |= {"number": numbers[piece.id], "source": piece.source, **piece.passage.where}
-        data["marked"] = display.marked(result)
+        data["marked"] = display.mark_citations(result)
     return data
 
 
@@ -105,7 +105,7 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
         cited = (citation for citation in response.citations if citation.knowledge == name)
         spans = dict.fromkeys(response.text[citation.start : citation.end] for citation in cited)
         words = f"{escape(' … '.join(spans))}: {escape(pieces[name].text)}"
-        out.print(f"[dim]{display.raised([number])} {words}[/]{_origin(pieces[name])}")
+        out.print(f"[dim]{display.superscript([number])} {words}[/]{_origin(pieces[name])}")
 
 
 def show_used(out: Console, response: Response) -> None:
@@ -119,7 +119,7 @@ def show_used(out: Console, response: Response) -> None:
     else:
         out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
         for item in used:
-            number = f"{display.raised([numbers[item.id]])} " if item.id in numbers else ""
+            number = f"{display.superscript([numbers[item.id]])} " if item.id in numbers else ""
             colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)
             label = f"[{colour}]{item.set}[/] " if colour else ""
             where = "" if item.kind == "fact" else _origin(item)
@@ -130,7 +130,7 @@ def answer(response: Response) -> str:
     """Return what was answered, with the numbers of what it cites; of one that failed, why."""
     if response.status == "failed":
         return f"[red]{escape(response.error or 'failed')}[/]"
-    return "".join(f"{escape(text)}[cyan]{display.raised(numbers)}[/]" for text, numbers in response.parts)
+    return "".join(f"{escape(text)}[cyan]{display.superscript(numbers)}[/]" for text, numbers in response.parts)
 
 
 def show_demands(out: Console, demands: Demands) -> None:
@@ -226,7 +226,7 @@ def _drew(response: Response) -> str:
     if not used:
         facts = "facts" if all(item.kind == "fact" for item in response.knowledge) else "pieces"
         return f"[dim]none of {len(response.knowledge)} {facts}[/]"
-    marks = {name: display.raised([number]) for name, number in response.numbers.items()}
+    marks = {name: display.superscript([number]) for name, number in response.numbers.items()}
     return "\n".join(f"{marks.get(item.id, '•')} {escape(item.text)}{_origin(item)}" for item in used)
 
 

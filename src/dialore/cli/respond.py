@@ -18,7 +18,7 @@ from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, dialogue_from, parse_dialogues
 from dialore.errors import InputError
 from dialore.evaluation.report.display import Conversation, render_page
-from dialore.files import decoded, read_text, write_whole
+from dialore.files import decode_text, read_text, write_whole
 from dialore.parallel import bounded_map
 from dialore.response import Grounding, Response
 from dialore.session import open_agents
@@ -222,6 +222,6 @@ def _read_entries(file: str) -> list[_Entry]:
 
 def _standard_input() -> str:
     try:
-        return decoded(sys.stdin.buffer.read())
+        return decode_text(sys.stdin.buffer.read())
     except UnicodeDecodeError as error:
         raise InputError(f"standard input is not UTF-8: byte {error.start}", hint="send UTF-8") from error

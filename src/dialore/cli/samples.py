@@ -18,7 +18,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.llm.connection import LOCAL
 from dialore.llm.perplexity import LocalLikelihood, Scored
-from dialore.methods.few_shot import Sample, SampleDatabase, aligned_samples, build_samples, check_out, samples_of
+from dialore.methods.few_shot import Sample, SampleDatabase, align_samples, build_samples, check_out, samples_of
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.sources.graph import open_graph
@@ -131,7 +131,7 @@ def _samples(
     if align_graph is None:
         return list(samples_of(histories)), ""
     with closing(open_graph(align_graph)) as graph:
-        return list(aligned_samples(histories, graph, encoder, facts)), graph.name
+        return list(align_samples(histories, graph, encoder, facts)), graph.name
 
 
 def _whole(files: Sequence[Path], dataset: str | None, step: Step) -> Iterator[Dialogue]:

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, archive_of, checked, parse, reading
+from dialore.datasets.files import Place, archive_of, parse, reading, validate
 from dialore.errors import InputError
 from dialore.text import split_lines
 
@@ -59,7 +59,7 @@ class CMUDoG(DataSet):
         number = 0
         for number, name in enumerate((name for name in files if _WIKI not in name), start=1):
             place = Place(name, number, "", form)
-            entry = checked(parse(files[name], name, form), _Conversation, place)
+            entry = validate(parse(files[name], name, form), _Conversation, place)
             if entry.wikiDocumentIdx not in films:
                 raise place.error(f"WikiData has no document {entry.wikiDocumentIdx}", "wikiDocumentIdx")
             title, sections = films[entry.wikiDocumentIdx]

@@ -62,7 +62,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
     with reading(path, form):
         archive = archive_of(path)
         if archive is not None:
-            data: Any = archived(*archive)
+            data: Any = read_member(*archive)
         else:
             data = gzip.open(path) if path.suffix == ".gz" else path.open("rb")  # noqa: SIM115 - closed below
         marked = data.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
@@ -71,7 +71,7 @@ def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
             yield text
 
 
-def archived(archive: Path, wanted: str) -> io.BytesIO:
+def read_member(archive: Path, wanted: str) -> io.BytesIO:
     """Return the one member of an archive whose path holds `wanted`, read into memory."""
     if archive.suffix.lower() == ".zip":
         with zipfile.ZipFile(archive) as zipped:
@@ -103,7 +103,7 @@ def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = Fal
     `form` is what a file of the data set looks like. Raises InputError naming file, line, entry and field.
     """
     for place, data in json_entries(path, form, keyed=keyed):
-        yield place, checked(data, shape, place)
+        yield place, validate(data, shape, place)
 
 
 def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> Iterator[tuple[Place, BaseModel]]:
@@ -112,10 +112,10 @@ def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> 
         key = next((key for key in shapes if isinstance(data, dict) and key in data), None)
         if key is None:
             raise place.error(f"it has none of the fields {', '.join(shapes)}")
-        yield place, checked(data, shapes[key], place)
+        yield place, validate(data, shapes[key], place)
 
 
-def checked(data: object, shape: type[Shape], place: Place) -> Shape:
+def validate(data: object, shape: type[Shape], place: Place) -> Shape:
     """Return decoded JSON as a shape, null as not said; raise InputError naming the fields at fault."""
     if isinstance(data, dict):
         data = {key: value for key, value in data.items() if value is not None}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import BaseModel
 
 from dialore.datasets.base import Answer, WholeDialogue
-from dialore.datasets.files import checked, json_entries
+from dialore.datasets.files import json_entries, validate
 from dialore.datasets.plain import Jsonl
 from dialore.text import Language
 
@@ -88,7 +88,7 @@ class Handbook(Jsonl):
         """Yield the dialogues of a half, without references."""
         passages = {passage.id: passage for passage in read_passages(self.languages[0])}
         for place, data in json_entries(path, self.published):
-            item = checked(data, Item, place)
+            item = validate(data, Item, place)
             gold = tuple({"text": passages[name].text, "title": passages[name].title} for name in item.gold)
             extra = {"answerability": item.answerability, "handbook": item.model_dump()}
             answer = Answer(turn=len(item.turns), knowledge=gold)

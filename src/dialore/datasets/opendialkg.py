@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, open_text, parse, read_entries
+from dialore.datasets.files import Place, open_text, parse, read_entries, validate
 from dialore.datasets.kdconv import fact_of
 from dialore.files import with_long_cells
 
@@ -79,13 +79,13 @@ class OpenDialKG(DataSet):
                 place = Place(f"{path}, line {rows.line_num}, entry {number}", number, "", form)
                 if not row.get("Messages"):
                     raise place.error("missing or empty", "Messages")
-                entry = checked({"messages": parse(row["Messages"], place.where, form)}, _Row, place)
+                entry = validate({"messages": parse(row["Messages"], place.where, form)}, _Row, place)
                 talk = Talk(f"{self.name}-{number}", "en")
                 walked: list[Triple] = []
                 for count, message in enumerate(entry.messages):
                     if message.action_id == "kgwalk/choose_path":
                         inner = place._replace(where=f"{place.where}, message {count}")
-                        walked = checked(message.metadata, _Walk, inner).path[1]
+                        walked = validate(message.metadata, _Walk, inner).path[1]
                     elif message.type == "chat":
                         if message.sender == "assistant":
                             talk.answer("system", message.message, _facts(walked))

@@ -66,7 +66,7 @@ class Everyday(Jsonl):
     bundled: ClassVar = {"": Path(str(resources.files("dialore") / "data" / "everyday.jsonl"))}
 
 
-def unanswered(dialogue: WholeDialogue) -> WholeDialogue:
+def unanswered_dialogue(dialogue: WholeDialogue) -> WholeDialogue:
     """Return a dialogue of turns without speakers: the last turn is to be answered, without a reference."""
     if dialogue.answers is not None:
         return dialogue

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from dialore.datasets.files import archive_of, archived, reading
+from dialore.datasets.files import archive_of, read_member, reading
 from dialore.datasets.registry import data_set
 from dialore.errors import InputError, UnknownNameError
 from dialore.files import cache_folder
@@ -51,7 +51,7 @@ def remote(address: str, sums: Mapping[str, str]) -> Remote:
     return Remote(url, member, next((checksum for file, checksum in sums.items() if url.endswith(file)), ""))
 
 
-def published() -> dict[str, dict[str, Any]]:
+def published_sets() -> dict[str, dict[str, Any]]:
     """Return what is known of data sets that can be fetched; `licence` and `note` of those without a reader."""
     text = (resources.files("dialore") / "data" / "published.yaml").read_text(encoding="utf-8")
     return dict(yaml.safe_load(text))
@@ -59,7 +59,7 @@ def published() -> dict[str, dict[str, Any]]:
 
 def remotes(name: str) -> dict[str, Remote]:
     """Return the published files of a data set by split; raise UnknownNameError for one that cannot be fetched."""
-    known = published()
+    known = published_sets()
     if name not in known:
         raise UnknownNameError("data set that can be fetched", name, known)
     entry = known[name]
@@ -80,7 +80,7 @@ def data_file(name: str, split: str = "") -> Path:
     if not split and len(here) == 1:
         return next(iter(here.values()))
     if split not in here:
-        ways = [f"fetch it with `dialore data get {name}`"] if name in published() and (split or not here) else []
+        ways = [f"fetch it with `dialore data get {name}`"] if name in published_sets() and (split or not here) else []
         ways += [f"name one of {', '.join(here)} by --split"] if here else []
         which = f"the split {split!r} of {name} is not here" if split else f"which file of {name} is not said"
         raise InputError(which, hint=", or ".join([*ways, "name its file"]))
@@ -114,7 +114,7 @@ def fetch(
         if remote.member:
             whole = path.with_name(f"{path.name}.part")
             with reading(came, "delete it, and ask again"):
-                whole.write_bytes(archived(came, remote.member).getvalue())
+                whole.write_bytes(read_member(came, remote.member).getvalue())
             whole.replace(path)
         else:
             shutil.move(came, path)

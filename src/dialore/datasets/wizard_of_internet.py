@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import BaseModel
 
 from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, checked, json_entries
+from dialore.datasets.files import Place, json_entries, validate
 
 _NOBODY = "none"
 """Stands in the benchmark's first pair for the apprentice's turn where the wizard opens the dialogue."""
@@ -71,9 +71,9 @@ class WizardOfInternet(DataSet):
                 if len(data) != 1:
                     raise place.error("neither an object with `dialogue` nor one dialogue under its id")
                 ((identifier, whole),) = data.items()
-                yield from _read_talk(checked(whole, _Talk, place), f"{self.name}-{identifier}", place)
+                yield from _read_talk(validate(whole, _Talk, place), f"{self.name}-{identifier}", place)
             else:
-                yield from _read_pairs(checked(data, _Pairs, place), self.name, place)
+                yield from _read_pairs(validate(data, _Pairs, place), self.name, place)
 
 
 def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDialogue]:
@@ -92,7 +92,7 @@ def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDia
                 queries.append(message.text)
                 last = message.text.strip() or last
             case "Wizard => Apprentice":
-                knowledge = list(_selected(message.context, place, f"dialog_history[{number}].context"))
+                knowledge = list(_selected_sentences(message.context, place, f"dialog_history[{number}].context"))
                 talk.answer("system", message.text, knowledge, extra=_queries(queries, last))
                 queries = []
             case "SearchAgent => Wizard":
@@ -102,7 +102,7 @@ def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDia
     yield from talk.whole()
 
 
-def _selected(context: _Context, place: Place, field: str) -> Iterator[Gold]:
+def _selected_sentences(context: _Context, place: Place, field: str) -> Iterator[Gold]:
     """Yield the selected sentences. The first selections are the box for "none"; then there is a list a page."""
     none, pages = context.selected_contents[:1], context.selected_contents[1:]
     if not pages or any(none[0][:1]):

@@ -15,7 +15,7 @@ from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 from dialore.evaluation.registry import Context, OwnMetric
 from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.model import PREFIX
 
 
@@ -91,7 +91,7 @@ class TransformerEntailment:
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text follows from its first; raise InputError where there is no such model."""
-        given = [{"text": joined(first), "text_pair": joined(second)} for first, second in pairs]
+        given = [{"text": close_gaps(first), "text_pair": close_gaps(second)} for first, second in pairs]
         with self._turn:
             labels = list(self._classify.model.config.id2label.values())
             wanted = next((label for label in labels if label.lower().startswith("entail")), labels[-1])

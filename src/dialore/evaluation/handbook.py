@@ -70,13 +70,13 @@ class Cited(OwnMetric, Summed):
 
 def is_right(item: Item, text: str) -> bool:
     """Return whether a response says every fact that is needed in one of its forms, and nothing that is wrong."""
-    answer_text = _flat(written_alike(text))
+    answer_text = _flat(normalise_numbers(text))
     return all(_says(answer_text, forms) for forms in item.answer) and not _misleads(item, text)
 
 
 def refuses(item: Item, text: str) -> bool:
     """Return whether a response says that it does not know, denies the thing, or asks; and gives no value."""
-    alike = written_alike(text)
+    alike = normalise_numbers(text)
     asks = bool(re.search(r"\?\s*$", alike)) and not re.search(r"\d", alike)
     return (asks or bool(_REFUSAL.search(alike))) and not _misleads(item, text)
 
@@ -84,7 +84,7 @@ def refuses(item: Item, text: str) -> bool:
 def _misleads(item: Item, text: str) -> bool:
     """Return whether a wrong form is said as if it held, neither of another thing that is named nor of the past."""
     accepted = {form for forms in item.answer for spelling in forms for form in _variants(spelling)}
-    for sentence in _SENTENCE.split(written_alike(text)):
+    for sentence in _SENTENCE.split(normalise_numbers(text)):
         whole = _flat(sentence)
         for form, *excuses in item.wrong:
             if any(_says(whole, [excuse]) for excuse in excuses):
@@ -188,7 +188,7 @@ _RULES = [(re.compile(pattern), new) for pattern, new in _REPLACED]
 
 
 @functools.lru_cache(maxsize=1 << 12)
-def written_alike(text: str) -> str:
+def normalise_numbers(text: str) -> str:
     """Return the text with numbers in digits, times as `19:30` (mornings `07:30`), money and units in one way."""
     alike = unicodedata.normalize("NFKC", text).lower().replace("’", "'").replace("–", "-").replace("—", "-")
     alike = alike.replace("**", "").replace("`", "").replace("−", "-")
@@ -210,7 +210,7 @@ def _says(flat: str, forms: Iterable[str]) -> bool:
 @functools.lru_cache(maxsize=1 << 12)
 def _variants(form: str) -> Sequence[str]:
     """Return a form as it is looked for; a time also as the clock shows it, without the half of the day."""
-    flat = _flat(written_alike(form))
+    flat = _flat(normalise_numbers(form))
     if not (time := re.fullmatch(r"(\d{1,2}):(\d\d)", flat)):
         return [flat]
     hour, minutes = int(time[1]), time[2]

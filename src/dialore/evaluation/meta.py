@@ -77,7 +77,7 @@ def read_judgements(path: Path) -> list[Judgement]:
             judged = _Judged.model_validate(dialogue.extra)
         except ValidationError as error:
             raise InputError(f"{path.name}, {dialogue.id}: {describe(error)}", hint=_SHAPE) from error
-        pieces = [given_knowledge(item) for item in (dialogue.knowledge if judged.given is None else judged.given)]
+        pieces = [read_knowledge(item) for item in (dialogue.knowledge if judged.given is None else judged.given)]
         made: dict[str, Any] = {"method": judged.system or "unknown", "knowledge": pieces}
         if judged.queries:
             made["demands"] = Demands(explicit=judged.queries)
@@ -88,7 +88,7 @@ def read_judgements(path: Path) -> list[Judgement]:
     return judgements
 
 
-def given_knowledge(item: Gold) -> Knowledge:
+def read_knowledge(item: Gold) -> Knowledge:
     """Return knowledge that a response from elsewhere was given: a text, or an object with one or of a fact."""
     text = gold_text(item)
     if not text.strip():
@@ -170,7 +170,7 @@ def _over_responses(
         majority = float(max(truth.mean(), 1 - truth.mean()))
         area, p = area_under_curve(values, truth, weights)
         return Agreement(metric, criterion, "response", n, {"auc": area}, {"auc": p}, accuracy, majority)
-    resampled = resampled_correlations(values, people, weights)
+    resampled = resample_correlations(values, people, weights)
     tests = {kind: correlation(values, people, kind) for kind in KINDS}
     figures = {str(kind): _interval(figure, resampled[kind]) for kind, (figure, _) in tests.items()}
     return Agreement(metric, criterion, "response", n, figures, {kind: p for kind, (_, p) in tests.items()})
@@ -186,7 +186,7 @@ def _over_systems(
     theirs = np.array([people[row].mean() for row in rows])
     if np.ptp(ours) == 0 or np.isnan(ours).any() or np.ptp(theirs) == 0:
         return Agreement(metric.about.name, criterion, "system", len(names), reason="systems do not differ")
-    resamples = [statistics.resampled_figures(metric, table[row], weights[:, row]) for row in rows]
+    resamples = [statistics.resample_figures(metric, table[row], weights[:, row]) for row in rows]
     our_resamples = sign * np.stack(resamples, axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
         their_resamples = [weights[:, row] @ people[row] / weights[:, row].sum(axis=1) for row in rows]
@@ -194,7 +194,7 @@ def _over_systems(
     resampled: dict[Kind, list[float]] = {kind: [] for kind in KINDS}
     for a, b in zip(our_resamples, np.stack(their_resamples, axis=1), strict=True):
         if not (np.isnan(a).any() or np.isnan(b).any() or np.ptp(a) == 0 or np.ptp(b) == 0):
-            for kind, values in resampled_correlations(a, b, unweighted).items():
+            for kind, values in resample_correlations(a, b, unweighted).items():
                 resampled[kind].append(float(values[0]))
     tests = {kind: correlation(ours, theirs, kind) for kind in KINDS}
     figures = {str(kind): _interval(figure, np.array(resampled[kind])) for kind, (figure, _) in tests.items()}
@@ -212,17 +212,17 @@ def context_weights(contexts: Sequence[str], resamples: int, seed: int) -> NDArr
     """Return how often each response counts in each resample of contexts, shape (resamples, responses)."""
     if not contexts:
         return np.zeros((0, 0))
-    count, of = _numbered(contexts)
+    count, of = _number_contexts(contexts)
     return statistics.resample_weights(count, resamples, seed)[:, of]
 
 
-def _numbered(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
+def _number_contexts(contexts: Sequence[str]) -> tuple[int, NDArray[np.int64]]:
     """Return how many contexts there are, and the number of each response's, in the order of their first."""
     numbers = {context: number for number, context in enumerate(dict.fromkeys(contexts))}
     return len(numbers), np.array([numbers[context] for context in contexts])
 
 
-def resampled_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
+def resample_correlations(first: Floats, second: Floats, weights: NDArray[Any]) -> dict[Kind, Floats]:
     """Return each coefficient in each resample; NaN where a resample does not vary.
 
     A resample is given by how often each item counts, shape (resamples, items), so that its ranks and its concordant
@@ -271,7 +271,7 @@ def threshold_accuracy(
 
     None where there are too few contexts for folds.
     """
-    count, of = _numbered(contexts)
+    count, of = _number_contexts(contexts)
     if count < _FOLDS:
         return None
     folds = (np.random.default_rng(seed).permutation(count) % _FOLDS)[of]

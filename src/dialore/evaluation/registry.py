@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, about_of, own_metrics
-from dialore.plugins import find, guarded, names_of
+from dialore.plugins import find, names_of, try_load
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -66,7 +66,7 @@ def load_metric(name: str, context: Context) -> Metric:
         return made
     known = dict.fromkeys(own_metrics(), "")
     make = find("metric", name, GROUP, known, lambda value: getattr(value, "__name__", "") == "make")
-    metric: Metric = guarded("metric", name, lambda: make(name, context), getattr(make, "__module__", name))
+    metric: Metric = try_load("metric", name, lambda: make(name, context), getattr(make, "__module__", name))
     about = getattr(metric, "about", None)
     if not isinstance(about, MetricInfo) or about.name != name or not hasattr(metric, "measure"):
         hint = "return an object with `measure`, `combine` and `about`, a MetricInfo of the name that `make` is given"

@@ -78,7 +78,7 @@ def bootstrap(
         half = _Z * _jackknife_error(metric.without_each(values, of))
         return Interval(value, value - half, value + half)
     weights = resample_weights(count, resamples, seed=0)
-    sampled = resampled_figures(metric, values, weights if count == len(values) else weights[:, of])
+    sampled = resample_figures(metric, values, weights if count == len(values) else weights[:, of])
     low, high = np.nanpercentile(sampled, [2.5, 97.5])
     return Interval(value, float(low), float(high))
 
@@ -111,7 +111,7 @@ def paired_bootstrap(
         return Interval(difference, difference - _Z * error, difference + _Z * error), p
     weights = resample_weights(count, resamples, seed)
     weights = weights if count == len(first) else weights[:, of]
-    sampled = resampled_figures(metric, first, weights) - resampled_figures(metric, second, weights)
+    sampled = resample_figures(metric, first, weights) - resample_figures(metric, second, weights)
     # A resample without a figure says nothing for either side.
     sampled = sampled[~np.isnan(sampled)]
     if math.isnan(difference) or not len(sampled):
@@ -140,7 +140,7 @@ def resample_weights(rows: int, resamples: int, seed: int) -> NDArray[np.uint16]
     return weights
 
 
-def resampled_figures(metric: Metric | Mean, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
+def resample_figures(metric: Metric | Mean, values: NDArray[np.float64], weights: NDArray[Any]) -> NDArray[np.float64]:
     """Return a metric's figure in each resample; NaN where it has no response."""
     if isinstance(metric, Additive):
         summed = np.hstack([values, np.ones((len(values), 1))]) if values.shape[1] == 1 else values

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dialore.datasets.files import archive_of
-from dialore.datasets.published import data_file, published
+from dialore.datasets.published import data_file, published_sets
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
 from dialore.session import REHEARSAL, options_by_method
@@ -22,12 +22,12 @@ from dialore.settings import (
     Settings,
     SourceSettings,
     Strict,
-    changed,
+    absolute_paths,
+    as_list,
+    check_settings,
     flags,
-    listed,
-    located,
     read_table,
-    validated,
+    with_changes,
 )
 from dialore.sources.registry import KINDS
 
@@ -57,7 +57,7 @@ class DatasetConfig(Strict):
         description="Where dialogues are split into history and reference: `last` for jsonl and everyday, which bring "
         "their references, else `random`.",
     )
-    where: Annotated[list[Condition], BeforeValidator(listed), Flag(("--where",), "CONDITION")] = Field(
+    where: Annotated[list[Condition], BeforeValidator(as_list), Flag(("--where",), "CONDITION")] = Field(
         default=[],
         description="Which turns may be references: `searched`, those that a person typed a query for; `knowledge`, "
         "those with gold knowledge; `passive`, those that answer no request for information or opinion.",
@@ -192,7 +192,7 @@ def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunC
     """
     given = {"name": path.stem} | read_table(path, "experiment")
     if "sources" in given:
-        given["sources"] = located(given["sources"], path.parent)
+        given["sources"] = absolute_paths(given["sources"], path.parent)
     dataset = given.get("dataset")
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
         given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
@@ -212,7 +212,7 @@ def make_config(
     """
     changes = dict(changes or {})
     model_changes = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
-    made = changed(given, changes)
+    made = with_changes(given, changes)
     if model_changes:
         fields = {name.removeprefix(_MODELS): value for name, value in model_changes.items()}
         of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
@@ -222,7 +222,7 @@ def make_config(
         path.replace(_MODELS, f"{_MODELS}0."): flag
         for path, flag in flags(RunConfig, {*changes, *model_changes}).items()
     }
-    return validated(RunConfig, made, where=where, named=named)
+    return check_settings(RunConfig, made, where=where, named=named)
 
 
 def config_of(settings: Settings, methods: Sequence[str], sources: SourceSettings, **given: object) -> RunConfig:
@@ -271,20 +271,20 @@ def _files(config: RunConfig, comments: str, specs: Iterable[str]) -> Iterator[s
         where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {config.dataset.name}"
         name, path = config.dataset.name, config.dataset.path
         split = path.name.partition(".")[0]
-        can = split in published().get(name, {"splits": ()})["splits"]
+        can = split in published_sets().get(name, {"splits": ()})["splits"]
         yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
     for kind in KINDS.values():
         for location in config.sources.places(kind.name):
             _, path = kind.path_of(location) or ("", Path())
             if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
-                yield f"{path}: {_made(str(path), comments) or f'give another by {kind.flag}'}"
+                yield f"{path}: {_command_in(str(path), comments) or f'give another by {kind.flag}'}"
     for spec in specs:
         prefix, _, location = spec.partition(":")
-        made = _made(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
+        made = _command_in(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
         if made and not Path(location).exists():
             yield f"{location}: {made}"
 
 
-def _made(what: str, comments: str) -> str:
+def _command_in(what: str, comments: str) -> str:
     """Return the command in a file's comments that has these words; empty where none does."""
     return next((text for text in _COMMAND.findall(comments) if f" {what} " in f"{text} "), "")

@@ -69,7 +69,7 @@ def read_answers(path: Path) -> Iterator[Row]:
             if "trace" in json.loads(line):
                 yield from rows_of(Response.model_validate_json(line))
             else:
-                yield from _recorded(Recorded.model_validate_json(line))
+                yield from _recorded_answers(Recorded.model_validate_json(line))
         except (ValueError, TypeError) as error:
             message = f"{path}, line {number}: neither a response with its trace nor a recorded call"
             raise InputError(message, hint="name a run's folder, responses in JSONL, or a recording") from error
@@ -86,7 +86,7 @@ def rows_of(response: Grounding) -> Iterator[Row]:
         yield Row.of(traced.prompt, messages, output, response.id, traced.model)
 
 
-def _recorded(call: Recorded) -> Iterator[Row]:
+def _recorded_answers(call: Recorded) -> Iterator[Row]:
     """Yield the answer of a recorded call; none of a repair, or where an object was wanted and it is none."""
     output = call.text.strip()
     if call.output_schema is not None:
@@ -135,7 +135,7 @@ async def people(config: RunConfig, stages: set[str]) -> list[Row]:
     return rows
 
 
-async def matched(config: RunConfig) -> list[Row]:
+async def match_stages(config: RunConfig) -> list[Row]:
     """Return what hard matching answers at the stages of `dcrag`, where it finds demands; raise as `open_systems`."""
     rows: list[Row] = []
     async with open_systems(config, lambda *_: FakeModel()) as opened:
@@ -169,7 +169,7 @@ class Matching:
         if issubclass(call.output, DemandsOutput):
             value = call.output.of(self.demands(call.dialogue))
         else:
-            value = SelectedFacts(selected=self._selected(variables["facts"], call.dialogue))
+            value = SelectedFacts(selected=self._select(variables["facts"], call.dialogue))
         model: LanguageModel = _Said(self.name, value.model_dump_json())
         return await LLMRunner(model, self._prompts).answer(call, step)
 
@@ -199,7 +199,7 @@ class Matching:
             extended=[response[key] for key in topics if key not in before][:_MOST],
         )
 
-    def _selected(self, facts: Sequence[Knowledge], dialogue: Dialogue) -> list[int]:
+    def _select(self, facts: Sequence[Knowledge], dialogue: Dialogue) -> list[int]:
         """Return the numbers of the facts between history and response."""
         before, response = self._said(dialogue.texts), self._said([dialogue.reference or ""])
         selected = []

@@ -16,7 +16,7 @@ from dialore.datasets.base import Gold
 from dialore.datasets.files import Place, json_entries
 from dialore.dialogue import Dialogue, as_name, as_several
 from dialore.errors import InputError, describe
-from dialore.evaluation.meta import given_knowledge
+from dialore.evaluation.meta import read_knowledge
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.run import load_dialogues
 from dialore.experiments.store import FILE, Job, RunStore, System
@@ -65,7 +65,7 @@ def import_responses(
         if not store.size:
             about = "Responses that were made elsewhere."
             facts |= {"name": folder.name, "about": about, "config": {"dataset": config.model_dump(mode="json")}}
-        placed = _placed(answers, dialogues, config)
+        placed = _place_responses(answers, dialogues, config)
         models = {title: next(iter(mine.values())).model for title, mine in placed.items()}
         systems = [System(number, title, title, {}, model) for number, (title, model) in enumerate(models.items())]
         numbers = store.set_up(facts, systems, dialogues)
@@ -83,7 +83,7 @@ def import_responses(
         }
 
 
-def _placed(
+def _place_responses(
     answers: Sequence[_Answer], dialogues: Sequence[Dialogue], config: DatasetConfig
 ) -> dict[str, dict[int, Response]]:
     """Return the responses by system and by position of their dialogues; raise as `import_responses`."""
@@ -171,13 +171,13 @@ def _read(path: Path, name: str) -> Iterator[_Answer]:
         match entry:
             case {"generation": [*dialogues]}:  # the few-shot bot's; the dialogues are those of the data
                 for number, dialogue in enumerate(dialogues):
-                    for key, text in _generated(place, number, dialogue):
+                    for key, text in _read_generated(place, number, dialogue):
                         yield _answer(place, key, usual, text)
             case {"dialog": [*parleys]}:  # ParlAI's `--world-logs`: acts of the teacher, with labels, and of the model
-                for key, text in _logged(place, parleys):
+                for key, text in _read_world_log(place, parleys):
                     yield _answer(place, key, usual, text)
             case {"doc_id": int(number)}:  # lm-eval's `--log_samples`
-                yield _sampled(place, number, entry, usual)
+                yield _sample_of(place, number, entry, usual)
             case dict() if not entry or {*_IDS, *_TEXTS} & entry.keys() or not all(map(_is_text, entry.values())):
                 yield _plain(place, entry, name, usual)
             case dict():  # {id: text}
@@ -186,7 +186,7 @@ def _read(path: Path, name: str) -> Iterator[_Answer]:
                 raise place.error("no object")
 
 
-def _sampled(place: Place, number: int, entry: Mapping[str, Any], usual: str) -> _Answer:
+def _sample_of(place: Place, number: int, entry: Mapping[str, Any], usual: str) -> _Answer:
     """Return a sample of lm-eval: the first of its texts, where there are several."""
     text = entry.get("filtered_resps") or entry.get("resps")
     while isinstance(text, list) and text:
@@ -221,7 +221,7 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answe
         if {"method", "status"} <= entry.keys():
             whole = Response.model_validate(entry)
             return _Answer(place, key, system, whole.model_copy(update={"model": whole.model or _ELSEWHERE}))
-        pieces = [given_knowledge(item) for item in _GIVEN.validate_python(entry.get("knowledge"))]
+        pieces = [read_knowledge(item) for item in _GIVEN.validate_python(entry.get("knowledge"))]
     except ValidationError as error:
         raise place.error(describe(error)) from error
     except InputError as error:
@@ -229,7 +229,7 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str) -> _Answe
     return _answer(place, key, system, text, knowledge=pieces, model=str(entry.get("model") or _ELSEWHERE))
 
 
-def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
+def _read_world_log(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
     """Yield what a model said in an episode of a ParlAI world: the teacher's turn and labels tell what it answered."""
     for number, parley in enumerate(parleys):
         match parley:
@@ -241,7 +241,7 @@ def _logged(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
                 raise place.error("no pair of acts with texts", f"dialog[{number}]")
 
 
-def _generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401
+def _read_generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401
     """Yield what the few-shot bot generated for a dialogue: of each pair of turns a reply, or both turns."""
     pairs = entry.get("dialogue") if isinstance(entry, dict) else None
     if not isinstance(pairs, list):

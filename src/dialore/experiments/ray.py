@@ -16,7 +16,7 @@ from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
 from dialore.experiments.run import Opened, Respond, open_systems
 from dialore.llm.model import Budget
-from dialore.settings import SourceSettings, located
+from dialore.settings import SourceSettings, absolute_paths
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -58,7 +58,7 @@ class RayEngine:
             given = {kept: number for number, kept in numbers.items()}
             environment = {name: value for name, value in os.environ.items() if name.startswith(_OWNERS)}
             # Paths are absolute, as workers start elsewhere; the budget is the driver's.
-            sources = SourceSettings.model_validate(located(config.sources.model_dump(mode="json"), Path.cwd()))
+            sources = SourceSettings.model_validate(absolute_paths(config.sources.model_dump(mode="json"), Path.cwd()))
             theirs = config.model_copy(update={"sources": sources, "budget": BudgetConfig()})
             actors = [worker.remote(theirs, connect, given, environment) for _ in range(count)]
             free: asyncio.Queue[Any] = asyncio.Queue()  # an actor stands there once for each dialogue that it can take

@@ -16,7 +16,7 @@ from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner, compare
 from dialore.evaluation.statistics import wilson
-from dialore.experiments.scoring import kept_preferences, score_of
+from dialore.experiments.scoring import load_preferences, score_of
 from dialore.methods.registry import method_class, method_options
 from dialore.plugins import loadable
 
@@ -71,7 +71,7 @@ class RunResults:
 
     def judged(self) -> Sequence[Judged]:
         """Return what judges prefer of two systems of a run, run by run."""
-        return [judged for store in self._stores for judged in kept_preferences(store, *_named(store))]
+        return [judged for store in self._stores for judged in load_preferences(store, *_named(store))]
 
     def responses(self, system: SystemScores) -> Iterator[ScoredResponse]:
         """Yield a system's responses with their measures, in the data set's order."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from dialore.datasets import WholeDialogue, data_set, gold_text, stream_histories
-from dialore.datasets.plain import Jsonl, unanswered
+from dialore.datasets.plain import Jsonl, unanswered_dialogue
 from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
@@ -170,7 +170,7 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
 
     def read() -> Iterable[WholeDialogue]:
         whole = source.read(config.path)
-        return map(unanswered, whole) if is_plain and config.cut is None else whole
+        return map(unanswered_dialogue, whole) if is_plain and config.cut is None else whole
 
     chosen = {"cut": cut, "where": config.where, "limit": config.limit, "seed": config.seed, "pool": config.pool}
     histories = stream_histories(read, on_left_out=lambda talk: left_out.append(talk.id), **chosen)  # type: ignore[arg-type]

@@ -14,7 +14,7 @@ import numpy as np
 
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, is_fatal
 from dialore.evaluation.base import Metric, Sample, SampleScore, Score, conversation_of
-from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, shown
+from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, judged_text
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
 from dialore.evaluation.statistics import as_table, bootstrap
@@ -175,7 +175,7 @@ async def measure_jointly(
         jobs = (Job(place[0], number, place[1]) for number in names)
         store.measure({name: {job: measures[title] for job, title in zip(jobs, responses, strict=True)}})
 
-    places = _answered_by(store, [*names])[:limit]
+    places = _answered_by_all(store, [*names])[:limit]
     work = [place for place in places if any(Job(place[0], number, place[1]) in lacking for number in names)]
     await _each(work, one, at_once, name, on_progress)
 
@@ -203,7 +203,7 @@ def system_names(store: RunStore) -> dict[int, str]:
     return {system.number: f"{system.title} ({system.model})" if several else system.title for system in systems}
 
 
-def _answered_by(store: RunStore, systems: Sequence[int]) -> list[Place]:
+def _answered_by_all(store: RunStore, systems: Sequence[int]) -> list[Place]:
     """Return the dialogues that all of the systems answered without failing: position and repetition, in order."""
     done = store.done()
     return sorted(set.intersection(*({(j.position, j.repetition) for j in done if j.system == n} for n in systems)))
@@ -308,7 +308,7 @@ async def compare_systems(
     work = [(place, texts) for place, texts in hashes.items() if missing(texts)]
     await _each(work, one, at_once, "comparing", on_progress)
     before = store.preferences()
-    results = {name: _kept(store, hashes, known(name)) for name in criteria}
+    results = {name: _load_texts(store, hashes, known(name)) for name in criteria}
     if pair[0] != min(pair):
         for preferences in results.values():
             preferences[:] = [
@@ -317,7 +317,7 @@ async def compare_systems(
     return results
 
 
-def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Comparisons]:
+def load_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Comparisons]:
     """Everything that is kept of comparisons of the run's responses as they are now."""
     numbers = {name: number for number, name in system_names(store).items()}
 
@@ -327,11 +327,11 @@ def kept_preferences(store: RunStore, run: str, dataset: str) -> Iterator[Compar
 
     for (judge, judged, first, second, criterion), known in store.preferences().items():
         if first in numbers and second in numbers:
-            preferences = _kept(store, hashes(first, second, cast("Judged", judged)), known)
+            preferences = _load_texts(store, hashes(first, second, cast("Judged", judged)), known)
             yield Comparisons(run, dataset, judge, judged, first, second, criterion, preferences)
 
 
-def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
+def _load_texts(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Preference]) -> list[Preference]:
     """Return what is known of the texts at places, each with its conversation."""
     talks = [conversation_of(name) for name in store.dialogue_ids()]
     return [
@@ -344,8 +344,8 @@ def _kept(store: RunStore, hashes: Mapping[Place, str], known: Mapping[str, Pref
 def _hashes(store: RunStore, names: Mapping[int, str], judged: Judged, limit: int | None = None) -> dict[Place, str]:
     """Return the hash of what is compared of each dialogue that all systems answered, by position and repetition."""
     hashes = {}
-    for place in _answered_by(store, [*names])[:limit]:
-        texts = [shown(response, judged) for response in _responses_of(store, place, names).values()]
+    for place in _answered_by_all(store, [*names])[:limit]:
+        texts = [judged_text(response, judged) for response in _responses_of(store, place, names).values()]
         content = "\n".join([f"{place[0]} {place[1]}", *texts])
         hashes[place] = hashlib.blake2b(content.encode(), digest_size=8).hexdigest()
     return hashes

@@ -193,7 +193,7 @@ class RunStore:
                     problem = f"the run in {self.folder} has other options for {system.title!r}"
                     raise InputError(problem, hint="give the system another name, or the run another folder")
             languages = self._set_dialogues(dialogues)
-            kept = self._checked(facts, languages, accept_changed_prompts)
+            kept = self._check_facts(facts, languages, accept_changed_prompts)
             if addresses := self._addresses(facts.get(ADDRESSES, {}), accept_changed_server):
                 kept[ADDRESSES] = addresses
             self.keep(kept)
@@ -245,7 +245,7 @@ class RunStore:
             kept[model] = list(dict.fromkeys([*before, *places]))
         return kept
 
-    def _checked(self, facts: Mapping[str, Any], languages: Iterable[str], accept: bool) -> dict[str, Any]:
+    def _check_facts(self, facts: Mapping[str, Any], languages: Iterable[str], accept: bool) -> dict[str, Any]:
         """Return the facts, with sources and prompts not asked for now; refuse what changed under responses."""
         before, kept = self.facts(), dict(facts)
         answered = self._database.execute("select 1 from responses where status = 'ok' limit 1").fetchone() is not None

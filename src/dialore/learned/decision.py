@@ -12,7 +12,7 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, UnknownNameError, import_optional
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.examples import FOLDS, Examples, number_dialogues
 from dialore.learned.features import VECTORS
 from dialore.learned.model import read_model
@@ -66,7 +66,9 @@ def _dense_rows(dialogues: list[Dialogue]) -> NDArray[np.float64]:
     """Return what is read beside the words: the embeddings of the last two turns, and how they are built."""
     rows = []
     for dialogue in dialogues:
-        last, before = (joined(dialogue.turns[-back].text) if len(dialogue.turns) >= back else "" for back in (1, 2))
+        last, before = (
+            close_gaps(dialogue.turns[-back].text) if len(dialogue.turns) >= back else "" for back in (1, 2)
+        )
         shape = [text.count("?") + text.count("？") for text in (last, before)]
         sizes = [min(len(text) / (5 * _LONG), 5) for text in (last, before)]
         vectors = VECTORS.encode([last, before])

@@ -82,7 +82,7 @@ class DialogueRanker:
             return np.zeros((len(queries), 0))
         scores = _bm25([frozenset(grams(query)) for query in queries], [Counter(grams(text)) for text in texts])
         if self.cosine:
-            vectors = self._vectors.encode([joined(text) for text in (*queries, *texts)])
+            vectors = self._vectors.encode([close_gaps(text) for text in (*queries, *texts)])
             cosines = vectors[: len(queries)] @ vectors[len(queries) :].T
             scores += self.cosine * np.round(cosines, DECIMALS)
         return scores
@@ -93,7 +93,7 @@ def grams(text: str) -> tuple[str, ...]:
     """Return what texts are compared by: Chinese characters and pairs, stems of English words, no stop words."""
     if not is_chinese(text):
         return tuple(stem(word) for word in content_lemmas(text, "en"))
-    stop, folded = stop_words("zh"), normalise(joined(text))
+    stop, folded = stop_words("zh"), normalise(close_gaps(text))
     units = [stem(word) for word in words(CHINESE_RUN.sub(" ", folded), "en")]
     for run in CHINESE_RUN.findall(folded):
         units += [character for character in run if character not in stop]
@@ -102,7 +102,7 @@ def grams(text: str) -> tuple[str, ...]:
 
 
 @functools.lru_cache(maxsize=8192)
-def joined(text: str) -> str:
+def close_gaps(text: str) -> str:
     """Chinese without the spaces between its words, with which some data sets write it."""
     return _GAP.sub("", text)
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import DialogueRanker, joined
+from dialore.learned.dialogue_ranking import DialogueRanker, close_gaps
 from dialore.learned.model import PREFIX, describe
 from dialore.retrieval.encoders import OnnxCrossEncoder, OnnxEmbedder
 from dialore.retrieval.reranking import CachedEmbedder
@@ -31,7 +31,7 @@ _EARLIER = 2
 def query_with_context(query: str, dialogue: Dialogue) -> str:
     """Return what a piece is compared with: the query and the turns before it, the latest first."""
     earlier = [turn.text for turn in dialogue.turns[-1 - _EARLIER : -1]]
-    return joined(" | ".join([query, *reversed(earlier)]))
+    return close_gaps(" | ".join([query, *reversed(earlier)]))
 
 
 class TrainedEncoder(DialogueRanker):
@@ -64,8 +64,8 @@ class TrainedEncoder(DialogueRanker):
         if not texts:
             return np.zeros(0)
         # A model of the whole context gets that as the query.
-        about = joined(query) if self._is_whole else query_with_context(query, dialogue)
-        read = [joined(text) for text in texts]
+        about = close_gaps(query) if self._is_whole else query_with_context(query, dialogue)
+        read = [close_gaps(text) for text in texts]
         if self._cross is not None:
             return self._cross.logits([(about, text) for text in read])
         assert self._encoder is not None
@@ -88,7 +88,7 @@ class CrossEntailment:
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first."""
-        read = [(joined(first), joined(second)) for first, second in pairs]
+        read = [(close_gaps(first), close_gaps(second)) for first, second in pairs]
         return [bool(logit >= 0) for logit in self._cross.logits(read)]
 
 

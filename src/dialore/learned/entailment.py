@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.encoders import CrossEntailment, open_cross
 from dialore.learned.examples import FOLDS
 from dialore.learned.features import VECTORS
@@ -70,7 +70,7 @@ def _pair_features(
         forget: pairs whose piece is taken for one that training has not seen.
     """
     rows, last, near = [], None, np.zeros(0)
-    vectors = VECTORS.encode([joined(text) for pair in pairs for text in pair])
+    vectors = VECTORS.encode([close_gaps(text) for pair in pairs for text in pair])
     for at, (piece, response) in enumerate(pairs):
         own = leave[at] if leave else -1
         if (response, own) != last:
@@ -97,7 +97,7 @@ def _answers(near: NDArray[np.float64], uses: NDArray[np.int64]) -> list[float]:
 
 def _lexical(piece: str, response: str, past: TrainingIndex) -> list[float]:
     """Return what two texts share."""
-    first, second = normalise(joined(piece)), normalise(joined(response))
+    first, second = normalise(close_gaps(piece)), normalise(close_gaps(response))
     rows = Rows.of([piece, response], past.idf)
     split = rows.starts[1]
     buckets, other = rows.buckets[:split], rows.buckets[split:]

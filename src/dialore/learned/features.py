@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.training_index import SIZE, Rows, TrainingIndex, key_of, weigh_buckets
 from dialore.retrieval.reranking import CachedEmbedder
 
@@ -52,8 +52,8 @@ class Pool:
         self._weights[at, rows.buckets] = rows.weights
         self._has = self._weights > 0
         self._mass = np.maximum(self._has @ past.idf, 1e-9)
-        self.lengths = np.array([len(joined(text)) for text in self.texts], np.float32)
-        self._vectors = VECTORS.encode([joined(text) for text in self.texts])
+        self.lengths = np.array([len(close_gaps(text)) for text in self.texts], np.float32)
+        self._vectors = VECTORS.encode([close_gaps(text) for text in self.texts])
         self._remember(leave)
         self._turns: dict[str, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 
@@ -95,7 +95,7 @@ class Pool:
             columns[:, 0] = self._weights[:, own] @ weights_of_own
             shared = has @ idf
             columns[:, 1], columns[:, 2] = shared / self._mass, shared / max(float(idf.sum()), 1e-9)
-            columns[:, 3] = self._vectors @ VECTORS.encode([joined(text)])[0]
+            columns[:, 3] = self._vectors @ VECTORS.encode([close_gaps(text)])[0]
             for group, (buckets, weights, starts) in enumerate(self._rows):
                 products = np.add.reduceat(dense[buckets] * weights, starts)
                 columns[:, 4 + 2 * group] = np.maximum.reduceat(products, self._group_starts)

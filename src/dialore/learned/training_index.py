@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.text import CHINESE_RUN, normalise, stem
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def _bucket(piece: str) -> int:
 @functools.lru_cache(maxsize=8192)
 def count_buckets(text: str) -> tuple[Numbers, NDArray[np.float64]]:
     """Return the buckets of a text, and how often each comes."""
-    folded = normalise(joined(text))
+    folded = normalise(close_gaps(text))
     hashes = [_bucket(stem(word)) for word in _WORD.findall(folded)]
     for run in CHINESE_RUN.findall(folded):
         hashes += map(_bucket, run)
@@ -55,7 +55,7 @@ def weigh_buckets(text: str, idf: Matrix) -> tuple[Numbers, NDArray[np.float32]]
 
 def key_of(text: str) -> int:
     """Return a text's key in `TrainingIndex`: a hash of it without the spaces between Chinese words."""
-    return int.from_bytes(hashlib.blake2b(joined(text).encode(), digest_size=8).digest(), "big")
+    return int.from_bytes(hashlib.blake2b(close_gaps(text).encode(), digest_size=8).digest(), "big")
 
 
 class Rows:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ValidationError
 from dialore.errors import InputError, ModelError
 from dialore.llm.cache import Cached
 from dialore.llm.endpoint import Endpoint, Reader
-from dialore.llm.http import as_json, error_detail, said_error
+from dialore.llm.http import as_json, error_detail, reply_error
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 from dialore.llm.pacing import AdaptiveLimiter, tell
 
@@ -227,7 +227,7 @@ class _Sender:
                 batch = None
         if row.error or answer["status_code"] != 200:
             payload = {"error": row.error} if row.error else answer["body"]
-            raise said_error(f"the batch {batch.id}", payload, status=answer["status_code"], key=self._http.key)
+            raise reply_error(f"the batch {batch.id}", payload, status=answer["status_code"], key=self._http.key)
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
         reader.take(answer["body"], "message")
         return reader.completion()

@@ -101,7 +101,7 @@ class Cached(Wrapper):
         except sqlite3.OperationalError as error:
             self._warn("read", error)
         except sqlite3.DatabaseError:
-            raise _damaged(self._path) from None
+            raise _damaged_error(self._path) from None
         except ValidationError:
             pass  # will be asked and stored anew
         return None
@@ -156,7 +156,7 @@ def _open(path: Path) -> sqlite3.Connection:
                 raise InputError(f"cannot open the cache {path}: {error}", hint=hint) from None
             time.sleep(0.01)
         except sqlite3.DatabaseError:
-            raise _damaged(path) from None
+            raise _damaged_error(path) from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -186,5 +186,5 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _damaged(path: Path) -> InputError:
+def _damaged_error(path: Path) -> InputError:
     return InputError(f"{path} is damaged or not a cache", hint=_MEND)

@@ -84,7 +84,7 @@ class ServerCapabilities:
             if schema is not None and form == "json_object":
                 body["response_format"] = {"type": "json_object"}
             elif schema is not None and form == "json_schema":
-                body["response_format"] = _by_schema(schema.name, json.dumps(schema.definition))
+                body["response_format"] = _strict_schema(schema.name, json.dumps(schema.definition))
         limit = sampling.max_tokens + self.thoughts
         body |= {"temperature": sampling.temperature, self.length: min(limit, self.most or limit)}
         body |= {"top_p": sampling.top_p, "stop": list(stop) or None, "seed": sampling.seed}
@@ -181,12 +181,12 @@ def dialect_of(_where: str, _model: str, api: Api, thinking: int | None) -> Serv
 
 def strict_schema(schema: OutputSchema) -> dict[str, Any]:
     """Return a schema in which every field must stand and no other may, where it has such a form; do not change it."""
-    definition: dict[str, Any] = _by_schema(schema.name, json.dumps(schema.definition))["json_schema"]["schema"]
+    definition: dict[str, Any] = _strict_schema(schema.name, json.dumps(schema.definition))["json_schema"]["schema"]
     return definition
 
 
 @functools.lru_cache(maxsize=64)
-def _by_schema(name: str, definition: str) -> dict[str, Any]:
+def _strict_schema(name: str, definition: str) -> dict[str, Any]:
     """Return a schema in the form that strict servers demand, where it has one: free-form mappings have none.
 
     Takes it as JSON, to be worked out once a schema and not once a call. The result is shared: do not change it.

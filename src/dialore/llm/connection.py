@@ -13,7 +13,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
-from dialore.llm.http import HttpClient, run_blocking, shown_url
+from dialore.llm.http import HttpClient, redact_url, run_blocking
 from dialore.llm.model import Api, LanguageModel
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ def find(
             continue
         if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
             return name, url, key
-        unsent = f"{variable} is not sent to {shown_url(url)}" + (f", which {named_by} names" if named_by else "")
+        unsent = f"{variable} is not sent to {redact_url(url)}" + (f", which {named_by} names" if named_by else "")
         hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
@@ -177,7 +177,7 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     if len(names) == 1:
         return names[0]
     hint = "set DIALORE_MODEL or --model" + (f" to one of: {', '.join(names[:12])}" if names else "")
-    raise InputError(f"{shown_url(base_url)} does not say which model to use", hint=hint)
+    raise InputError(f"{redact_url(base_url)} does not say which model to use", hint=hint)
 
 
 def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> LanguageModel:

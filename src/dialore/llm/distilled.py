@@ -72,7 +72,7 @@ def lines_of(path: Path) -> list[str]:
     return [line for line in read_text(path).split("\n") if line.strip()]
 
 
-def shortened(task: str, text: str, fixed: Iterable[str]) -> str:
+def shorten_prompt(task: str, text: str, fixed: Iterable[str]) -> str:
     """Return what a trained model reads of a prompt: the task's name, and lines not in every prompt of the task.
 
     The name comes last: what is too long loses its beginning.
@@ -106,7 +106,7 @@ class TrainedStages(Wrapper):
             why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
             raise ModelError(why, hint="name another model for it by --stage-model", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
-        read = text if self._whole else shortened(task, text, self._fixed[task])
+        read = text if self._whole else shorten_prompt(task, text, self._fixed[task])
         changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}
         if not self._whole:
             changes["sampling"] = request.sampling.model_copy(update={"temperature": 0.0, "top_p": None})

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
 from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of, following
-from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, said_error, shown_url
+from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, redact_url, reply_error
 from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
@@ -183,7 +183,7 @@ class Endpoint:
             async with HttpClient(join_url(base_url, "/v1"), self.http.key).once() as below:
                 with suppress(ModelError):
                     await list_models(below)
-                    error.hint = f"the base URL should be {shown_url(below.base_url)}"
+                    error.hint = f"the base URL should be {redact_url(below.base_url)}"
         return error
 
     async def _read_stream(self, response: ClientResponse, reader: Reader, begun: bytes) -> None:
@@ -297,7 +297,7 @@ class Reader:
     def _check(self, payload: dict[str, Any], choice: dict[str, Any]) -> None:
         for part in (payload, choice):
             if part.get("error"):
-                raise said_error(f"{self._where} reports an error", {"error": part["error"]}, key=self._key)
+                raise reply_error(f"{self._where} reports an error", {"error": part["error"]}, key=self._key)
         if choice.get("finish_reason") == "error":
             broken = f"{self._where} broke off its answer (finish_reason: error)"
             raise ModelError(broken, hint="try again", retryable=True)

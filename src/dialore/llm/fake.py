@@ -59,7 +59,7 @@ def plausible_answer(asked: str, schema: dict[str, Any] | None, before: str = ""
 
 
 def _value(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict[str, Any]) -> object:
-    kind = _resolved(kind, shared)
+    kind = _resolve(kind, shared)
     if "enum" in kind or "const" in kind:
         return kind["enum"][0] if "enum" in kind else kind["const"]
     wanted = kind.get("type")
@@ -74,20 +74,20 @@ def _value(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dic
     return f"The history leads to {', '.join(_words(prompt[0])[:3])}, and from there further."
 
 
-def _resolved(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
+def _resolve(kind: dict[str, Any], shared: dict[str, Any]) -> dict[str, Any]:
     if "$ref" in kind:
         definition: dict[str, Any] = shared[kind["$ref"].rsplit("/", 1)[-1]]
-        return _resolved(definition, shared)
+        return _resolve(definition, shared)
     for choices in ("anyOf", "oneOf", "allOf"):
         if choices in kind:
             # What may be left out is given: the longer way costs more.
-            return _resolved(next((c for c in kind[choices] if c.get("type") != "null"), kind[choices][0]), shared)
+            return _resolve(next((c for c in kind[choices] if c.get("type") != "null"), kind[choices][0]), shared)
     return kind
 
 
 def _list(name: str, kind: dict[str, Any], prompt: tuple[str, str], shared: dict[str, Any]) -> object:
     asked, before = prompt
-    inner = _resolved(kind.get("items", {}), shared)
+    inner = _resolve(kind.get("items", {}), shared)
     least = kind.get("minItems", 0)
     if inner.get("type") == "integer":
         return [int(number) for number in _NUMBERED.findall(asked)[: kind.get("maxItems", _MOST)]]

@@ -55,7 +55,7 @@ class Gguf(Wrapper):
         **endpoint: Any,  # noqa: ANN401 - of Endpoint
     ) -> None:
         llama = import_optional("xllamacpp", "a GGUF model", "gguf")
-        path = fetched(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
+        path = fetch_weights(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
         about = read_metadata(path)
         if api == "chat" and not about.get(_TEMPLATE):
             raise InputError(f"{path} has no chat template: it is a base model", hint="--api completions")
@@ -151,7 +151,7 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
         raise InputError(short, hint=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
 
 
-def fetched(name: str, folder: Path) -> Path:
+def fetch_weights(name: str, folder: Path) -> Path:
     """Return a file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raise InputError."""
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):

@@ -100,7 +100,7 @@ def join_url(base_url: str, path: str) -> str:
     return urlunsplit(parts._replace(path=parts.path.rstrip("/") + path))
 
 
-def shown_url(url: str) -> str:
+def redact_url(url: str) -> str:
     """Return a URL as errors show it: without user, password and query, where secrets may be."""
     parts = urlsplit(url)
     return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -139,7 +139,7 @@ def error_detail(payload: object) -> tuple[str, str, str]:
     return message, " ".join(codes), str(error.get("param") or "")
 
 
-def said_error(line: str, payload: object, *, status: int = 0, key: str = "", wait: float | None = None) -> ModelError:
+def reply_error(line: str, payload: object, *, status: int = 0, key: str = "", wait: float | None = None) -> ModelError:
     """Return the error that a server's own words and status make: `line: <its words>`, with what they mean."""
     message, code, parameter = error_detail(payload)
     report = f"{message} {code} {parameter}"
@@ -239,7 +239,7 @@ class HttpClient:
         max_bytes: int = 8_000_000,
     ) -> None:
         self.base_url = endpoint_url(base_url)
-        self.where, self.key = shown_url(self.base_url), clean_key(api_key)
+        self.where, self.key = redact_url(self.base_url), clean_key(api_key)
         self.timeout, self.max_bytes = timeout, max_bytes
         self._headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
         if headers is not None:
@@ -298,9 +298,9 @@ class HttpClient:
                 async with response:
                     yield response
         except TimeoutError as error:
-            raise _connection_error(error, shown_url(url), seconds, flows=flows) from None
+            raise _connection_error(error, redact_url(url), seconds, flows=flows) from None
         except (aiohttp.ClientError, ConnectionError) as error:
-            raise _connection_error(error, shown_url(url), seconds) from error
+            raise _connection_error(error, redact_url(url), seconds) from error
 
     async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
         """Return a whole body, after what has been read of it; raise ModelError where it is too big."""
@@ -355,10 +355,10 @@ class HttpClient:
         with suppress(ValueError, RecursionError):
             payload = json.loads(body)
         phrase = HTTPStatus(status).phrase if status in HTTPStatus._value2member_map_ else ""
-        line = f"{shown_url(str(response.url))} answered {status} {phrase}".rstrip()
-        error = said_error(line, payload, status=status, key=self.key, wait=_retry_after(response.headers))
+        line = f"{redact_url(str(response.url))} answered {status} {phrase}".rstrip()
+        error = reply_error(line, payload, status=status, key=self.key, wait=_retry_after(response.headers))
         if 300 <= status < 400 and target:
-            error.hint = f"the endpoint has moved; try {one_line(shown_url(target), self.key)}"
+            error.hint = f"the endpoint has moved; try {one_line(redact_url(target), self.key)}"
         return error
 
     @asynccontextmanager

@@ -39,7 +39,7 @@ def load(name: str, *, is_causal: bool = False) -> Loaded:
     torch, transformers = (import_optional(name, "a local model", "local") for name in ("torch", "transformers"))
     transformers.utils.logging.disable_progress_bar()
     device = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
-    location = pretrained(name)
+    location = pretrained_arguments(name)
     try:
         kind: Any = transformers.AutoModelForCausalLM
         if not is_causal and transformers.AutoConfig.from_pretrained(**location).is_encoder_decoder:
@@ -55,7 +55,7 @@ def load(name: str, *, is_causal: bool = False) -> Loaded:
     return tokenizer, model
 
 
-def pretrained(name: str) -> dict[str, str]:
+def pretrained_arguments(name: str) -> dict[str, str]:
     """Return the arguments of transformers' `from_pretrained` for a name, a folder or a GGUF file (extra `local`)."""
     if not name.endswith(".gguf"):
         return {"pretrained_model_name_or_path": name}

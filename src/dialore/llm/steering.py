@@ -87,18 +87,18 @@ def _perturb(
     for _ in range(steering.iterations):
         leaves = [part.detach().requires_grad_() for part in change]
         moved = [part + leaf for part, leaf in zip(flat, leaves, strict=True)]
-        logits = model(last, past_key_values=_cache(_paired(moved)), use_cache=True).logits[0, -1].float()
+        logits = model(last, past_key_values=_cache(_pair_up(moved)), use_cache=True).logits[0, -1].float()
         steered = torch.softmax(logits, dim=-1)
         loss = -torch.log(steered[bag].sum())
         if steering.kl_scale:
             kept = steered.clamp_min(_SMALL)
             loss = loss + steering.kl_scale * (kept * (kept / plain.clamp_min(_SMALL)).log()).sum()
         gradients = [gradient * mask for gradient in torch.autograd.grad(loss, leaves)]
-        norms = [torch.stack([keys, values]).norm() + _SMALL for keys, values in _paired(gradients)]
+        norms = [torch.stack([keys, values]).norm() + _SMALL for keys, values in _pair_up(gradients)]
         greatest[:] = map(torch.maximum, greatest or norms, norms)
         steps = [steering.step_size / norm**steering.gamma for norm in greatest for _ in range(2)]
         change = [part - step * gradient for part, step, gradient in zip(change, steps, gradients, strict=True)]
-    return _paired([part + moved for part, moved in zip(flat, change, strict=True)])
+    return _pair_up([part + moved for part, moved in zip(flat, change, strict=True)])
 
 
 def _layers(cache: Any) -> Past:
@@ -111,5 +111,5 @@ def _cache(past: Past) -> Any:
     return DynamicCache(past)
 
 
-def _paired(flat: list[Any]) -> Past:
+def _pair_up(flat: list[Any]) -> Past:
     return list(zip(flat[::2], flat[1::2], strict=True))

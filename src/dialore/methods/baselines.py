@@ -19,7 +19,7 @@ from dialore.prompts.history import on_one_line, plain_turns
 from dialore.response import Citation, Demands, Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import listed
+from dialore.sources.base import list_knowledge
 from dialore.sources.declared import DeclaredSources, default_sources
 from dialore.text import HAN, Language, is_chinese, is_mentioned, light_words, split_sentences, stop_words, words
 
@@ -275,7 +275,7 @@ class Rag(OverSources):
         """Ground, then write."""
         grounding = await self.ground(dialogue, stage)
         may_ask = self.clarify and not has_asked_back(dialogue)
-        shown = _shown(grounding.knowledge)
+        shown = _knowledge_lines(grounding.knowledge)
         text = await stage.write("rag/response-generation", **shown, may_ask=may_ask, strict=self.strict)
         return grounding.response(text)
 
@@ -324,7 +324,7 @@ class FullContext(OverSources):
         words = left_out = 0
         with stage.step("listing") as step:
             for entry in self.declared.entries:
-                for piece in () if entry.kind == "persona" else listed(entry.source, dialogue):
+                for piece in () if entry.kind == "persona" else list_knowledge(entry.source, dialogue):
                     if pieces.setdefault(piece.text, piece) is piece:
                         words += len(_WORD.findall(piece.text))
                     while words > self.words:
@@ -340,7 +340,7 @@ class FullContext(OverSources):
         """List, then write."""
         grounding = await self.ground(dialogue, stage)
         try:
-            text = await stage.write("full-context/response-generation", **_shown(grounding.knowledge))
+            text = await stage.write("full-context/response-generation", **_knowledge_lines(grounding.knowledge))
         except StageError as error:
             if not isinstance(error.cause, WindowError):
                 raise
@@ -351,10 +351,10 @@ class FullContext(OverSources):
 
 def _persona(declared: DeclaredSources, dialogue: Dialogue) -> list[Knowledge]:
     sources = [entry.source for entry in declared.entries if entry.kind == "persona"]
-    return [piece for source in sources for piece in listed(source, dialogue)]
+    return [piece for source in sources for piece in list_knowledge(source, dialogue)]
 
 
-def _shown(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
+def _knowledge_lines(knowledge: Sequence[Knowledge]) -> dict[str, Any]:
     """Return the knowledge as prompts have it: passages, numbered where they are cited, and the persona."""
     passages = [piece for piece in knowledge if piece.kind != "persona"]
     return {

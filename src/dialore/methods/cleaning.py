@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING
 
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -138,7 +138,7 @@ def as_data(text: str, *marks: str) -> str:
 def prompt_line(item: Knowledge) -> str:
     """Return knowledge as one line of a prompt, with its title or speaker, unable to close the tags around it."""
     title = item.passage.title or item.passage.said
-    return joined(as_data(f"({title}) {item.text}" if title else item.text, "knowledge"))
+    return close_gaps(as_data(f"({title}) {item.text}" if title else item.text, "knowledge"))
 
 
 @functools.lru_cache(maxsize=32)

@@ -18,7 +18,7 @@ from dialore.methods.citations import mark_used
 from dialore.methods.cleaning import as_data, clean_response, read_answer
 from dialore.parallel import gather
 from dialore.response import Grounding, Response
-from dialore.sources.base import KnowledgeSource, ranked_by
+from dialore.sources.base import KnowledgeSource, rank_by
 from dialore.text import normalise
 
 if TYPE_CHECKING:
@@ -149,7 +149,7 @@ class Edit(Method):
         """Retrieve answers in a knowledge base (Section 3.3.2): the nearest sentences, organised by the model."""
         passages: list[Knowledge] = []
         if self.base_answers and self.documents is not None:
-            base = ranked_by(self.documents, self.retriever)
+            base = rank_by(self.documents, self.retriever)
             passages = await stage.search(f"base-retrieval-{number}", base, question, self.top)
         if not passages:
             return None
@@ -241,12 +241,12 @@ def read_questions(text: str) -> list[str] | None:
     (Section 3.2.2), or in JSON.
     """
     pieces = _from_json(text) or [match[0] for match in _QUESTION.finditer(text)]
-    asked = (_unquoted(" ".join(_LABEL.sub("", piece).split())) for piece in pieces)
+    asked = (_unquote(" ".join(_LABEL.sub("", piece).split())) for piece in pieces)
     questions = {normalise(question): question for question in asked if 4 <= len(question) <= _LONGEST}
     return list(questions.values()) or None
 
 
-def _unquoted(question: str) -> str:
+def _unquote(question: str) -> str:
     """Return a question without quotation marks around it; one whose end lay behind the question mark is gone, too."""
     question = clean_response(question, ())
     counts = {'"': question.count('"') % 2, "“": question.count("“") - question.count("”")}

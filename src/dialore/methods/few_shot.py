@@ -19,7 +19,7 @@ import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError, first_line
-from dialore.files import written_whole
+from dialore.files import whole_file
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.graph.matching import HardMatcher, stores_of
 from dialore.text import LANGUAGES, Language, is_mentioned, normalise, words
@@ -83,8 +83,8 @@ class Sample:
         known = " ".join(known.split())
         if not known or known in _UNUSED:
             return None
-        turns = sided(dialogue)
-        response = ended(dialogue.reference or "", dialogue.language)
+        turns = turns_by_side(dialogue)
+        response = end_turn(dialogue.reference or "", dialogue.language)
         return cls(dialogue.id, dialogue.language, topic_of(dialogue, "checked"), turns, known, response)
 
 
@@ -96,7 +96,7 @@ def samples_of(dialogues: Iterable[Dialogue]) -> Iterator[Sample]:
     yield from filter(None, map(Sample.of_dialogue, dialogues))
 
 
-def aligned_samples(
+def align_samples(
     dialogues: Iterable[Dialogue], graph: Graph | MultiGraph, embedder: Embedder, top: int = 3
 ) -> Iterator[Sample]:
     """Yield samples whose knowledge is the facts nearest to them that hard matching finds (DCRAG, Appendix A.1.1)."""
@@ -158,7 +158,7 @@ def is_fit(sample: Sample) -> bool:
     return not sample.topic or is_mentioned(sample.topic, [sample.knowledge], sample.language)
 
 
-def released_marks(sample: Sample) -> int:
+def filter_marks(sample: Sample) -> int:
     """Return what the released code's filters say of a sample's knowledge, letter by letter: 1 plain, 2 short."""
     text = sample.knowledge
     is_plain = sample.topic in text and not {"(", ")"} & set(text)
@@ -184,14 +184,14 @@ def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
     return " ".join(topic.split())
 
 
-def sided(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
+def turns_by_side(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
     """Return turns by side: the responder's are the system's, everybody else's the user's."""
     sides: dict[bool, Side] = {True: "system", False: "user"}
     responder, language = dialogue.responder, dialogue.language
-    return tuple(SampleTurn(sides[turn.speaker == responder], ended(turn.text, language)) for turn in dialogue.turns)
+    return tuple(SampleTurn(sides[turn.speaker == responder], end_turn(turn.text, language)) for turn in dialogue.turns)
 
 
-def ended(text: str, language: Language) -> str:
+def end_turn(text: str, language: Language) -> str:
     """Return a turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
     line = " ".join(text.split())
     return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
@@ -362,7 +362,7 @@ class SampleDatabase:
         return rows[self._columns["topics"][rows] == _number(topic)] if topic else rows[:0]
 
     def _scores(self, dialogue: Dialogue, topic: str, *, with_topics: bool) -> NDArray[np.float32]:
-        text = context_text(topic, sided(dialogue), self.meta.turns)
+        text = context_text(topic, turns_by_side(dialogue), self.meta.turns)
         encodings = self._columns["vectors" if with_topics else "bare"]
         scores: NDArray[np.float32] = np.round(encodings @ self.embedder.encode([text])[0], DECIMALS)
         return scores
@@ -426,7 +426,7 @@ def build_samples(
         "fit": np.array([bool(graph) or is_fit(sample) for sample in rows], np.bool_),
         "vectors": _encode(rows, embedder, turns, on_step),
         "bare": _encode([replace(sample, topic="") for sample in rows], embedder, turns, on_step),
-        "marks": np.array([3 if graph else released_marks(sample) for sample in rows], np.uint8),
+        "marks": np.array([3 if graph else filter_marks(sample) for sample in rows], np.uint8),
         "overlaps": shares,
         "covered": covered,
         "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
@@ -443,7 +443,7 @@ def build_samples(
         perplexity_by=perplexity_by if perplexities is not None else "",
         graph=graph,
     )
-    with written_whole(out) as path, path.open("wb") as file:
+    with whole_file(out) as path, path.open("wb") as file:
         np.savez(file, meta=np.frombuffer(meta.model_dump_json().encode(), np.uint8), **arrays)  # type: ignore[arg-type]
     return meta
 

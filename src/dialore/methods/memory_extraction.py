@@ -73,7 +73,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
         kept = [claim for claim in kept if _is_borne(claim.text, dialogue) and _OWN.search(claim.text)]
         # Small models note compliments, too: what speaks to somebody is not of its speaker.
         kept = [claim for claim in kept if not _ADDRESSED.search(claim.text)]
-    turn = quoted_turn(dialogue.last.text)
+    turn = quote_turn(dialogue.last.text)
     turn = turn if is_harmless(turn) else ""
     language = dialogue.language
     made: list[Statement] = []
@@ -95,7 +95,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     return Remembered(made, replaced, usage)
 
 
-def quoted_turn(text: str) -> str:
+def quote_turn(text: str) -> str:
     """Return a turn as statements quote it."""
     return on_one_line(text)[: 2 * LONGEST]
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, Passage
 from dialore.methods.base import OURS, PAPER, Method, check_least, check_word
-from dialore.methods.few_shot import TOPICS, Sample, SampleDatabase, context_text, sided, topic_of
+from dialore.methods.few_shot import TOPICS, Sample, SampleDatabase, context_text, topic_of, turns_by_side
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
-from dialore.sources.base import KnowledgeSource, ranked_by
+from dialore.sources.base import KnowledgeSource, rank_by
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -88,12 +88,12 @@ class MsdpKg(Method):
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
         topic = topic_of(dialogue, self.topic)
         if self.retrieved and self.documents is not None:
-            query = context_text(topic, sided(dialogue), self.samples.meta.turns)
-            base = ranked_by(self.documents, "dense")
+            query = context_text(topic, turns_by_side(dialogue), self.samples.meta.turns)
+            base = rank_by(self.documents, "dense")
             return Grounding(knowledge=await stage.search("knowledge-retrieval", base, query, 1))
         # Off the loop: other dialogues' calls go on while a large base is searched.
         samples = await asyncio.to_thread(self.select, dialogue, stage)
-        shown = prompted(samples, dialogue, topic)
+        shown = prompt_variables(samples, dialogue, topic)
         text = await stage.read("msdp/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown)
         return Grounding(knowledge=[Knowledge.of_passage(Passage(text, topic), "model")] if text else [])
 
@@ -188,7 +188,7 @@ class DialogueGenerator:
         """Response generation, from history and knowledge after the samples."""
         if variant := self.response_prompt_variant:
             stage.prompt_variant = "" if variant == OURS else variant
-        shown = prompted(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
+        shown = prompt_variables(samples, dialogue, topic_of(dialogue, self.topic), knowledge, self.turns)
         return await stage.write(prompt, leads=LEADS, format=self.format, **shown)
 
 
@@ -273,20 +273,20 @@ class MsdpDcrag(Method):
         """Ground, then response generation after the same samples."""
         grounding, samples = await self._ground(dialogue, stage)
         known = "; ".join(piece.triple for piece in grounding.knowledge)
-        shown = prompted(samples, dialogue, "", known, self.turns)
+        shown = prompt_variables(samples, dialogue, "", known, self.turns)
         return grounding.response(await stage.write("msdp-dcrag/response-generation", leads=LEADS, **shown))
 
     async def _ground(self, dialogue: Dialogue, stage: StageContext) -> tuple[Grounding, list[Sample]]:
         generator = MsdpKg(self.samples, shots=self.shots, topic="none", fit=False)
         samples = await asyncio.to_thread(generator.select, dialogue, stage)
-        shown = prompted(samples, dialogue, "")
+        shown = prompt_variables(samples, dialogue, "")
         line = await stage.read(
             "msdp-dcrag/knowledge-generation", read_line, "", summary="Knowledge written: {}", **shown
         )
         return Grounding(knowledge=read_facts(line, dialogue.language)), samples
 
 
-def prompted(
+def prompt_variables(
     samples: Sequence[Sample], dialogue: Dialogue, topic: str, knowledge: str = "", turns: int = 0
 ) -> dict[str, Any]:
     """Return samples, and the dialogue in the form of one, whose response is to be written, as prompts are given them.
@@ -294,7 +294,7 @@ def prompted(
     Where the dialogue has no topic the samples lose theirs, so that all follow one pattern. So many last turns of each
     history are kept; 0 for all.
     """
-    history = sided(dialogue)[-turns:]
+    history = turns_by_side(dialogue)[-turns:]
     shown = [replace(sample, topic=sample.topic if topic else "", turns=sample.turns[-turns:]) for sample in samples]
     return {"samples": shown, "current": Sample(dialogue.id, dialogue.language, topic, history, knowledge, "")}
 

@@ -15,7 +15,7 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.learned import open_planner
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, OverSources, check_least
@@ -113,7 +113,7 @@ class Safari(OverSources):
         check_least(self, top=1, turns=0, demonstrations=0, max_chars=0)
         if not self._always("persona") and self.planning == "persona":
             raise InputError("planning=persona needs a source of the kind persona", hint="declare one")
-        if self.demonstrations and not self._shown("en") and not self._shown("zh"):
+        if self.demonstrations and not self._demonstrations("en") and not self._demonstrations("zh"):
             message = "no demonstration names declared sources alone"
             raise InputError(message, hint="add some to the declaration, or set demonstrations=0")
 
@@ -131,14 +131,14 @@ class Safari(OverSources):
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         """Ground, then Assembling: the response from context, sources and what they gave (Equation 3, Table 3)."""
         grounding, given = await self._ground(dialogue, stage)
-        shown = self._shown(dialogue.language)
+        shown = self._demonstrations(dialogue.language)
         text = await stage.write(
             "safari/response-generation",
             knowledge=[piece.model_copy(update={"text": prompt_line(piece)}) for _, piece in given],
             names={piece.id: name for name, piece in given},
             about_you=[entry.name.upper() for entry in self.declared.entries if entry.kind == "persona"],
             demonstrations=shown,
-            dialogues=[*shown, assembled(grounding.plan or (), given)],
+            dialogues=[*shown, assemble_line(grounding.plan or (), given)],
         )
         return grounding.response(text[: self.max_chars] if self.max_chars else text)
 
@@ -176,7 +176,7 @@ class Safari(OverSources):
     async def _ask_planner(self, dialogue: Dialogue, stage: StageContext) -> Plan:
         """Ask for a plan: in JSON with a repair turn by our own prompt, in plain text by the paper's."""
         read = functools.partial(read_plan if self.plan_parser == "names" else read_substrings, declared=self.declared)
-        shown = self._shown(dialogue.language)
+        shown = self._demonstrations(dialogue.language)
         sources = []
         for entry in self.declared.entries:
             needs = [name.upper() for name in entry.depends_on]
@@ -220,7 +220,7 @@ class Safari(OverSources):
             return []
         query = query_of(stage.dialogue, self.turns)
         if preceding and not narrowed:
-            query = " ".join([query.rstrip(), *(joined(piece.text) for piece in preceding)])
+            query = " ".join([query.rstrip(), *(close_gaps(piece.text) for piece in preceding)])
         if entry.source is not None:
             top = entry.top or self.top
             scope = preceding if narrowed else ()
@@ -239,7 +239,7 @@ class Safari(OverSources):
         entry = _of_kind("persona", self.declared)
         return [] if entry is None else [*self.declared.needed_by(entry.name), entry.name]
 
-    def _shown(self, language: Language) -> list[dict[str, object]]:
+    def _demonstrations(self, language: Language) -> list[dict[str, object]]:
         """Return the demonstrations as prompts have them; one that names an undeclared source is left out."""
         given = self.declared.demonstrations.get(language, ()) if self.demonstrations else ()
         fitting = [sample for sample in given if all(self.declared.find(name) for name in sample.plan)]
@@ -270,7 +270,7 @@ def each_once(found: Mapping[str, Sequence[Knowledge]]) -> list[Given]:
     return list(pieces.values())
 
 
-def assembled(plan: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
+def assemble_line(plan: Sequence[str], given: Sequence[Given]) -> dict[str, Any]:
     """Return plan and results as prompts show them, in training and use: names in capitals, a line a piece."""
     return {"plan": [name.upper() for name in plan], "knowledge": [(name, prompt_line(piece)) for name, piece in given]}
 

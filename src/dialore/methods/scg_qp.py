@@ -305,7 +305,7 @@ class WebGrounded(ABC):
         grounding = await self._search(wanted, stage)
         text = await stage.write(
             "scg-qp/response-generation",
-            passages=shown(grounding.knowledge),
+            passages=prompt_passages(grounding.knowledge),
             searched=bool(wanted.query),
             new_topic=wanted.topic.absent,
             proposal=wanted.directive if wanted.topic.absent else "",
@@ -337,7 +337,7 @@ def _page_of(piece: Knowledge) -> str:
     return f"{title} ({site})" if title and site else title or site
 
 
-def shown(passages: Sequence[Knowledge]) -> list[Knowledge]:
+def prompt_passages(passages: Sequence[Knowledge]) -> list[Knowledge]:
     """Passages as they stand in a prompt: on a line, unable to close the marks around them, with their page's name."""
     given = []
     for piece in passages:

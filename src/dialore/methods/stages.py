@@ -193,7 +193,7 @@ async def _complete(
     model: LanguageModel, call: StageCall[T], request: Request, step: StageTrace, on_token: OnToken | None, told: str
 ) -> tuple[T | None, list[Completion]]:
     if issubclass(call.output, Text):
-        text, completions = await _written(model, call, request, step, on_token, told)
+        text, completions = await _write(model, call, request, step, on_token, told)
         return call.output(text=text), completions
     structured = await complete_structured(model, request, call.output, parser=call.parser)
     step.outcome, step.error = _OUTCOMES.get(structured.outcome, "ok"), structured.error
@@ -203,7 +203,7 @@ async def _complete(
     return structured.value, structured.completions
 
 
-async def _written(
+async def _write(
     model: LanguageModel, call: StageCall[Any], request: Request, step: StageTrace, on_token: OnToken | None, told: str
 ) -> tuple[str, list[Completion]]:
     """Return plain text; what may become the response is tried once more where it is no answer, unless it was shown.
@@ -483,10 +483,10 @@ class StageContext:
             step.summary = summary.format(query)
         if not is_reranked or len(result) < 2:
             return result
-        ranked = (await self._reranked(name, query, result))[:top]
+        ranked = (await self._rerank(name, query, result))[:top]
         return [result[position].model_copy(update={"score": round(score, 4)}) for position, score in ranked]
 
-    async def _reranked(self, name: str, query: str, found: Sequence[Knowledge]) -> list[tuple[int, float]]:
+    async def _rerank(self, name: str, query: str, found: Sequence[Knowledge]) -> list[tuple[int, float]]:
         """Return places and scores of what was found, by a reranker or the model; as found where that fails.
 
         The model gives no scores: they fall from 1 in equal steps, as they do where the order stays as found.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from dialore.knowledge import Fact, PersonaDetail
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.static import static_embedder
 from dialore.text import Language, is_stop_word, normalise, split_sentences, words
@@ -224,7 +224,7 @@ def _pieces_of(texts: tuple[str, ...]) -> _Pieces:
 
 @functools.lru_cache(maxsize=_REMEMBERED)
 def _read(text: str) -> _Reading:
-    text = joined(text)
+    text = close_gaps(text)
     parts = static_embedder().parts([text])[0].tolist() or [_NO_WORD]
     rows = np.array([_word(part) for part in parts])
     whole = rows.sum(axis=0)
@@ -272,10 +272,10 @@ def is_drawn_on(piece: Knowledge, text: str, before: Sequence[str], language: La
     if numbers and stated and not numbers & stated:
         return False
     if piece.kind == "fact":
-        head, tail = (_told(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
+        head, tail = (_compare_texts(end, text, earlier) for end in (piece.fact.head, piece.fact.tail))
         told = tail.told >= 0.2 and tail.share >= 0.44 and head.new - head.told < 0.67 * tail.told
         return told or (head.told >= 0.3 and head.share >= 0.8 and tail.said >= 0.5)
-    whole = _told(piece.text, text, earlier)
+    whole = _compare_texts(piece.text, text, earlier)
     if whole.told * whole.share**0.5 >= 0.5:
         return True
     return bool((_runs(piece.text, language) & _runs(text, language)) - _runs(earlier, language))
@@ -290,7 +290,7 @@ class _Told(NamedTuple):
     said: float  # the share that is said, new or not
 
 
-def _told(piece: str, text: str, earlier: str) -> _Told:
+def _compare_texts(piece: str, text: str, earlier: str) -> _Told:
     reading = _read(piece)
     nearest = ((reading.words @ _read(other).words.T).max(axis=1) for other in (text, earlier))
     likeness, old = (np.clip((cosines - _UNLIKE) / (_ALIKE - _UNLIKE), 0, 1) for cosines in nearest)

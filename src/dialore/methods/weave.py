@@ -11,7 +11,7 @@ from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
 from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.base import OverSources, Switch, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import (
@@ -290,11 +290,11 @@ class Weave(OverSources):
         by_title = {title.casefold(): entry for entry, own in zip(entries, titles, strict=True) for title in own}
         asked, lost = [], []
         for need in needs.needs[:most]:
-            if entry := _named(need.source, entries) or by_title.get(" ".join(need.source.split()).casefold()):
+            if entry := _find_source(need.source, entries) or by_title.get(" ".join(need.source.split()).casefold()):
                 asked.append((need, entry))
             else:
                 lost.append(f"{need.what} (in {need.source or 'no source'})")
-        declared = [entry for need in needs.needs if (entry := _named(need.source, self.declared.entries))]
+        declared = [entry for need in needs.needs if (entry := _find_source(need.source, self.declared.entries))]
         names = dict.fromkeys(entry.name for entry in (*declared, *(entry for _, entry in asked)))
         if needs.topics and needs is not fallback:
             topics = Need(what="topics that could come next", query=", ".join(needs.topics))
@@ -473,7 +473,7 @@ def _distinct(pieces: Iterable[Knowledge]) -> list[str]:
     titles: dict[str, None] = {}
     for piece in pieces:
         known = piece.passage
-        titles[joined(known.persona) or known.title or (piece.text if known.said else "")] = None
+        titles[close_gaps(known.persona) or known.title or (piece.text if known.said else "")] = None
     return list(filter(None, titles))
 
 
@@ -481,7 +481,7 @@ def _titled(pieces: Sequence[Knowledge]) -> list[Knowledge]:
     return [piece.model_copy(update={"text": prompt_line(piece)}) for piece in pieces]
 
 
-def _named(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
+def _find_source(name: str, entries: Sequence[DeclaredSource]) -> DeclaredSource | None:
     """Return the source of that name, else of that kind; None where there is none."""
     wanted = " ".join(name.split()).casefold()
     by_name = (entry for entry in entries if entry.name.casefold() == wanted)

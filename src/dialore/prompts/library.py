@@ -89,7 +89,7 @@ _ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items(
 
 
 @cache
-def _compiled(section: str) -> jinja2.Template:
+def _compile(section: str) -> jinja2.Template:
     """Return the template of a section: each agent has a library of its own, and compiling takes milliseconds."""
     return _ENVIRONMENT.from_string(section)
 
@@ -147,7 +147,7 @@ class Prompt:
     @cached_property
     def _sections(self) -> list[tuple[str, jinja2.Template]]:
         try:
-            return [(role, _compiled(body.strip("\n"))) for role, body in self._split[1]]
+            return [(role, _compile(body.strip("\n"))) for role, body in self._split[1]]
         except jinja2.TemplateSyntaxError as error:
             raise InputError(f"prompt {self.path}: {' '.join(str(error).split())}") from error
 

@@ -47,10 +47,10 @@ def split_terms(text: str) -> list[str]:
         return [term for word in words(folded, "en") for term in _terms(word)]
     rest = CHINESE_RUN.sub(" ", folded)
     terms: list[str] = []
-    for run in _unspaced().findall(rest):
+    for run in _without_spaces().findall(rest):
         letters = _letters().findall(run)
         terms += _pairs(letters) if len(letters) > 1 or not _KANA.fullmatch(run) else ()
-    rest = _unspaced().sub(" ", rest)
+    rest = _without_spaces().sub(" ", rest)
     terms += [term for word in words(rest, "en") for term in _terms(word)]
     stop, runs = stop_words("zh"), CHINESE_RUN.findall(folded)
     japanese = sum(map(len, _KANA.findall(folded))) * _FEW_KANA > sum(map(len, runs))
@@ -72,7 +72,7 @@ _STEMMED = {"Ͱ-Ͽ": "greek", "Ѐ-ӿ": "russian", "԰-֏": "armenian", "؀-ۿ": 
 
 
 @functools.lru_cache(maxsize=1)
-def _unspaced() -> re.Pattern[str]:
+def _without_spaces() -> re.Pattern[str]:
     return re.compile(f"[{UNSPACED}{_KATAKANA}][{UNSPACED}{_KATAKANA}{marks()}]*")
 
 

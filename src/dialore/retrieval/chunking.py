@@ -90,16 +90,16 @@ class Chunking:
         """Yield the passages of a section; a title that is too long is shortened, and text as well."""
         from dialore.retrieval.documents.store import Piece  # what reads files in a process of its own makes none
 
-        title, whole = shortened(section.title, _LONGEST_TITLE)
+        title, whole = shorten_title(section.title, _LONGEST_TITLE)
         if whole:
             section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
         for group in self._groups(section):
-            text = joined([sentence.text for sentence in group])
+            text = join_texts([sentence.text for sentence in group])
             yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
 
     def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
         if self.unit == "whole":
-            whole = joined([p.text if p.code else " ".join(p.text.split()) for p in section.paragraphs])
+            whole = join_texts([p.text if p.code else " ".join(p.text.split()) for p in section.paragraphs])
             if whole:
                 yield [_Sentence(whole, section.paragraphs[0].page, 0)]
             return
@@ -112,13 +112,13 @@ class Chunking:
         for sentence in sentences:
             if fresh and sum(member.words for member in group) + sentence.words > self.words:
                 yield group
-                group, fresh = self._carried(group, sentence), 0
+                group, fresh = self._overlap_of(group, sentence), 0
             group.append(sentence)
             fresh += 1
         if fresh:
             yield group
 
-    def _carried(self, group: Sequence[_Sentence], following: _Sentence) -> list[_Sentence]:
+    def _overlap_of(self, group: Sequence[_Sentence], following: _Sentence) -> list[_Sentence]:
         """Return the last sentences of a passage that the next begins with, as far as they leave room for more."""
         kept = list(group[-self.overlap :]) if self.overlap else []
         # A passage that begins anew with all of the one before would say it twice.
@@ -131,10 +131,10 @@ class Chunking:
         for sentence in [paragraph.text] if paragraph.code else split_sentences(paragraph.text):
             parts: Iterable[str] = [sentence]
             if count_words(sentence) > _LONGEST * self.words:
-                parts = self._fenced(sentence) if paragraph.code else self._parts(sentence)
+                parts = self._split_code(sentence) if paragraph.code else self._parts(sentence)
             yield from (_Sentence(part, paragraph.page, count_words(part)) for part in parts)
 
-    def _fenced(self, code: str) -> Iterator[str]:
+    def _split_code(self, code: str) -> Iterator[str]:
         """Yield over-long code in parts of about a passage's words, each in the fence."""
         opening, *lines, closing = code.split("\n")
         # A line that is too long by itself has no line ends to be kept.
@@ -175,7 +175,7 @@ def count_words(text: str) -> int:
     return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
 
 
-def shortened(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
+def shorten_title(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
     """Return a title of at most so many letters; and where it had more, all of it, to be text."""
     title = " ".join(title.split())
     if len(title) <= longest:
@@ -183,7 +183,7 @@ def shortened(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
     return f"{title[:longest].rpartition(' ')[0] or title[:longest]}…", title
 
 
-def joined(texts: Sequence[str]) -> str:
+def join_texts(texts: Sequence[str]) -> str:
     """Texts as one, with a space between unless both sides of the seam are Chinese, or a line end beside a fence."""
     whole = ""
     for text in texts:
@@ -194,13 +194,13 @@ def joined(texts: Sequence[str]) -> str:
     return whole
 
 
-def fenced(code: str, language: str) -> Paragraph:
+def fence_code(code: str, language: str) -> Paragraph:
     """Code as a paragraph that stands as it is, in a fence longer than any that it holds."""
     fence = max([_FENCE, *(f"{ticks}`" for ticks in re.findall("`{3,}", code))], key=len)
     return Paragraph(f"{fence}{language}\n{code.strip(chr(10))}\n{fence}", code=True)
 
 
-def unwrapped(text: str) -> str:
+def unwrap(text: str) -> str:
     """Hard-wrapped lines as one, with no space between Chinese characters."""
     return _WRAPPED.sub("", text)
 
@@ -208,12 +208,12 @@ def unwrapped(text: str) -> str:
 # --- what every reader of a format shares
 
 
-def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
+def split_at_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = "") -> Iterator[Section]:
     """Yield the sections of paragraphs (level 0) and headings (levels from 1); a heading that is the title counts once.
 
     What stands in no title is a paragraph: a heading that nothing follows, and all of one that is too long for a title.
     """
-    title, whole = shortened(title)
+    title, whole = shorten_title(title)
     paragraphs = [Paragraph(whole)] if whole else []
     headings: list[tuple[int, Paragraph]] = []
     told = 0  # so many of the headings stand in a passage or its title
@@ -229,7 +229,7 @@ def by_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: str = 
             yield Section([headings[-1][1]], _path(title, headings[:-1]), url)
             told = len(headings)
         told = min(told, len(above))
-        name, whole = shortened(paragraph.text)
+        name, whole = shorten_title(paragraph.text)
         paragraphs = [Paragraph(whole, paragraph.page)] if whole else []
         headings = [*above, (level, Paragraph(name, paragraph.page))] if name else above
 
@@ -248,7 +248,7 @@ def row(cells: Iterable[str]) -> str:
 
 def paragraphs(text: str) -> list[Paragraph]:
     """Return the paragraphs of a text that blank lines part."""
-    return [Paragraph(unwrapped(part)) for part in _BLANK_LINES.split(text) if part.strip()]
+    return [Paragraph(unwrap(part)) for part in _BLANK_LINES.split(text) if part.strip()]
 
 
 @contextmanager

@@ -98,8 +98,8 @@ def recorded_embedder(
 
 def _address(named: str | None) -> str:
     """Return the address of a URL or of an endpoint's spec, in one form; empty where there is none."""
-    from dialore.llm.http import endpoint_url, shown_url
+    from dialore.llm.http import endpoint_url, redact_url
 
     head, at, tail = (named or "").strip().rpartition("@http")
     url = f"http{tail}" if at and head.startswith("endpoint:") else (named or "").strip()
-    return shown_url(endpoint_url(url)) if url.startswith("http") else ""
+    return redact_url(endpoint_url(url)) if url.startswith("http") else ""

@@ -15,7 +15,7 @@ from dialore.methods.stages import LLMRunner
 from dialore.server.errors import ServiceError
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.session import Connect, Session, options_by_method
-from dialore.settings import AgentSettings, Settings, SourceSettings, validated
+from dialore.settings import AgentSettings, Settings, SourceSettings, check_settings
 from dialore.sources.persona import PersonaSource
 
 Groups = frozenset[str] | None
@@ -145,4 +145,4 @@ class ServedAgents:
             given["graph"] = ["starter"]
         for key, location in self._knowledge.places.items():
             given[key] = [*given.get(key, ()), location]
-        return Session(validated(SourceSettings, given, where="sources"), groups=groups, connect=self._connect)
+        return Session(check_settings(SourceSettings, given, where="sources"), groups=groups, connect=self._connect)

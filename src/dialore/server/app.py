@@ -72,9 +72,9 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
         """Figures for Prometheus."""
         return Response(telemetry.figures(), media_type=CONTENT_TYPE_LATEST)
 
-    app.add_exception_handler(RequestValidationError, _malformed)
+    app.add_exception_handler(RequestValidationError, _answer_malformed)
     for kind in (HTTPException, Exception):
-        app.add_exception_handler(kind, _refused)
+        app.add_exception_handler(kind, _answer_error)
     app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
     if settings.server.origins:
         app.add_middleware(
@@ -86,7 +86,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     return app
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _answer_error(_: Request, error: Exception) -> Response:
     if not isinstance(error, HTTPException):
         return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
     if isinstance(error, ServiceError):
@@ -96,7 +96,7 @@ async def _refused(_: Request, error: Exception) -> Response:
     return ServiceError(error.status_code, error.detail, code="invalid_request").response
 
 
-async def _malformed(_: Request, error: Exception) -> Response:
+async def _answer_malformed(_: Request, error: Exception) -> Response:
     """Return what is wrong with a body, without the body: it may be large, or secret."""
     issues = error.errors() if isinstance(error, RequestValidationError) else []
     field = ".".join(str(step)[:80] for step in issues[0]["loc"][1:8])

@@ -18,7 +18,7 @@ from dialore.llm.model import Usage
 from dialore.response import Response
 from dialore.server.agents import MODEL
 from dialore.server.errors import ServiceError
-from dialore.server.service import Asked, Events, Service, explained
+from dialore.server.service import Asked, Events, Service, explain_errors
 
 _NAMED = 256
 _SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
@@ -123,7 +123,7 @@ class CommonRequest(Body):
         return {name: value for name, value in options.items() if value is not None}
 
 
-def asked_of(
+def text_of_messages(
     model: str,
     messages: Sequence[ChatMessage],
     sampling: dict[str, object],
@@ -149,7 +149,7 @@ def asked_of(
 
 
 async def _explaining() -> AsyncIterator[None]:
-    with explained():
+    with explain_errors():
         yield
 
 
@@ -216,7 +216,7 @@ def event_of(data: dict[str, Any], name: str = "") -> str:
     return f"{named}data: {json.dumps(data)}\n\n"
 
 
-def streamed(events: AsyncGenerator[str]) -> StreamingResponse:
+def stream_events(events: AsyncGenerator[str]) -> StreamingResponse:
     """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work.
 
     Where none comes for a while, a comment keeps clients and proxies from giving up: a slow model thinks for minutes.

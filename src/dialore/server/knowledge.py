@@ -11,10 +11,10 @@ from pydantic import BaseModel, Field
 
 from dialore.knowledge import GROUPS, Fact, Knowledge
 from dialore.server.agents import MODEL
-from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, asked_of, service_of, usage_of
+from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, service_of, text_of_messages, usage_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
-from dialore.server.service import grounding_of, told
+from dialore.server.service import grounding_of, knowledge_fields
 
 router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
 _DEEPEST = 10_000  # how far one can page
@@ -73,7 +73,7 @@ _CHANGES = [Depends(may_change)]
 @router.post("/ground")
 async def ground(request: Request, body: GroundRequest) -> Reply:
     """Return what a response would need to know, without writing it."""
-    asked = asked_of(body.model, body.messages, {}, body.user)
+    asked = text_of_messages(body.model, body.messages, {}, body.user)
     trace, grounding = await service_of(request).ground(asked, request.state.caller)
     grounds = grounding_of(grounding, trace, asked.notes)
     return reply({**grounds, "model": body.model, "usage": usage_of(grounding.usage)})
@@ -117,13 +117,13 @@ def _piece(piece: Knowledge, persona: list[str]) -> dict[str, object]:
     if isinstance(piece.detail, Fact):
         own = piece.id if piece.detail.graph == ADDED else None
         of = {"graph": piece.detail.graph, "provenance": piece.detail.provenance}
-        return {**told(piece), **_shown(piece.detail), **of, "added": own}
+        return {**knowledge_fields(piece), **_fact_fields(piece.detail), **of, "added": own}
     if piece.kind == "persona":
-        return {**told(piece), "added": piece.text if piece.text in persona else None}
+        return {**knowledge_fields(piece), "added": piece.text if piece.text in persona else None}
     where = piece.passage.model_dump()
     file = where.get("file", "")
     own = (Path(file).parent.name if file else where.get("document")) if where.get("index") == ADDED else None
-    return {**told(piece), "index": where.get("index", ""), "added": own}
+    return {**knowledge_fields(piece), "index": where.get("index", ""), "added": own}
 
 
 @router.get("/knowledge/uses")
@@ -178,7 +178,7 @@ async def delete_document(request: Request, identifier: str) -> Reply:
 @router.get("/knowledge/facts")
 def list_facts(request: Request) -> Reply:
     """Return the facts that were added."""
-    return reply({"data": list(map(_shown, service_of(request).knowledge.facts()))})
+    return reply({"data": list(map(_fact_fields, service_of(request).knowledge.facts()))})
 
 
 @router.post("/knowledge/facts", dependencies=_CHANGES)
@@ -186,7 +186,7 @@ async def add_facts(request: Request, body: NewFacts) -> Reply:
     """Add facts; of one that is there already, the heavier is kept."""
     facts = [Fact(added.head, added.relation, added.tail, added.weight, ADDED) for added in body.facts]
     await service_of(request).knowledge.add_facts(facts)
-    return reply({"data": [_shown(fact) for fact in facts]}, 201)
+    return reply({"data": [_fact_fields(fact) for fact in facts]}, 201)
 
 
 @router.delete("/knowledge/facts/{identifier}", dependencies=_CHANGES)
@@ -196,7 +196,7 @@ async def delete_fact(request: Request, identifier: str) -> Reply:
     return reply({"id": identifier, "deleted": True})
 
 
-def _shown(fact: Fact) -> dict[str, object]:
+def _fact_fields(fact: Fact) -> dict[str, object]:
     return {"id": fact.id, "head": fact.head, "relation": fact.relation, "tail": fact.tail, "weight": fact.weight}
 
 

@@ -59,7 +59,7 @@ def _changing(
             with folder_lock(knowledge._files, exclusive=True):  # noqa: SLF001 - its own
                 return work(knowledge, *given, **named)
 
-        with _kept(knowledge.folder):
+        with _explain_unkept(knowledge.folder):
             async with knowledge._lock:  # noqa: SLF001 - its own
                 return await asyncio.to_thread(alone)
 
@@ -121,7 +121,7 @@ class AddedKnowledge:
         begins = "\0".join((name, *groups)).encode()
         identifier = hashlib.sha256(begins + b"\0" + data).hexdigest()[:16]
         folder, metadata = self._files / identifier, {GROUPS: [*groups]} if groups else {}
-        with _kept(self.folder):
+        with _explain_unkept(self.folder):
             folder.mkdir(exist_ok=True)
             with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
                 is_known = identifier in self._documents()
@@ -271,7 +271,7 @@ class AddedKnowledge:
 
 
 @contextmanager
-def _kept(folder: Path) -> Iterator[None]:
+def _explain_unkept(folder: Path) -> Iterator[None]:
     """Say why something could not be kept, without where: the disk is full, or fails, or it cannot be read."""
     try:
         yield

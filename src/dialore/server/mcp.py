@@ -26,10 +26,10 @@ from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import bound, log_lines, run_app
-from dialore.server.common import ChatMessage, asked_of, last
+from dialore.server.common import ChatMessage, last, text_of_messages
 from dialore.server.errors import ServiceError
 from dialore.server.middleware import Caller, Guard, anybody, check_address
-from dialore.server.service import Asked, Service, check_harmless, explained, grounding_of, told
+from dialore.server.service import Asked, Service, check_harmless, explain_errors, grounding_of, knowledge_fields
 from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
@@ -146,7 +146,7 @@ class _Offered:
             return "" if isinstance(served.agent.stage_runner, LLMRunner) else _NO_MODEL
 
     def asked(self, message: str, history: Sequence[ChatMessage], model: str) -> Asked:
-        return asked_of(model, [*history, ChatMessage(role="user", content=message)], {}, self.who.name)
+        return text_of_messages(model, [*history, ChatMessage(role="user", content=message)], {}, self.who.name)
 
 
 _Call: TypeAlias = Context[tuple[Service, str], Any]
@@ -158,7 +158,7 @@ def _offered(call: _Call) -> Iterator[_Offered]:
     (service, user), request = call.request_context.lifespan_context, call.request_context.request
     caller = anybody() if request is None else request.state.caller
     try:
-        with explained():
+        with explain_errors():
             yield _Offered(service, caller, User(caller.name, user))
     except ServiceError as error:
         raise ToolError(error.detail) from error
@@ -262,7 +262,7 @@ async def forget(call: _Call, identifier: _Identifier) -> Memory:
 
 
 def _piece(piece: Knowledge) -> Piece:
-    return Piece.model_validate({**told(piece), "score": piece.score, "probability": piece.probability})
+    return Piece.model_validate({**knowledge_fields(piece), "score": piece.score, "probability": piece.probability})
 
 
 class _OwnSessions:

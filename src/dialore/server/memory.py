@@ -63,7 +63,7 @@ async def list_memory(
     With `history` also what holds no longer, with `as_of` what held at that moment.
     """
     store = service_of(request).store
-    data = [_shown(statement) for statement in await store.statements(who, history=history, as_of=as_of)]
+    data = [_shown_statement(statement) for statement in await store.statements(who, history=history, as_of=as_of)]
     return reply({"consents": await store.consents(who), "data": data})
 
 
@@ -75,10 +75,12 @@ async def edit_statement(request: Request, identifier: Identifier, body: Edit) -
         changes.pop("text", None)
     else:
         check_harmless(body.text)
-    return reply(_shown(_there(await service_of(request).store.edit(_user(request, body.user), identifier, changes))))
+    return reply(
+        _shown_statement(_there(await service_of(request).store.edit(_user(request, body.user), identifier, changes)))
+    )
 
 
-def _shown(statement: Statement) -> dict[str, object]:
+def _shown_statement(statement: Statement) -> dict[str, object]:
     return {"id": statement.id, **statement.model_dump(mode="json", exclude_defaults=True)}
 
 
@@ -99,7 +101,7 @@ async def forget_all(request: Request, who: Who) -> Reply:
 @router.delete("/memory/{identifier}")
 async def forget(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Forget one statement."""
-    return _deleted(identifier, await service_of(request).store.forget(who, identifier))
+    return _deletion_reply(identifier, await service_of(request).store.forget(who, identifier))
 
 
 @router.get("/conversations")
@@ -132,7 +134,7 @@ async def delete_named_conversation(request: Request, id: Annotated[Name, Query(
 @router.delete("/conversations/{identifier:path}")
 async def delete_conversation(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete a conversation."""
-    return _deleted(identifier, await service_of(request).store.forget(who, identifier, CONVERSATIONS))
+    return _deletion_reply(identifier, await service_of(request).store.forget(who, identifier, CONVERSATIONS))
 
 
 @router.get("/traces/{identifier}")
@@ -153,10 +155,10 @@ async def give_feedback(request: Request, body: Feedback) -> Reply:
 @router.delete("/feedback/{identifier}")
 async def take_feedback_back(request: Request, identifier: Identifier, who: Who) -> Reply:
     """Delete what a user thinks of a response."""
-    return _deleted(identifier, await service_of(request).store.forget(who, identifier, FEEDBACK))
+    return _deletion_reply(identifier, await service_of(request).store.forget(who, identifier, FEEDBACK))
 
 
-def _deleted(identifier: str, count: int) -> Reply:
+def _deletion_reply(identifier: str, count: int) -> Reply:
     return reply({"id": _there(identifier if count else None), "deleted": True})
 
 

@@ -22,7 +22,7 @@ from dialore.errors import InputError
 from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.pages import FILES
-from dialore.server.store import ServerStore, tried
+from dialore.server.store import ServerStore, try_store
 from dialore.server.telemetry import Telemetry
 from dialore.settings import KeySettings, ServerSettings
 
@@ -81,15 +81,15 @@ class Caller:
     async def check(self, store: ServerStore) -> None:
         """Count a request, with those that other workers take; raises ServiceError where it is one too many."""
         rate, most = self.settings.requests_per_minute, self.settings.tokens_per_day
-        if rate and await tried(store.count(self.name, "requests", 1, 60), 0) > rate:
+        if rate and await try_store(store.count(self.name, "requests", 1, 60), 0) > rate:
             raise _too_many("requests a minute", 60 - time.time() % 60)
-        if most and await tried(store.count(self.name, "tokens", 0, _DAY), 0) >= most:
+        if most and await try_store(store.count(self.name, "tokens", 0, _DAY), 0) >= most:
             raise _too_many("tokens a day", _DAY - time.time() % _DAY)
 
     async def spend(self, tokens: int, store: ServerStore) -> None:
         """Count tokens."""
         if self.settings.tokens_per_day:
-            await tried(store.count(self.name, "tokens", tokens, _DAY), 0)
+            await try_store(store.count(self.name, "tokens", tokens, _DAY), 0)
 
 
 def _too_many(what: str, seconds: float) -> ServiceError:
@@ -139,8 +139,8 @@ class Guard:
         request = secrets.token_hex(8)
         with self._telemetry.request(scope, request):
             try:
-                async with self._admitted(scope):
-                    await self._app(scope, self._measured(scope, receive), sent)
+                async with self._admit(scope):
+                    await self._app(scope, self._limit_body(scope, receive), sent)
             except (ServiceError, OSError) as error:
                 told = error if isinstance(error, ServiceError) else full_disk(error)
                 if told is None:
@@ -149,7 +149,7 @@ class Guard:
                     await told.response(scope, receive, sent)
 
     @asynccontextmanager
-    async def _admitted(self, scope: Scope) -> AsyncIterator[None]:
+    async def _admit(self, scope: Scope) -> AsyncIterator[None]:
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         self._check_place(headers)
         length = headers.get("content-length", "0")
@@ -200,7 +200,7 @@ class Guard:
         if size > (self._settings.max_upload + 10_000 if scope["path"] == _UPLOADS else self._settings.max_body):
             raise ServiceError(413, "the request is too large", code="request_too_large")
 
-    def _measured(self, scope: Scope, receive: Receive) -> Receive:
+    def _limit_body(self, scope: Scope, receive: Receive) -> Receive:
         """Receives a body that has to stay small, and to come."""
         read, whole = 0, False
         until = asyncio.get_running_loop().time() + self._settings.body_seconds

@@ -18,12 +18,12 @@ from dialore.server.common import (
     CommonRequest,
     Part,
     Tokens,
-    asked_of,
     begun,
     event_of,
     last,
     service_of,
-    streamed,
+    stream_events,
+    text_of_messages,
     until_gone,
     usage_of,
 )
@@ -70,7 +70,7 @@ class ChatRequest(CommonRequest):
         """Return what is asked of the service."""
         stop = tuple(self.stop) if self.stop else None
         sampling = self.sampling(self.max_completion_tokens or self.max_tokens, most, seed=self.seed, stop=stop)
-        return asked_of(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
+        return text_of_messages(self.model, self.messages, sampling, self.user, self.conversation_id, self.persona)
 
 
 @router.get("/models")
@@ -104,7 +104,7 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         head["object"] = "chat.completion.chunk"
-        return streamed(_chunks(await begun(events), head, asked.notes, with_usage=with_usage))
+        return stream_events(_chunks(await begun(events), head, asked.notes, with_usage=with_usage))
     trace, response = await until_gone(request, last(events))
     grounding = grounding_of(response, trace, asked.notes)
     message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
@@ -185,7 +185,7 @@ class ResponsesRequest(CommonRequest):
         ]
         told = [ChatMessage(role="system", content=self.instructions)] if self.instructions else []
         sampling = self.sampling(self.max_output_tokens, most)
-        return asked_of(self.model, [*told, *messages], sampling, self.user, self.conversation_id, self.persona)
+        return text_of_messages(self.model, [*told, *messages], sampling, self.user, self.conversation_id, self.persona)
 
 
 @router.post("/responses")
@@ -197,7 +197,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     made = _Made(body, asked.notes)
     events = service.answer(asked, request.state.caller)
     if body.stream:
-        return streamed(made.events(await begun(events)))
+        return stream_events(made.events(await begun(events)))
     return reply(made.whole(*await until_gone(request, last(events))))
 
 

@@ -29,11 +29,11 @@ def _runs(request: Request) -> dict[str, Path]:
     folder: Path | None = request.app.state.service.settings.server.runs
     if folder is None:
         raise ServiceError(404, "no runs are shown ([server] runs = FOLDER)", code="not_configured")
-    files = sorted(folder.glob(f"*/{FILE}"), key=_changed, reverse=True)
+    files = sorted(folder.glob(f"*/{FILE}"), key=_modified, reverse=True)
     return {file.parent.name: file.parent for file in files}
 
 
-def _changed(file: Path) -> float:
+def _modified(file: Path) -> float:
     beside = (file, file.with_name(f"{FILE}-wal"))
     return max(path.stat().st_mtime for path in beside if path.exists())
 
@@ -49,7 +49,7 @@ def _brief(folder: Path) -> dict[str, Any]:
             done = {"ok": counts.get("ok", 0), "failed": counts.get("failed", 0), "total": total}
             systems.append({"name": system.title, "model": system.model, **done, "tokens": int(tokens)})
         brief = {"name": folder.name, "dialogues": store.size, "systems": systems, "metrics": list(store.metrics())}
-    return {**brief, "changed": datetime.fromtimestamp(_changed(folder / FILE), UTC).isoformat()}
+    return {**brief, "changed": datetime.fromtimestamp(_modified(folder / FILE), UTC).isoformat()}
 
 
 def _sections(report: Report) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def _figure(cell: Any) -> str:  # noqa: ANN401 - a cell of the main table
     return f"{cell.text or 'n/a'}{cell.mark}" + (f" ±{cell.spread}" if cell.spread else "")
 
 
-def _reported(request: Request, name: str) -> Report:
+def _report_of(request: Request, name: str) -> Report:
     folder = _runs(request).get(name)
     if folder is None:
         raise ServiceError(404, "there is no such run", code="run_not_found")
@@ -97,10 +97,10 @@ def list_runs(request: Request) -> Reply:
 @router.get("/{name}")
 def show_run(request: Request, name: str) -> Reply:
     """Return a run's scores, cost, failures, plots and dialogues, the last gzipped in base64, as in reports."""
-    return reply(_sections(_reported(request, name)))
+    return reply(_sections(_report_of(request, name)))
 
 
 @router.get("/{name}/report")
 def show_report(request: Request, name: str) -> Reply:
     """Return the run's report as one page, to be saved: in JSON, so that it never is a page of this service."""
-    return reply({"html": render_html(_reported(request, name))})
+    return reply({"html": render_html(_report_of(request, name))})

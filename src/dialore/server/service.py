@@ -21,7 +21,7 @@ from dialore.errors import DialoreError, InputError, MissingExtraError, ModelErr
 from dialore.knowledge import Knowledge
 from dialore.llm.model import OnToken, Usage, estimate_tokens
 from dialore.methods.base import steps_of
-from dialore.methods.memory_extraction import extract_statements, is_harmless, quoted_turn, says_something
+from dialore.methods.memory_extraction import extract_statements, is_harmless, quote_turn, says_something
 from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
@@ -29,12 +29,12 @@ from dialore.server.agents import MODEL, Served, ServedAgents
 from dialore.server.errors import ServiceError, full_disk
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
-from dialore.server.store import ServerStore, User, tried
+from dialore.server.store import ServerStore, User, try_store
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
-from dialore.sources.base import listed
-from dialore.sources.documents import narrowed
+from dialore.sources.base import list_knowledge
+from dialore.sources.documents import narrow
 from dialore.sources.persona import PersonaSource
 
 log = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ class Service:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(3600)
-            await tried(self.store.sweep(), 0)
+            await try_store(self.store.sweep(), 0)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -161,16 +161,16 @@ class Service:
         extra: dict[str, Any] = {}
         if asked.user:
             who = User(caller.name, asked.user)
-            known = await tried(self.store.statements(who, history=True), [])
+            known = await try_store(self.store.statements(who, history=True), [])
             quoted = {statement.turn for statement in known}  # what is noted of them may hold no longer
-            earlier = await tried(self.store.turns(who, but=asked.conversation), [])
-            known += [turn for turn in earlier if quoted_turn(turn.text) not in quoted and says_something(turn.text)]
+            earlier = await try_store(self.store.turns(who, but=asked.conversation), [])
+            known += [turn for turn in earlier if quote_turn(turn.text) not in quoted and says_something(turn.text)]
             extra = {"user": asked.user, "memory": [statement.model_dump(mode="json") for statement in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
 
     async def answer(self, asked: Asked, caller: Caller) -> Events:
         """Answer (see `Events`); raise ServiceError where nothing can be answered."""
-        with self.agents.served(asked.model, caller.groups) as served, explained():
+        with self.agents.served(asked.model, caller.groups) as served, explain_errors():
             dialogue = await self._dialogue(asked, served, caller)
             stage_runner = served.agent.stage_runner
             if isinstance(stage_runner, LLMRunner):
@@ -221,13 +221,13 @@ class Service:
             trace = await self._made("chat", asked, response, caller, began)
             if asked.user:
                 reply_kept = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
-                await tried(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
+                await try_store(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
                 self._later(self._remember(asked, dialogue, caller))
             yield trace, response
 
     async def ground(self, asked: Asked, caller: Caller) -> tuple[str, Grounding]:
         """Return what a response would need to know, with the trace's id; raise as `answer` does."""
-        with self.agents.served(asked.model, caller.groups) as served, explained():
+        with self.agents.served(asked.model, caller.groups) as served, explain_errors():
             dialogue, began = await self._dialogue(asked, served, caller), time.time()
             grounding = await asyncio.wait_for(served.agent.ground(dialogue), self.settings.server.max_seconds)
             return await self._made("retrieval", asked, grounding, caller, began), grounding
@@ -238,7 +238,7 @@ class Service:
         Of documents, `where` wants metadata: `year >= 2024`. Raises ServiceError where there is no such source, it
         cannot be asked, or `where` is no condition.
         """
-        with self.agents.served(MODEL, caller.groups) as served, explained():
+        with self.agents.served(MODEL, caller.groups) as served, explain_errors():
             source = served.bench.source(name)
             if source is None:
                 added = {"documents": "documents", "graph": "facts"}.get(name, name)
@@ -246,7 +246,7 @@ class Service:
                 raise ServiceError(404, f"there is no source {name} ({hint})", code="source_not_found")
             dialogue = Dialogue([query])
             if name != "graph":
-                asked = narrowed(source, where) if where else source
+                asked = narrow(source, where) if where else source
                 return list(await asked.search(query, dialogue, top))
             links = source.link([query]) or source.mentions([query])
             facts: list[Knowledge] = (await asyncio.to_thread(source.retrieve_queries, links, dialogue, top))[0]
@@ -254,7 +254,7 @@ class Service:
 
     async def browse(self, name: str, start: int, count: int, caller: Caller, where: str = "") -> list[Knowledge]:
         """Pieces of what that source of the service's own agent holds, what was added before what the file names."""
-        with self.agents.served(MODEL, caller.groups) as served, explained():
+        with self.agents.served(MODEL, caller.groups) as served, explain_errors():
             if name == "persona":
                 persona = PersonaSource(dict.fromkeys((*self.knowledge.persona, *served.persona), ()))
                 return list(persona.every(Dialogue([name])))[start : start + count]
@@ -265,9 +265,9 @@ class Service:
             def held() -> Iterator[Knowledge]:
                 if name == "graph":
                     return (Knowledge.of_fact(fact, verbalise(fact, "en"), 0.0) for fact in source.facts())
-                asked = narrowed(source, where) if where else source
+                asked = narrow(source, where) if where else source
                 several = reversed(getattr(asked, "sources", [asked]))
-                return (piece for opened in several for piece in listed(opened, Dialogue([name])))
+                return (piece for opened in several for piece in list_knowledge(opened, Dialogue([name])))
 
             return await asyncio.to_thread(lambda: list(itertools.islice(held(), start, start + count)))
 
@@ -283,7 +283,7 @@ class Service:
             shown |= {"plan": result.plan, "sources": sorted({piece.source for piece in result.knowledge})}
             shown |= {"messages": [dict(message) for message in asked.messages]}
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
-        await tried(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
+        await try_store(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             stage = next((made.stage for made in result.trace if made.outcome == "failed"), "response")
             raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
@@ -330,7 +330,7 @@ _TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
 
 
 @contextmanager
-def explained() -> Iterator[None]:
+def explain_errors() -> Iterator[None]:
     """Turn errors of Dialore, and what a full disk has led to, into what a client may know of them."""
     try:
         yield
@@ -362,15 +362,15 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
         numbers = result.numbers
         for citation in result.citations:
             span = {"number": numbers[citation.knowledge], "start": citation.start, "end": citation.end}
-            cited.append({**span, **told(known[citation.knowledge])})
+            cited.append({**span, **knowledge_fields(known[citation.knowledge])})
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
     fields = {"score", "probability", "used"}
-    knowledge = [told(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
+    knowledge = [knowledge_fields(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
     grounds = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
     return {**grounds, "notes": list(notes)} if notes else grounds
 
 
-def told(piece: Knowledge) -> dict[str, Any]:
+def knowledge_fields(piece: Knowledge) -> dict[str, Any]:
     """Return a piece of knowledge with where to look it up; of a file its name alone, not where it lies here."""
     where = piece.passage.where
     if "file" in where:

@@ -60,28 +60,30 @@ def _table(name: str, *columns: sa.Column[Any]) -> sa.Table:
     return sa.Table(name, TABLES, *(sa.Column(field, sa.Text, primary_key=True) for field in User._fields), *columns)
 
 
-def _kept(name: str, *columns: sa.Column[Any]) -> sa.Table:
-    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _ends())
+def _expiring_table(name: str, *columns: sa.Column[Any]) -> sa.Table:
+    return _table(name, sa.Column("id", sa.Text, primary_key=True), sa.Column("made", Moment), *columns, _expiry())
 
 
-def _ends() -> sa.Column[datetime]:
+def _expiry() -> sa.Column[datetime]:
     return sa.Column("expires", Moment, index=True)
 
 
 PEOPLE = _table("people", sa.Column("consents", sa.Boolean, nullable=False))
-STATEMENTS = _kept(
+STATEMENTS = _expiring_table(
     "statements",
     *(sa.Column(name, sa.Text) for name in ("text", "turn", "speaker", "replaces", "doubts")),
     *(sa.Column(name, Moment) for name in ("holds_from", "holds_until")),
 )
-CONVERSATIONS = _kept("conversations", sa.Column("turns", sa.JSON))
-TRACES = _kept("traces", sa.Column("result", sa.JSON))
-FEEDBACK = _kept("feedback", sa.Column("good", sa.Boolean), sa.Column("reason", sa.Text), sa.Column("better", sa.Text))
+CONVERSATIONS = _expiring_table("conversations", sa.Column("turns", sa.JSON))
+TRACES = _expiring_table("traces", sa.Column("result", sa.JSON))
+FEEDBACK = _expiring_table(
+    "feedback", sa.Column("good", sa.Boolean), sa.Column("reason", sa.Text), sa.Column("better", sa.Text)
+)
 USED = _table(
     "used",
     sa.Column("began", sa.BigInteger, primary_key=True, autoincrement=False),
     sa.Column("amount", sa.BigInteger),
-    _ends(),
+    _expiry(),
 )
 COUNT = sa.text(
     "INSERT INTO used (owner, name, began, amount, expires) VALUES (:owner, :name, :began, :amount, :expires)"
@@ -92,7 +94,7 @@ _ALL = User("dialore: all users", "")
 _FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
 
 
-def _threaded(
+def _in_thread(
     work: Callable[Concatenate[ServerStore, sa.Connection, P], T], *, changes: bool
 ) -> Callable[Concatenate[ServerStore, P], Coroutine[Any, Any, T]]:
     """Have a method run in the store's threads, in a transaction: a step for each statement would take far longer."""
@@ -109,8 +111,8 @@ def _threaded(
     return threaded
 
 
-_reading = functools.partial(_threaded, changes=False)
-_changing = functools.partial(_threaded, changes=True)
+_reading = functools.partial(_in_thread, changes=False)
+_changing = functools.partial(_in_thread, changes=True)
 
 
 class ServerStore:
@@ -391,7 +393,7 @@ class ServerStore:
             raise SourceError(f"{self._place} cannot be asked: {message}") from error
 
 
-async def tried(work: Awaitable[T], otherwise: T) -> T:
+async def try_store(work: Awaitable[T], otherwise: T) -> T:
     """Return what the store gives; where it cannot be asked, the log says so and the service goes on."""
     try:
         return await work

@@ -89,7 +89,7 @@ class Listed(KnowledgeSource, Protocol):
         ...
 
 
-def listed(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
+def list_knowledge(source: KnowledgeSource | None, dialogue: Dialogue) -> Iterator[Knowledge]:
     """Return every piece of a source; raise InputError where it cannot be listed."""
     if not isinstance(source, Listed):
         named = "what the model knows" if source is None else f"the source {source.name} ({source.kind})"
@@ -108,7 +108,7 @@ class Rankable(KnowledgeSource, Protocol):
         ...
 
 
-def ranked_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
+def rank_by(source: KnowledgeSource, retriever: str) -> KnowledgeSource:
     """Return the source ranked in that way where it can be, else as it is; raise UnknownNameError as its `by` does.
 
     It shares files with the one given, and is not to be closed.

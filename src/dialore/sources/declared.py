@@ -38,7 +38,7 @@ from dialore.errors import DialoreError, InputError, UnknownNameError, describe
 from dialore.files import parse_yaml, read_text
 from dialore.learned.model import PREFIX
 from dialore.retrieval.reranking import Reranker, load_reranker
-from dialore.sources.base import KnowledgeSource, SearchResult, listed
+from dialore.sources.base import KnowledgeSource, SearchResult, list_knowledge
 from dialore.sources.persona import PersonaDocuments, PersonaSource, read_persona
 from dialore.sources.registry import KINDS
 from dialore.text import LANGUAGES, Language
@@ -53,7 +53,7 @@ _WIDER = 5
 """How many times more pieces are asked for than are wanted, where a reranker chooses among them."""
 
 
-def _by_language(value: object) -> object:
+def _both_languages(value: object) -> object:
     """One text for both languages; where only one language is given, it serves the other too."""
     if isinstance(value, str):
         return dict.fromkeys(LANGUAGES, value)
@@ -62,7 +62,7 @@ def _by_language(value: object) -> object:
     return value
 
 
-def _listed(value: object) -> object:
+def _as_list(value: object) -> object:
     return [value] if isinstance(value, str) else value
 
 
@@ -73,9 +73,9 @@ class Declaration(BaseModel):
 
     name: str
     kind: str
-    description: Annotated[dict[Language, str], BeforeValidator(_by_language)]
+    description: Annotated[dict[Language, str], BeforeValidator(_both_languages)]
     opened_from: str | None = Field(default=None, alias="from")
-    depends_on: Annotated[tuple[str, ...], BeforeValidator(_listed)] = ()
+    depends_on: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
     join: Join | None = None
     top: int | None = Field(default=None, ge=1)
     retriever: str | None = None
@@ -137,10 +137,10 @@ def read_declaration(text: str, place: str) -> DeclarationFile:
     try:
         return DeclarationFile.model_validate({"sources": data} if isinstance(data, list) else data)
     except ValidationError as error:
-        raise InputError(f"{place}: {_named(describe(error), data)}", hint=_FORM) from error
+        raise InputError(f"{place}: {_name_problem(describe(error), data)}", hint=_FORM) from error
 
 
-def _named(problem: str, data: object) -> str:
+def _name_problem(problem: str, data: object) -> str:
     """Return a problem of `sources[1]` with that source's name, where it has one."""
     listed = data.get("sources") if isinstance(data, dict) else data
     match = re.search(r"sources\[(\d+)\]", problem)
@@ -257,7 +257,7 @@ class Reranked:
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
-        return listed(self.source, dialogue)
+        return list_knowledge(self.source, dialogue)
 
     def close(self) -> None:
         """Close the source."""

@@ -18,12 +18,12 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import add_documents, build_documents, embedder_of, open_store, shown
+from dialore.retrieval.documents.indexing import add_documents, build_documents, embedder_of, open_store, shown_place
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
 from dialore.retrieval.reranking import load_reranker
-from dialore.sources.base import HeldSource, SearchResult, listed, ranked_by
+from dialore.sources.base import HeldSource, SearchResult, list_knowledge, rank_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -75,7 +75,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         addresses: Sequence[str | None] = (),
     ) -> None:
         self.path = path
-        self.retriever = _checked(retriever)
+        self.retriever = _check_retriever(retriever)
         self._given, self._addresses = embedder, addresses
         self._store: Store | None = open_store(path)
         self._owner, self._filter = True, filter_of_reader()
@@ -85,7 +85,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
-                f"{shown(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
+                f"{shown_place(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
             )
 
     def _use(self, settings: IndexSettings) -> None:
@@ -94,7 +94,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
 
     def _opened(self) -> Store:
         if self._store is None:
-            raise SourceError(f"the document index {shown(self.path)} is closed", hint="open it again")
+            raise SourceError(f"the document index {shown_place(self.path)} is closed", hint="open it again")
         return self._store
 
     def _read(self) -> AbstractContextManager[Transaction]:
@@ -163,7 +163,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
             passages = transaction.count()
         return {
             "name": settings.name,
-            "path": shown(self.path),
+            "path": shown_place(self.path),
             "passages": passages,
             "documents": len(documents),
             "bytes": self._opened().size(),
@@ -181,7 +181,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
     def by(self, retriever: str) -> DocumentIndex:
         """Return this index by another retriever; see `ranked_by`. Without vectors it is always ranked by terms."""
         other = copy.copy(self)
-        other.retriever, other._owner = _checked(retriever), False  # noqa: SLF001 - of its own kind
+        other.retriever, other._owner = _check_retriever(retriever), False  # noqa: SLF001 - of its own kind
         return other
 
     def where(self, conditions: str) -> DocumentIndex:
@@ -297,15 +297,15 @@ class MultiDocuments:
 
     def where(self, conditions: str) -> MultiDocuments:
         """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""
-        return MultiDocuments([narrowed(source, conditions) for source in self.sources])
+        return MultiDocuments([narrow(source, conditions) for source in self.sources])
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`; raises InputError where one of them cannot be listed."""
-        return itertools.chain.from_iterable(listed(source, dialogue) for source in self.sources)
+        return itertools.chain.from_iterable(list_knowledge(source, dialogue) for source in self.sources)
 
     def by(self, retriever: str) -> MultiDocuments:
         """Return these sources, ranked by another retriever where they can be; see `ranked_by`."""
-        return MultiDocuments([ranked_by(source, retriever) for source in self.sources])
+        return MultiDocuments([rank_by(source, retriever) for source in self.sources])
 
     def close(self) -> None:
         """Close them all."""
@@ -313,13 +313,13 @@ class MultiDocuments:
             source.close()
 
 
-def _checked(retriever: str) -> Retriever:
+def _check_retriever(retriever: str) -> Retriever:
     if retriever not in RETRIEVERS:
         raise UnknownNameError("retriever", retriever, RETRIEVERS)
     return retriever
 
 
-def narrowed(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
+def narrow(source: KnowledgeSource, conditions: str) -> KnowledgeSource:
     """Return a source with the passages whose metadata is so; raise InputError where it has none, or as `where`."""
     if not isinstance(source, DocumentIndex | MultiDocuments):
         raise InputError(f"{source.name} cannot be filtered by metadata", hint="filter an index of documents")

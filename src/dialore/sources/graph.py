@@ -260,12 +260,12 @@ class MultiGraph(GraphSource):
         graph that has it.
         """
         results = [graph.retrieve(demands, dialogue, top) for graph in self.graphs]
-        foreseen = self._merged([result.foreseen for result in results], top, frozenset())
+        foreseen = self._merge([result.foreseen for result in results], top, frozenset())
         known = frozenset(item.id for result in results for item in result.foreseen)
         unlinked = [set(result.unlinked) for result in results]
         return Retrieval(
             foreseen=foreseen,
-            unforeseen=self._merged([result.unforeseen for result in results], top, known),
+            unforeseen=self._merge([result.unforeseen for result in results], top, known),
             links=best_links((result.links for result in results), _name),
             unlinked=[phrase for phrase in results[0].unlinked if all(phrase in result for result in unlinked)],
             foreseen_found=sum(result.foreseen_found for result in results),
@@ -280,7 +280,7 @@ class MultiGraph(GraphSource):
             facts, number = graph.retrieve_queries(own, dialogue, top)
             lists.append(facts)
             count += number
-        return self._merged(lists, top, frozenset()), count
+        return self._merge(lists, top, frozenset()), count
 
     def link(self, phrases: Sequence[str]) -> list[Link]:
         """Return the concepts that phrases name in any graph, each name once, by its best link."""
@@ -299,7 +299,7 @@ class MultiGraph(GraphSource):
         """Return every fact of every graph, those of the graph that was named last first."""
         return itertools.chain.from_iterable(graph.facts() for graph in reversed(self.graphs))
 
-    def _merged(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
+    def _merge(self, lists: Sequence[Sequence[Knowledge]], top: int, known: frozenset[str]) -> list[Knowledge]:
         """Return the best of several lists; of a fact's copies the heaviest, at the best of their ranks."""
         copies: dict[str, list[Knowledge]] = {}
         for item in (item for items in lists for item in items):

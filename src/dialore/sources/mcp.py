@@ -231,12 +231,14 @@ class McpSource:
         except ValueError as error:
             raise DialoreError("its result is not JSON", hint="leave `result` out of its file") from error
         data = decoded[0] if len(decoded) == 1 else decoded
-        elements = _at(data, paths.get("passages", ""))
+        elements = _at_path(data, paths.get("passages", ""))
         if elements is None and data:
             known = ", ".join(map(str, data)) if isinstance(data, dict) else f"a {type(data).__name__}"
             raise DialoreError(f"nothing stands at {paths['passages']!r} in its result", hint=f"it has {known[:200]}")
         for element in elements if isinstance(elements, list) else [elements] if elements is not None else ():
-            text, *where = (_at(element, paths[part]) if part in paths else None for part in ("text", "title", "url"))
+            text, *where = (
+                _at_path(element, paths[part]) if part in paths else None for part in ("text", "title", "url")
+            )
             if isinstance(element, str) or "text" not in paths:
                 text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
             yield text, *where
@@ -248,7 +250,7 @@ def _run(runner: asyncio.Runner) -> None:
         runner.get_loop().run_forever()
 
 
-def _at(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
+def _at_path(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
     """Return what stands at a dotted path; None for nothing."""
     for part in filter(None, path.split(".")):
         data = data.get(part) if isinstance(data, dict) else None

@@ -125,7 +125,7 @@ class MemorySource:
     ) -> SearchResult:
         """See `KnowledgeSource`; `scope` is ignored."""
         statements = self.of(dialogue)
-        pieces = {statement.searched: statement for statement in _asked_for(statements, query, dialogue)}
+        pieces = {statement.searched: statement for statement in _statements_asked_for(statements, query, dialogue)}
         asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
         ranked = await self._ranked.search(query, asked, top)
         return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in ranked)
@@ -139,7 +139,7 @@ class MemorySource:
         """Nothing is held open."""
 
 
-def _asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
+def _statements_asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
     """Return the statements of the time that the query, or else the last turn, is about; of two alike the newest."""
     now = datetime.now(UTC)
     last = dialogue.last.text
@@ -267,7 +267,7 @@ def thing_of(text: str) -> object:
     denial and like or dislike: "I have two cats", "I have three cats"; "I like horror", "I don't like horror".
     None where nothing is left.
     """
-    folded = _folded(text)
+    folded = _fold(text)
     if match := _FAVOURITE.match(folded):
         return "favourite", tuple(content_lemmas(match[1] or match[2], "zh" if match[2] else "en"))
     for name, pattern in _ONE_OF_A_KIND.items():
@@ -282,7 +282,7 @@ def thing_of(text: str) -> object:
 @functools.lru_cache(maxsize=16384)
 def _gist(text: str) -> tuple[str, ...]:
     """Return what statements that say the same have in common, in order, as "I love to swim", "I like swimming"."""
-    folded = _folded(text)
+    folded = _fold(text)
     if is_chinese(folded):
         return (re.sub(r"[\W_]+", "", _LIKES_ZH.sub("喜欢", folded)),)
     stems = tuple(
@@ -293,7 +293,7 @@ def _gist(text: str) -> tuple[str, ...]:
     return ("past", *stems) if _PAST.search(folded) else stems
 
 
-def _folded(text: str) -> str:
+def _fold(text: str) -> str:
     """Return a statement in lower case, its shortened forms whole, without what leads into it."""
     folded = normalise(text).replace("’", "'").rstrip(" .!。！") + " "
     for short, whole in _SHORT:

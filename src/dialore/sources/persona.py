@@ -51,7 +51,7 @@ class _PersonaRanked(HeldSource):
         if not isinstance(self.retriever, DialogueRanker):
             return super()._rank(query, dialogue, pieces, top)
         if self.kind == "persona":
-            persona = {piece.text: _under(piece) for piece in pieces}
+            persona = {piece.text: _documents_under(piece) for piece in pieces}
             scores = self.retriever.sentences(query, dialogue, persona)
         else:
             scores = self.retriever.documents(query, dialogue, [piece.text for piece in pieces])
@@ -133,7 +133,7 @@ class PersonaDocuments(_PersonaRanked):
         persona = self._persona.of(dialogue)
         chosen = [piece for piece in scope if piece.kind == "persona"]
         if chosen:
-            persona = {piece.text: persona.get(piece.text, _under(piece)) for piece in chosen}
+            persona = {piece.text: persona.get(piece.text, _documents_under(piece)) for piece in chosen}
         owner: dict[str, str] = {}
         for sentence, documents in persona.items():
             for document in documents:
@@ -182,6 +182,6 @@ def _mapping(data: object) -> Persona | None:
     return {sentence: tuple(filter(None, documents or ())) for sentence, documents in persona.items() if sentence}
 
 
-def _under(piece: Knowledge) -> tuple[str, ...]:
+def _documents_under(piece: Knowledge) -> tuple[str, ...]:
     """Return the documents that a persona piece brings along."""
     return tuple(piece.detail.documents) if isinstance(piece.detail, PersonaDetail) else ()

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dialore.errors import InputError, import_optional
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.encoders import query_with_context
 from dialore.learned.entailment import make_pairs
 from dialore.learned.model import check_place
-from dialore.methods.few_shot import TURNS, context_text, sided, topic_of
+from dialore.methods.few_shot import TURNS, context_text, topic_of, turns_by_side
 from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
 from dialore.training.trainer import (
@@ -146,11 +146,11 @@ def make_rows(examples: Examples, *, whole: bool = False) -> list[tuple[str, str
         for at, (dialogue, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
             of_same = np.flatnonzero(examples.numbers == examples.numbers[at])
             others = [text for other in of_same for text in examples.gold[other] if text not in gold]
-            query = context_text(topic_of(dialogue, "checked"), sided(dialogue), 0 if whole else TURNS)
+            query = context_text(topic_of(dialogue, "checked"), turns_by_side(dialogue), 0 if whole else TURNS)
             rows += [(query, text, others[draw.integers(len(others))]) for text in gold if others]
         return rows
     for query, text, others in _ranking_queries(examples, draw, whole):
-        rows.append((query, joined(text), joined(others[draw.integers(len(others))])))
+        rows.append((query, close_gaps(text), close_gaps(others[draw.integers(len(others))])))
     return rows
 
 
@@ -169,7 +169,7 @@ def _ranking_queries(examples: Examples, draw: np.random.Generator, whole: bool)
                 others = [document for texts in under.values() for document in texts] if is_free else near
             if others := [document for document in others if document not in gold]:
                 queries.append(
-                    (joined(query_of(dialogue, 0)) if whole else query_with_context(query, dialogue), text, others)
+                    (close_gaps(query_of(dialogue, 0)) if whole else query_with_context(query, dialogue), text, others)
                 )
     return queries
 
@@ -184,13 +184,13 @@ def denoise(examples: Examples, model: Any, seed: int, *, whole: bool = False) -
     """Pairs with hard negatives: of some, the one that the model holds for likeliest, but is not sure of."""
     draw = np.random.default_rng(seed + 1)
     every = _ranking_queries(examples, draw, whole)
-    tried = [[joined(others[at]) for at in draw.permutation(len(others))[:_CANDIDATES]] for _, _, others in every]
+    tried = [[close_gaps(others[at]) for at in draw.permutation(len(others))[:_CANDIDATES]] for _, _, others in every]
     pairs = [(query, other) for (query, _, _), others in zip(every, tried, strict=True) for other in others]
     chances = iter(model.predict(pairs, batch_size=128, show_progress_bar=False).tolist())
     rows = []
     for (query, text, _), others in zip(every, tried, strict=True):
         likely = [(chance, other) for other, chance in zip(others, chances, strict=False) if chance < _SURE]
-        rows.append((query, joined(text), 1.0))
+        rows.append((query, close_gaps(text), 1.0))
         if likely:
             rows.append((query, max(likely)[1], 0.0))
     return rows
@@ -199,7 +199,7 @@ def denoise(examples: Examples, model: Any, seed: int, *, whole: bool = False) -
 def _entailment_rows(examples: Examples, *, hard: bool = True) -> list[tuple[str, str, float]]:
     """Knowledge, a response, and whether it is entailed: the paper's pairs, and the hard ones."""
     pairs = make_pairs(examples, hard=hard)
-    texts = [(joined(piece), joined(response)) for piece, response in pairs.texts]
+    texts = [(close_gaps(piece), close_gaps(response)) for piece, response in pairs.texts]
     return [(*text, float(label)) for text, label in zip(texts, pairs.labels, strict=True)]
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from dialore.errors import InputError, import_optional
 from dialore.learned.model import check_place
-from dialore.llm.local import pretrained
+from dialore.llm.local import pretrained_arguments
 from dialore.training.trainer import (
     DEFAULT,
     SCRATCH,
@@ -201,7 +201,7 @@ def collate(rows: Sequence[Mapping[str, list[int]]], pad: int) -> dict[str, Any]
 def _open_base(kind: Kind, base: str) -> tuple[Any, Any]:
     import transformers
 
-    location = pretrained(base)
+    location = pretrained_arguments(base)
     config = transformers.AutoConfig.from_pretrained(**location)
     heads = config.architectures or []
     fits = any(head.endswith(_HEADS[kind]) for head in heads) or not heads

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.errors import InputError
 from dialore.files import read_text
-from dialore.learned.dialogue_ranking import joined
+from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.few_shot import topic_of
-from dialore.methods.msdp import prompted
-from dialore.methods.safari import assembled, each_once, gold_knowledge, gold_plan, mend_plan
+from dialore.methods.msdp import prompt_variables
+from dialore.methods.safari import assemble_line, each_once, gold_knowledge, gold_plan, mend_plan
 from dialore.prompts.history import on_one_line, render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order, read_declaration
@@ -97,13 +97,13 @@ def _safari(dialogue: Dialogue, library: PromptLibrary, declared: DeclaredSource
         return None
     plan = mend_plan(gold_plan(dialogue, declared), declared)[0]
     given = each_once(gold_knowledge(dialogue, declared) if plan else {})
-    shown = {"history": render_history(dialogue), "dialogues": [assembled(plan, given)]}
+    shown = {"history": render_history(dialogue), "dialogues": [assemble_line(plan, given)]}
     planning, responding = (
         _render_continuation(library, f"safari/{stage}", dialogue, shown)
         for stage in ("planning", "response-generation")
     )
     planned, end, middle = responding[len(planning) :].partition("[EOS]")
-    response = f" {joined(on_one_line(dialogue.reference))}"
+    response = f" {close_gaps(on_one_line(dialogue.reference))}"
     return Target(((planning, False), (planned + end, True), (middle, False), (response, True)), dialogue.id)
 
 
@@ -127,14 +127,14 @@ def special_tokens(recipe: str, declared: DeclaredSources) -> tuple[str, ...]:
 def _fkg(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic and history, then the knowledge (MSDP, Section 3.2)."""
     known = _gold_text(dialogue)
-    shown = prompted([], dialogue, topic_of(dialogue, "checked"))
+    shown = prompt_variables([], dialogue, topic_of(dialogue, "checked"))
     prompt = _render_continuation(library, "msdp/knowledge-generation", dialogue, shown)
     return Target.after(prompt, f" {known}", dialogue.id) if known else None
 
 
 def _fcm(dialogue: Dialogue, library: PromptLibrary, _: DeclaredSources) -> Target | None:
     """Topic, history and knowledge, then the response (MSDP, Section 3.3)."""
-    shown = prompted([], dialogue, topic_of(dialogue, "checked"), _gold_text(dialogue))
+    shown = prompt_variables([], dialogue, topic_of(dialogue, "checked"), _gold_text(dialogue))
     prompt = _render_continuation(library, "msdp/response-generation", dialogue, shown)
     return Target.after(prompt, f" {dialogue.reference}", dialogue.id) if dialogue.reference else None
 

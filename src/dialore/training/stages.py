@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, import_optional
-from dialore.llm.distilled import read_rows, shortened
-from dialore.llm.local import pretrained
+from dialore.llm.distilled import read_rows, shorten_prompt
+from dialore.llm.local import pretrained_arguments
 from dialore.prompts.history import render_history
 from dialore.training.finetune import Target
 from dialore.training.trainer import SCRATCH
@@ -45,7 +45,7 @@ def stage_targets(path: Path, *, whole: bool = False) -> tuple[Targets, dict[str
     }
     targets: Targets = ([], [])
     for row in rows:
-        read = row.input if whole else shortened(row.task, row.input, fixed[row.task])
+        read = row.input if whole else shorten_prompt(row.task, row.input, fixed[row.task])
         made = Target.after(read, row.output, row.dialogue)
         targets[row.split == "valid"].append(made)
     counts = Counter(row.task for row in rows)
@@ -110,7 +110,7 @@ def lacking(base: str, targets: Sequence[Target]) -> list[str]:
     if base == SCRATCH:
         return []
     transformers = import_optional("transformers", "training", "finetune")
-    tokenizer = transformers.AutoTokenizer.from_pretrained(**pretrained(base))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(**pretrained_arguments(base))
     used = {mark for target in targets for text, _ in target.parts for mark in _MARKS if mark in text}
     return [mark for mark in _MARKS if mark in used and _round_trip(tokenizer, f"a{mark}a") != f"a{mark}a"]
 

@@ -15,7 +15,7 @@ from pptx.util import Inches
 
 from dialore.retrieval.chunking import Unreadable
 from dialore.retrieval.documents.indexing import build_documents
-from dialore.retrieval.loaders.excel import CODES, read_xlsx, shown
+from dialore.retrieval.loaders.excel import CODES, format_number, read_xlsx
 from dialore.retrieval.loaders.powerpoint import read_pptx
 from dialore.retrieval.loaders.word import read_docx
 from dialore.sources.documents import DocumentIndex
@@ -485,7 +485,7 @@ def test_a_drop_down_list_of_a_form_says_what_it_shows(chosen, shown):
 )
 def test_numbers_are_as_a_person_sees_them(value, code, expected):
     own = not code.isdigit() or code in {"0", "0000"}
-    assert shown(value, code if own else CODES.get(code, "General")).text == expected
+    assert format_number(value, code if own else CODES.get(code, "General")).text == expected
 
 
 def test_a_sheet_that_is_missing_or_torn_is_said_and_the_others_are_read():

@@ -15,7 +15,7 @@ import pytest
 from dialore.retrieval.graph import GraphStore
 from dialore.retrieval.graph.changes import problems_of
 from dialore.retrieval.graph.facts import export_graph, read_facts
-from dialore.retrieval.graph.lmdb_file import unpacked_side
+from dialore.retrieval.graph.lmdb_file import unpack_side
 from dialore.retrieval.graph.store import Table, id_key
 from tests.retrieval.graph.graphs import ROOT, build, facts
 from tests.retrieval.graph.test_change import change, rows
@@ -53,7 +53,7 @@ def side(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[bytes], bytes]
     """Change the facts of a side; the parts of their ends stay."""
 
     def changed(raw: bytes) -> bytes:
-        records, parts = unpacked_side(raw)
+        records, parts = unpack_side(raw)
         new = change(records.copy())
         kept = parts[: int(new["parts"].sum())]
         return len(new).to_bytes(4, "little") + new.tobytes() + kept.tobytes()

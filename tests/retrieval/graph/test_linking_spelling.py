@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dialore.retrieval.linking.chinese import simplified, traditional
+from dialore.retrieval.linking.chinese import simplify, traditional
 from dialore.retrieval.linking.english import respelt
 
 
@@ -42,6 +42,6 @@ def test_other_words_have_one_spelling(word: str) -> None:
     ],
 )
 def test_scripts_by_words(one: str, other: str) -> None:
-    assert simplified(other) == one
+    assert simplify(other) == one
     assert traditional(one) == other
-    assert simplified(one) == one
+    assert simplify(one) == one

@@ -201,7 +201,7 @@ def _majority(differences: list[float]) -> Outcome:
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
-def judged_responses(
+def export_judgements(
     annotations: Sequence[Annotation], found: Mapping[str, tuple[Dialogue, Mapping[str, Response]]]
 ) -> list[dict[str, Any]]:
     """Annotated responses in the form that `dialore meta` reads, one a dialogue and system.

@@ -104,7 +104,7 @@ def read_sheet(path: Path, key: Key, annotator: str) -> Answers:
     failed = {key.items[note.item].batch for note in notes if note.is_wrong}
     kept = [note for note in notes if key.items[note.item].batch not in failed and CONTROL not in note.systems]
     if key.form == "likert":
-        kept += _joined(kept, chosen.minimum, min) + _joined(kept, chosen.mean, statistics.fmean)
+        kept += _join_score(kept, chosen.minimum, min) + _join_score(kept, chosen.mean, statistics.fmean)
     if kept or not key.items:
         kept += [
             said(f"same {number}", keyed, criterion, asked=False)
@@ -197,7 +197,7 @@ def _answer(given: Sequence[str], form: Form, systems: Sequence[str]) -> dict[st
     return {"winner": None if side == "tie" else systems[SIDES.index(side)]}
 
 
-def _joined(annotations: Sequence[Annotation], name: str, join: Callable[[list[float]], float]) -> list[Annotation]:
+def _join_score(annotations: Sequence[Annotation], name: str, join: Callable[[list[float]], float]) -> list[Annotation]:
     """Return a score of each item that is joined of all its others; none where it has no name."""
     by_item: dict[str, list[Annotation]] = {}
     for note in annotations if name else ():

@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict
 
 from dialore.datasets import gold_text
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.judges.comparing import shown
+from dialore.evaluation.judges.comparing import judged_text
 from dialore.text import Language
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _text_of(response: Response, judged: Judged) -> str:
         return "\n".join(item.text for item in response.knowledge if item.used)
     if judged == "response" and response.status != "failed":
         return response.text.strip()  # with its line ends
-    return shown(response, "queries")
+    return judged_text(response, "queries")
 
 
 def make_items(
@@ -318,14 +318,14 @@ def _item(
 
 def _stages(response: Response) -> list[str]:
     """Return what each stage gave that can be read, a line each, then the knowledge that the response was given."""
-    lines = [f"{stage.stage}: {words}" for stage in response.trace if (words := _said(stage.output))]
-    return [*lines, f"knowledge: {_said([piece.triple for piece in response.knowledge]) or '-'}"]
+    lines = [f"{stage.stage}: {words}" for stage in response.trace if (words := _output_texts(stage.output))]
+    return [*lines, f"knowledge: {_output_texts([piece.triple for piece in response.knowledge]) or '-'}"]
 
 
-def _said(output: object, name: str = "") -> str:
+def _output_texts(output: object, name: str = "") -> str:
     """Return the texts in a stage's output by their names; numbers say nothing to a reader."""
     if isinstance(output, dict):
-        joined = " | ".join(filter(None, (_said(value, str(key)) for key, value in output.items())))
+        joined = " | ".join(filter(None, (_output_texts(value, str(key)) for key, value in output.items())))
     else:
         texts = output if isinstance(output, list) else [output]
         joined = "; ".join(text for text in texts if isinstance(text, str) and text)

@@ -38,7 +38,7 @@ def write_xlsx(path: Path, items: Sequence[Item], chosen: CriteriaSet, form: For
         guide.merge_cells(start_row=number, start_column=1, end_row=number, end_column=len(widths))
     _put(guide, 6, words["heads"][: len(widths)], widths, language, is_head=True)
     for number, (name, criterion) in enumerate(chosen.criteria.items(), start=7):
-        row = [name, criterion.title.in_(language), *_asked(criterion, form, language)]
+        row = [name, criterion.title.in_(language), *_question_text(criterion, form, language)]
         _put(guide, number, row, widths, language)
     try:
         book.save(path)
@@ -81,7 +81,7 @@ def _fill_sheet(sheet: Any, items: Sequence[Item], chosen: CriteriaSet, form: Fo
                 error=f"{words['wrong']}{', '.join(options)}"[:_PROMPT],
                 showInputMessage=True,
                 promptTitle=criterion.title.in_(language)[:_TITLE],
-                prompt="\n".join(_asked(criterion, form, language))[:_PROMPT],
+                prompt="\n".join(_question_text(criterion, form, language))[:_PROMPT],
             )
             sheet.add_data_validation(rule)
             first, last = sheet.cell(2, column), sheet.cell(len(items) + 1, column)
@@ -103,7 +103,7 @@ def _lay_out(sheet: Any, widths: Sequence[int]) -> None:  # noqa: ANN401
     sheet.sheet_properties.pageSetUpPr.fitToPage = True
 
 
-def _asked(criterion: Criterion, form: Form, language: Language) -> list[str]:
+def _question_text(criterion: Criterion, form: Form, language: Language) -> list[str]:
     """Return the question; of a scale, what its points mean, too."""
     if form != "likert":
         return [criterion.compare.in_(language)]

@@ -27,7 +27,7 @@ _SAME = {"tie", "tied", "equal", "both", "neither", "none", "draw", "平局", "�
 _OF_ONE = re.compile(r"(?:(?:the )?(?:response|answer|assistant|system|option|model|回复|回答)\s*)?\[*([ab])\]*")
 
 
-def _picked(said: object) -> object:
+def _normalise_pick(said: object) -> object:
     """Return what judges say for one of the picks: "tie", "Response A", "[[b]]"; anything else as it is."""
     if not isinstance(said, str):
         return said
@@ -36,7 +36,7 @@ def _picked(said: object) -> object:
     return match[1].upper() if match else "same" if word in _SAME else word if word == "same" else said
 
 
-Pick = Annotated[Literal["A", "B", "same"], BeforeValidator(_picked)]
+Pick = Annotated[Literal["A", "B", "same"], BeforeValidator(_normalise_pick)]
 # What may stand before the refusal itself: an apology, and what the model says it is.
 _LEAD_EN = (
     r"(?:(?:sorry|(?:my )?apologies|i apologi[sz]e|unfortunately|i(?:'m| am)(?: \w+)? (?:sorry|afraid))\W+"
@@ -104,13 +104,13 @@ class JudgeClient:
             answer = await complete_structured(self.model, request, shape)
         except ModelError as error:
             if error.refused:
-                raise _refused(error.message) from error
+                raise _refusal_error(error.message) from error
             raise
         completion = answer.completions[-1].text
         # A number that comes with a refusal is not the judge's judgement.
         for text in (completion, *([answer.completions[0].text] if answer.value is None else [])):
             if is_refusal(text):
-                raise _refused(text)
+                raise _refusal_error(text)
         if answer.value is None:
             reason = f"the judge's answer could not be parsed: {answer.error}"
             raise UnjudgedError(SampleScore(problem="unparsed", reason=reason, detail=_short(completion)))
@@ -122,7 +122,7 @@ def asker_of(context: Context) -> JudgeClient | None:
     return JudgeClient(context.judge, PromptLibrary(context.judge_prompts)) if context.judge is not None else None
 
 
-def _refused(said: str) -> UnjudgedError:
+def _refusal_error(said: str) -> UnjudgedError:
     return UnjudgedError(SampleScore(problem="refused", reason="the judge refused", detail=_short(said)))
 
 

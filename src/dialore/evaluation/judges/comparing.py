@@ -97,7 +97,7 @@ async def compare(
         raise InputError("a comparison wants at least two systems", hint="name another")
     check_criteria(criteria, judged)
     prompt, shape = f"pairwise-{judged}", _preferences_shape(tuple(criteria))
-    texts = {system: shown(response, judged) for system, response in responses.items()}
+    texts = {system: judged_text(response, judged) for system, response in responses.items()}
 
     async def ask(first: str, second: str) -> dict[str, str]:
         variables = {"a": texts[first], "b": texts[second], "criteria": tuple(criteria)}
@@ -133,7 +133,7 @@ def check_criteria(criteria: Sequence[str], judged: Judged, known: Mapping[Judge
             raise UnknownNameError(f"criterion for {judged}", name, known[judged])
 
 
-def shown(response: Response, judged: Judged) -> str:
+def judged_text(response: Response, judged: Judged) -> str:
     """Return what a judge is shown of a response: its text, or its queries; empty where it has none."""
     if response.status == "failed":
         return ""
@@ -182,7 +182,7 @@ class JointJudge(Mean):
 
         An empty response is left out, too, and has the lowest score.
         """
-        texts = {system: text for system, response in responses.items() if (text := shown(response, self.judged))}
+        texts = {system: text for system, response in responses.items() if (text := judged_text(response, self.judged))}
         lacking = "the system has no response" if self.judged == "responses" else "the system asked no query"
         measures = dict.fromkeys(responses, unavailable(lacking))
         for system, response in responses.items():

@@ -29,10 +29,10 @@ def make(name: str, context: Context) -> Judge:
     """Return a judge by name."""
     about, embedder = about_of(name), context.embedder or "static"
     scores: dict[str, Score] = {
-        "meep": functools.partial(_rated, name, "meep", Engagingness),
-        "informativeness": functools.partial(_rated, name, "quality", Quality),
-        "overall": functools.partial(_rated, name, "quality", Quality),
-        "useful-knowledge": functools.partial(_rated, name, "useful-knowledge", UsefulKnowledge),
+        "meep": functools.partial(_rate, name, "meep", Engagingness),
+        "informativeness": functools.partial(_rate, name, "quality", Quality),
+        "overall": functools.partial(_rate, name, "quality", Quality),
+        "useful-knowledge": functools.partial(_rate, name, "useful-knowledge", UsefulKnowledge),
         "useful-pieces": _useful_pieces,
         "ragas-context-relevance": _context_relevance,
         "ragas-faithfulness": faithfulness,
@@ -105,7 +105,7 @@ class Questions(BaseModel):
     noncommittal: bool
 
 
-async def _rated(name: str, prompt: str, shape: type[BaseModel], judge: JudgeClient, sample: Sample) -> SampleScore:
+async def _rate(name: str, prompt: str, shape: type[BaseModel], judge: JudgeClient, sample: Sample) -> SampleScore:
     """Return the score of a prompt; of `quality`, which asks for two, the cache answers whichever comes second."""
     verdict = await judge.ask(prompt, shape, sample.dialogue, label=name, response=spoken(sample.response))
     return SampleScore((float(getattr(verdict, name if prompt == "quality" else "score")),))

@@ -32,10 +32,10 @@ def decimals(value: float, figures: int = 3) -> int:
 
 def three(value: float) -> str:
     """Three significant figures, with trailing zeros: `0.0120`, `68.7`, `1,230`; a dash where there is no figure."""
-    return "–" if math.isnan(value) else fixed(value, decimals(value))
+    return "–" if math.isnan(value) else format_fixed(value, decimals(value))
 
 
-def fixed(value: float, places: int) -> str:
+def format_fixed(value: float, places: int) -> str:
     """So many decimals; with a negative number, rounded before the point. Never a negative zero."""
     text = f"{round(value, places):,.{max(places, 0)}f}"
     return (
@@ -43,7 +43,7 @@ def fixed(value: float, places: int) -> str:
     )
 
 
-def signed(value: float) -> str:
+def format_signed(value: float) -> str:
     """Return a difference, with its sign; no sign where it is nothing."""
     text = three(value)
     return f"+{text}" if value >= _NOTHING else text
@@ -55,7 +55,7 @@ def spread(low: float | None, high: float | None, places: int) -> str:
         return ""
     half = (high - low) / 2
     # An interval that its figure's decimals would round to nothing keeps one figure of its own.
-    return fixed(half, places if half == 0 or round(half, places) else decimals(half, 1))
+    return format_fixed(half, places if half == 0 or round(half, places) else decimals(half, 1))
 
 
 def p_value(p: float | None) -> str:

@@ -26,7 +26,7 @@ _NUMBER = re.compile(r"-\d+\Z")
 _BY = {"model": "the model's", "documents": "the base's"}
 
 
-def raised(numbers: list[int]) -> str:
+def superscript(numbers: list[int]) -> str:
     """Numbers as they stand after a word: ¹ ³ as `¹˒³`."""
     return "˒".join(str(number).translate(_RAISED) for number in numbers)
 
@@ -41,7 +41,7 @@ def origin_of(item: Knowledge) -> str:
     return " · ".join(part for part in (item.source, *parts) if part)
 
 
-def marked(response: Response) -> str:
+def mark_citations(response: Response) -> str:
     """Return the response's text with what it cites by number, as in `Honey soothes it [1].`, in it."""
     return "".join(text + (f" [{', '.join(map(str, numbers))}]" if numbers else "") for text, numbers in response.parts)
 
@@ -171,12 +171,12 @@ def render_page(conversations: Sequence[Conversation], *, title: str, made: str 
         steps_of=steps_of,
         longest_chain=longest_chain,
         origin_of=origin_of,
-        marked=_marked,
+        marked=_mark_words,
         conversations=conversations,
     )
 
 
-def _marked(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
+def _mark_words(text: str, used: Sequence[Knowledge], dialogue: Dialogue) -> Markup:
     """Return the response with the words marked that its knowledge brought in, as far as they stand there literally."""
     ends = {end for item in used if item.kind == "fact" for end in (item.fact.head, item.fact.tail)}
     known = dialogue.history.lower()

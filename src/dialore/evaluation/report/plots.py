@@ -222,7 +222,7 @@ def _lined(
         for label, colour, points in lines:
             x, y, low, high, _ = np.array(points).T
             errors = np.clip(np.stack([y - low, high - y]), 0, None)
-            axes.errorbar(x, y, errors, fmt="o-", color=colour, label=_wrapped(label))
+            axes.errorbar(x, y, errors, fmt="o-", color=colour, label=_wrap(label))
         if is_log:
             known = sorted({point[0] for *_, points in lines for point in points})
             axes.set_xscale("log")
@@ -238,7 +238,7 @@ def _lined(
         for label, _, points in lines
         for x, y, low, high, n in points
     ]
-    height = 3.1 + 0.2 * sum(_wrapped(label).count("\n") + 1 for label, *_ in lines)
+    height = 3.1 + 0.2 * sum(_wrap(label).count("\n") + 1 for label, *_ in lines)
     return Figure(*heading, table, height, draw)
 
 
@@ -257,7 +257,7 @@ def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, 
 
 def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
     """Write a system's name above its bar, in place of the axis."""
-    axes.annotate(_wrapped(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
+    axes.annotate(_wrap(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
 
@@ -266,7 +266,7 @@ def _colour(place: int) -> str:
     return COLOURS[place % len(COLOURS)]
 
 
-def _wrapped(label: str) -> str:
+def _wrap(label: str) -> str:
     return "\n".join(textwrap.wrap(label, _LABEL, max_lines=2, placeholder="…"))
 
 

@@ -143,7 +143,7 @@ def _is_variant(family: Sequence[SystemScores], place: int, of: int) -> bool:
 def _compare(
     metric: Metric, system: SystemScores, baseline: SystemScores, own: Measures, base: Measures, comparisons: int
 ) -> Comparison | None:
-    mine, theirs = by_dialogue(metric, own), by_dialogue(metric, base)
+    mine, theirs = rows_by_dialogue(metric, own), rows_by_dialogue(metric, base)
     common = [dialogue for dialogue in mine if dialogue in theirs]
     if len(common) < 2:
         return None
@@ -164,7 +164,7 @@ def _compare(
     )
 
 
-def by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
+def rows_by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
     """Return one row a dialogue: the mean of its repetitions where measures add up, else the first."""
     grouped_rows: dict[str, list[tuple[float, ...]]] = {}
     for (dialogue, _), row in sorted(measures.items(), key=lambda item: item[0][1]):
@@ -404,7 +404,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     for about in empty if not keep_absent else ():
         reasons = dict.fromkeys(_score(system, about).reason or "not measured" for system in systems)
         made.absent.append((about, "; ".join(reasons)))
-    for title, some in grouped(systems):
+    for title, some in group_systems(systems):
         name = baseline or "vanilla"
         called = [system for system in some if system.name == name]
         called = called or [system for system in some if system.method == name] or ([] if baseline else some)
@@ -438,7 +438,7 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
     return notes
 
 
-def grouped(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:
+def group_systems(systems: Sequence[SystemScores]) -> list[tuple[str, list[SystemScores]]]:
     """Systems by data set, and by model where every model has several; the title says what tells groups apart."""
     by_dataset: dict[str, dict[str, list[SystemScores]]] = {}
     for system in systems:

@@ -61,10 +61,10 @@ def embedder_of(
         return None
     from dialore.retrieval.embedding import recorded_embedder
 
-    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown(path), addresses, embedder)
+    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown_place(path), addresses, embedder)
 
 
-def shown(path: Path | str) -> str:
+def shown_place(path: Path | str) -> str:
     """Return an index's path as it is shown: an address without its password."""
     head, at, tail = str(path).rpartition("@")
     if not at or "://" not in head:
@@ -223,7 +223,7 @@ def _changing(
 ) -> Iterator[_Change]:
     """Yield a change of an index, with its report."""
     started = time.monotonic()
-    report = DocumentReport(path=shown(path))
+    report = DocumentReport(path=shown_place(path))
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
             chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))

@@ -60,14 +60,14 @@ class PostgresStore:
     def __init__(self, url: str) -> None:
         address, _, name = url.partition("#")
         self.name = self.shown = name or "documents"
-        with self._explained():
+        with self._explain_errors():
             parts = conninfo_to_dict(address)
         self.shown = f"{parts.get('host', '')}/{parts.get('dbname', '')}#{self.name}"
         if not re.fullmatch(r"\w{1,60}", self.name):
             raise InputError(f"{self.name!r} is no name of an index", hint="take letters, digits and _")
         settings = f'-c search_path="{self.name}",public -c lock_timeout=30s'
         conninfo = make_conninfo(address, options=settings)
-        with self._explained():  # What is wrong is said at once; a pool tries again until its time is up.
+        with self._explain_errors():  # What is wrong is said at once; a pool tries again until its time is up.
             psycopg.connect(conninfo, connect_timeout=int(_SECONDS)).close()
         self._pool: ConnectionPool[psycopg.Connection[Any]] = ConnectionPool(
             conninfo, min_size=0, max_size=_CONNECTIONS, timeout=_SECONDS, open=True
@@ -87,14 +87,14 @@ class PostgresStore:
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[_PostgresTransaction]:
         """See `SqliteStore`."""
-        with self._explained(), self._pool.connection() as connection:
+        with self._explain_errors(), self._pool.connection() as connection:
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
             yield _PostgresTransaction(connection, self.shown, filter_)
 
     @contextmanager
     def write(self, fresh: IndexSettings | None = None) -> Iterator[_PostgresTransaction]:
         """See `SqliteStore`."""
-        with self._explained(), self._pool.connection() as connection:
+        with self._explain_errors(), self._pool.connection() as connection:
             transaction = _PostgresTransaction(connection, self.shown)
             transaction.ask("SELECT pg_advisory_xact_lock(hashtext(?))", f"dialore documents {self.name}")
             if fresh is not None:
@@ -110,7 +110,7 @@ class PostgresStore:
                 transaction.ask("CREATE INDEX passages_vector ON passages USING hnsw (vector halfvec_ip_ops)")
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Say what the server says as our errors."""
         try:
             yield
@@ -159,7 +159,7 @@ class _PostgresTransaction(Transaction):
         rare = rarity(state.passages, np.array([frequencies[term] for term in asked]))
         weights = rare * [terms[term] for term in asked]
         mean = max(state.length / state.passages, 1e-9)
-        match = " | ".join(map(_quoted, chosen))
+        match = " | ".join(map(_quote_lexeme, chosen))
         sql = _BM25.replace("{seen}", self._seen)
         return list(self.ask(sql, mean, match, *self._seen_values, asked, weights.tolist(), top))
 
@@ -186,7 +186,7 @@ class _PostgresTransaction(Transaction):
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
             for position, (number, passage) in enumerate(zip(numbers, passages, strict=True)):
                 row: list[Any] = list(passage.row(number))
-                row.append(" ".join(f"{_quoted(term)}:{at}" for at, term in enumerate(passage.terms, start=1)))
+                row.append(" ".join(f"{_quote_lexeme(term)}:{at}" for at, term in enumerate(passage.terms, start=1)))
                 copy.write_row(row if vectors is None else [*row, _vector(vectors[position])])
                 having.update(set(passage.terms))
         self.ask(
@@ -205,7 +205,7 @@ class _PostgresTransaction(Transaction):
         )
 
 
-def _quoted(term: str) -> str:
+def _quote_lexeme(term: str) -> str:
     """Return a term as a lexeme of PostgreSQL's text search."""
     return "'" + term.replace("\\", "\\\\").replace("'", "''") + "'"
 

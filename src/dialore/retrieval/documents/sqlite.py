@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.files import written_whole
+from dialore.files import whole_file
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
 from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
@@ -100,7 +100,7 @@ class SqliteStore:
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[_SqliteTransaction]:
         """Yield one state of the index, whatever others write meanwhile, of the passages that a filter lets through."""
-        with self._explained():
+        with self._explain_errors():
             inode = self._stat().st_ino
             if inode != self._inode:  # another file is in its place
                 self.close()
@@ -156,7 +156,7 @@ class SqliteStore:
 
         Raises InputError where there is none, it cannot be written, or another writer has it for 30 seconds.
         """
-        with self._explained():
+        with self._explain_errors():
             new = fresh is not None and not self.path.exists()
             if new:
                 try:
@@ -199,7 +199,7 @@ class SqliteStore:
                     path.unlink()
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         """Say what SQLite says as our errors."""
         try:
             yield
@@ -309,7 +309,7 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
         condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
-        sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._of_seen()} ORDER BY number"
+        sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._visible_condition()} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
         nearest = _nearest(query, proposed, top) + _nearest(query, column, top)
@@ -317,7 +317,7 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         return sorted(nearest, key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def _of_seen(self) -> str:
+    def _visible_condition(self) -> str:
         """Return the condition that a row of another table is of a passage which the filter lets through."""
         return f" AND number IN (SELECT number FROM passages WHERE TRUE{self._seen})" if self.filter else ""
 
@@ -326,7 +326,7 @@ class _SqliteTransaction(Transaction):
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._of_seen()} ORDER BY number"
+        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._visible_condition()} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
         values: tuple[NDArray[Any], ...]
         if name == "vector":
@@ -363,7 +363,7 @@ class _SqliteTransaction(Transaction):
             added += len(numbers)
             on_added(added, lacking)
         name = f"{path.name}.{secrets.token_hex(4)}.hnsw"
-        with written_whole(path.with_name(name)) as temporary:
+        with whole_file(path.with_name(name)) as temporary:
             graph.save(str(temporary))
         settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
         self.ask("UPDATE state SET settings = ?", settings.model_dump_json())

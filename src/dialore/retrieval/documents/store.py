@@ -147,7 +147,7 @@ class Transaction(ABC):
 
     def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
         """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
-        compared = [self._compared(condition) for condition in filter_.conditions]
+        compared = [self._condition_sql(condition) for condition in filter_.conditions]
         sql = "".join(f" AND {made}" for made, _ in compared)
         values = [value for _, own in compared for value in own]
         if filter_.groups is not None:
@@ -156,7 +156,7 @@ class Transaction(ABC):
             values += [self._path_of(GROUPS), self._path_of(GROUPS), own_groups]
         return sql, values
 
-    def _compared(self, condition: Condition) -> tuple[str, list[object]]:
+    def _condition_sql(self, condition: Condition) -> tuple[str, list[object]]:
         """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
         name, operator = condition.field, condition.operator
         sign = "=" if operator in {"in", "!="} else operator

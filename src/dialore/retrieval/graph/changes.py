@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
-from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, packed_concept, packed_side, unpacked_side
+from dialore.retrieval.graph.lmdb_file import EDGE, file_key, open_file, pack_concept, pack_side, unpack_side
 from dialore.retrieval.graph.store import GraphState, Table, concept_key, id_key, text_key
 from dialore.retrieval.graph.writing import (
     Numbered,
@@ -190,7 +190,7 @@ class _Change:
             # The side of fewer facts: a hub's is long to search.
             sides = ((self._state.get(Table.OUT, id_key(head)), tail), (self._state.get(Table.IN, id_key(tail)), head))
             value, other = min(sides, key=lambda side: len(side[0] or b""))
-            records, _ = unpacked_side(value)
+            records, _ = unpack_side(value)
             rows = records[(records["other"] == other) & (records["relation"] == relation)]
             present = (float(rows["weight"][0]), int(rows["provenance"][0])) if len(rows) else None
             self._now[key] = self._before[key] = present
@@ -235,7 +235,7 @@ class _Change:
         state, meta = self._state, self._state.meta
         numbers = PartNumbers(embedder, state.numbers.tolist())
         for number, (name, own) in enumerate(zip(self._names, numbers(self._names), strict=True), start=meta.concepts):
-            self._put(Table.CONCEPTS, id_key(number), packed_concept(name, own))
+            self._put(Table.CONCEPTS, id_key(number), pack_concept(name, own))
             self._put(Table.IDS, text_key(normalise(name)), id_key(number))
             self._write_keys(name, number, there=True)
         first, block = numbers.block()
@@ -259,7 +259,7 @@ class _Change:
         self, table: bytes, number: int, changes: dict[tuple[int, int], tuple[_Value | None, np.float32 | None]]
     ) -> None:
         """Change a concept's facts as head or as tail, by their other end and relation."""
-        records, parts = unpacked_side(self._state.get(table, id_key(number)))
+        records, parts = unpack_side(self._state.get(table, id_key(number)))
         own_parts = np.split(parts, np.cumsum(records["parts"].astype(np.intp))[:-1]) if len(records) else []
         same = ~np.isin(_pairs(records["other"], records["relation"]), [_pairs(*pair) for pair in changes])
         new = np.zeros(sum(value is not None for value, _ in changes.values()), EDGE)
@@ -274,7 +274,7 @@ class _Change:
         order = np.lexsort((both["other"], both["relation"], -both["weight"]))
         joined = [all_parts[position] for position in order.tolist()]
         flat = np.concatenate(joined) if joined else np.empty(0, np.uint32)
-        self._put(table, id_key(number), packed_side(both[order], flat) if len(both) else b"")
+        self._put(table, id_key(number), pack_side(both[order], flat) if len(both) else b"")
 
     def _write_meta(self, changed: dict[_Key, _Value | None]) -> None:
         meta = self._state.meta
@@ -336,11 +336,11 @@ def _problems(state: GraphState) -> Iterator[str]:
     yield from problems
     incoming, problems = _facts(state, Table.IN, "in")
     yield from problems
-    yield from _of_facts(state, outgoing, incoming)
+    yield from _check_facts(state, outgoing, incoming)
     if len(outgoing) and max(outgoing["head"].max(), outgoing["tail"].max()) < state.meta.concepts:
         names = [state.concept(number) or "" for number in range(state.meta.concepts)]
-        yield from _of_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
-        yield from _of_meaning(state, names, outgoing)
+        yield from _check_names(state, names, np.union1d(outgoing["head"], outgoing["tail"]))
+        yield from _check_meaning(state, names, outgoing)
 
 
 def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void], list[str]]:
@@ -348,7 +348,7 @@ def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void]
     own, other = ("head", "tail") if table == Table.OUT else ("tail", "head")
     sides, lighter, damaged = [np.empty(0, _RECORD)], 0, 0
     for key, value in state.items(table):
-        records, parts = unpacked_side(value)
+        records, parts = unpack_side(value)
         damaged += int(records["parts"].sum()) != len(parts) or int(parts.max(initial=0)) >= max(1, len(state.rows))
         lighter += bool((records["weight"][1:] > records["weight"][:-1]).any())
         facts = np.empty(len(records), _RECORD)
@@ -362,7 +362,7 @@ def _facts(state: GraphState, table: bytes, name: str) -> tuple[NDArray[np.void]
     return every[np.lexsort((every["tail"], every["relation"], every["head"]))], problems
 
 
-def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[np.void]) -> Iterator[str]:
+def _check_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[np.void]) -> Iterator[str]:
     meta = state.meta
     if len(outgoing) != meta.facts:
         yield f"it holds {len(outgoing):,} facts where it says {meta.facts:,}"
@@ -379,7 +379,7 @@ def _of_facts(state: GraphState, outgoing: NDArray[np.void], incoming: NDArray[n
         yield "facts stand in it twice"
 
 
-def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
+def _check_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> Iterator[str]:
     """Yield whether the concepts that have facts are found."""
     if wrong := sum(state.find(normalise(names[number])) != number for number in used.tolist()):
         yield f"{wrong:,} concepts are not found by their names (tables concepts and ids)"
@@ -395,7 +395,7 @@ def _of_names(state: GraphState, names: list[str], used: NDArray[np.uint32]) -> 
         yield f"{lost:,} of {_SAMPLE:,} concepts are not found by their stems (table keys)"
 
 
-def _of_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
+def _check_meaning(state: GraphState, names: list[str], facts: NDArray[np.void]) -> Iterator[str]:
     """Yield whether the fingerprint and the facts' lengths are those of the facts."""
     meta = state.meta
     if int(facts["relation"].max()) >= len(meta.relations):

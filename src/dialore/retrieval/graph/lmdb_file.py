@@ -35,17 +35,17 @@ _MAGIC = struct.pack("=I", 0xBEEFC0DE)
 # --- values
 
 
-def packed_concept(name: str, parts: bytes) -> bytes:
+def pack_concept(name: str, parts: bytes) -> bytes:
     """Return a concept's value of the table `concepts`."""
     return (len(parts) // 4).to_bytes(4, "little") + parts + name.encode()
 
 
-def packed_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
+def pack_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
     """Return the value of a side: its facts, and the parts of their other ends one's after the other's."""
     return struct.pack("=I", len(records)) + records.tobytes() + parts.tobytes()
 
 
-def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+def unpack_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
     """Return a side's facts, and the parts of their other ends; both empty for None."""
     if value is None:
         return np.empty(0, EDGE), np.empty(0, np.uint32)
@@ -54,7 +54,7 @@ def unpacked_side(value: bytes | memoryview | None) -> tuple[NDArray[np.void], N
     return np.frombuffer(value[4:end], EDGE), np.frombuffer(value[end:], "<u4")
 
 
-def unpacked_parts(
+def unpack_parts(
     value: bytes | memoryview, width: int
 ) -> tuple[NDArray[np.int8], NDArray[np.float32], NDArray[np.uint32]]:
     """Return a block of parts: rows of a width, their scales and their numbers in the embedder."""

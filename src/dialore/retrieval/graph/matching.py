@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from dialore.retrieval.linking.chinese import simplified
+from dialore.retrieval.linking.chinese import simplify
 from dialore.text import Language, content_lemmas, content_words, is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class HardMatcher:
         return set().union(*(self._said(text, language) for text in texts))
 
     def _concepts_in(self, text: str, language: Language) -> frozenset[int]:
-        words = content_words(simplified(text), "zh") if language == "zh" else content_lemmas(text, "en")
+        words = content_words(simplify(text), "zh") if language == "zh" else content_lemmas(text, "en")
         glue = "" if language == "zh" else " "
         ends = range(1, _LONGEST + 1)
         keys = {glue.join(words[begin : begin + size]) for begin in range(len(words)) for size in ends}
@@ -85,5 +85,5 @@ class HardMatcher:
 def concept_key(name: str) -> str:
     """Return what a concept is known by: its content lemmas in order, or its characters; perhaps nothing."""
     if is_chinese(name):
-        return simplified(normalise(name)).replace(" ", "")
+        return simplify(normalise(name)).replace(" ", "")
     return " ".join(content_lemmas(name, "en"))

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from dialore.errors import GraphError, MissingExtraError
 from dialore.retrieval.graph.store import Edges, FactStore, GraphMeta, concept_key, places_among, read_meta
-from dialore.retrieval.graph.writing import Collector, fact_hashes, fingerprint_of, merged_rows, name_hashes
+from dialore.retrieval.graph.writing import Collector, fact_hashes, fingerprint_of, merge_rows, name_hashes
 from dialore.text import is_chinese, normalise
 
 try:
@@ -312,7 +312,7 @@ def _write(connection: _Connection, target: _Target, collector: Collector, name:
     connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(schema))
     connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} (load text NOT NULL, meta jsonb NOT NULL)").format(graph))
     connection.execute(sql.SQL(_TABLES).format(concepts=concepts, facts=facts))
-    names, rows = [name for batch in collector.names() for name in batch], merged_rows(collector.facts())
+    names, rows = [name for batch in collector.names() for name in batch], merge_rows(collector.facts())
     degrees = np.bincount(np.concatenate([rows["head"], rows["tail"]]), minlength=len(names)).tolist()
     forms = (_key_text(normalise(name)) for name in names)
     stems = (_key_text(key) if (key := concept_key(name)) else None for name in names)  # None for punctuation alone

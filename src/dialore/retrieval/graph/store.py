@@ -34,7 +34,7 @@ from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpacked_parts, unpacked_side
+from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpack_parts, unpack_side
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
 FORMAT = 6
@@ -184,7 +184,7 @@ class GraphState:
         width = max(1, self.meta.dimension)
         relations = self.get(Table.META, b"relations") or b""
         self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, width)
-        blocks = [unpacked_parts(value, width) for _, value in self.items(Table.PARTS)] or [unpacked_parts(b"", width)]
+        blocks = [unpack_parts(value, width) for _, value in self.items(Table.PARTS)] or [unpack_parts(b"", width)]
         self.rows, self.scales, self.numbers = blocks[0]
         if len(blocks) > 1:
             self.rows, self.scales, self.numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
@@ -235,7 +235,7 @@ class GraphState:
             # Facts between two of the concepts are taken from the side of their head.
             among = np.array(numbers if table == Table.OUT else (), np.uint32)
             for number in numbers:
-                records, ends = unpacked_side(self.get(table, id_key(number)))
+                records, ends = unpack_side(self.get(table, id_key(number)))
                 degrees.append(len(records))
                 if most is not None and len(records) > most:  # the first, and those that lead to the concepts
                     others = records["other"][most:]
@@ -254,7 +254,7 @@ class GraphState:
         """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
         parts = [_NOTHING, *map(self.parts_of, concepts.tolist())]
         counts = np.array([*map(len, parts)])
-        return summed_parts(self.rows, self.scales, np.concatenate(parts), counts)[1:]
+        return sum_parts(self.rows, self.scales, np.concatenate(parts), counts)[1:]
 
     def cosines(
         self,
@@ -295,7 +295,7 @@ class GraphState:
         return products
 
 
-def summed_parts(
+def sum_parts(
     rows: NDArray[np.int8], scales: NDArray[np.float32], parts: NDArray[np.uint32], counts: NDArray[np.intp]
 ) -> NDArray[np.float32]:
     """(n, dimension): the sums of so many parts each; a graph's parts have these rows and scales."""

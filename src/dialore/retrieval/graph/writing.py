@@ -23,12 +23,12 @@ from dialore.retrieval.graph.lmdb_file import (
     MAP_SIZE,
     folder_lock,
     open_file,
-    packed_concept,
-    packed_side,
-    unpacked_parts,
+    pack_concept,
+    pack_side,
+    unpack_parts,
 )
 from dialore.retrieval.graph.relations import connecting_words
-from dialore.retrieval.graph.store import GraphMeta, Table, concept_key, id_key, summed_parts, text_key
+from dialore.retrieval.graph.store import GraphMeta, Table, concept_key, id_key, sum_parts, text_key
 from dialore.text import is_chinese, normalise
 
 if TYPE_CHECKING:
@@ -210,7 +210,7 @@ class Numbered(dict[str, int]):
         return self.setdefault(name, len(self))
 
 
-def merged_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
+def merge_rows(rows: NDArray[np.void]) -> NDArray[np.void]:
     """Return each fact once, its heaviest mention kept, the first of equal ones; by head, relation and tail."""
     # The heaviest first within a fact, so that the first of each run is the one to keep.
     rows = rows[np.lexsort((-rows["weight"], rows["tail"], rows["relation"], rows["head"]))]
@@ -279,7 +279,7 @@ class _Build:
             self._made.frombytes(b"".join(parts))
             for number, (name, own) in enumerate(zip(names, parts, strict=True), start=at):
                 self._ends.append(self._ends[-1] + len(own) // 4)
-                yield id_key(number), packed_concept(name, own)
+                yield id_key(number), pack_concept(name, own)
             at += len(names)
             self._step("embedding concepts", at, self.meta.concepts)
         self.meta.languages = sorted(languages)
@@ -295,7 +295,7 @@ class _Build:
         path, kinds, total = self._folder / "merged", name_hashes(self.meta.relations), 0
         with path.open("wb") as file:
             for some in self._of_ranges(self._collector.facts(), "head"):
-                facts = merged_rows(some)
+                facts = merge_rows(some)
                 total += fact_hashes(facts, self._hashes, kinds)
                 facts["norm"] = fact_norms(facts["head"], facts["relation"], facts["tail"], sums, self._relations)
                 self.relation_counts += np.bincount(facts["relation"], minlength=len(self.relation_counts))
@@ -335,18 +335,18 @@ class _Build:
         part_bounds = np.append(0, stops)[bounds]
         spans = (itertools.pairwise(edges.tolist()) for edges in (bounds, part_bounds))
         for number, of_facts, of_parts in zip(owners.tolist(), *spans, strict=True):
-            yield id_key(number), packed_side(records[slice(*of_facts)], parts[slice(*of_parts)])
+            yield id_key(number), pack_side(records[slice(*of_facts)], parts[slice(*of_parts)])
 
     def _concept_matrix(self, block: bytes) -> Callable[[NDArray[Any]], NDArray[np.float32]]:
         """Return what gives vectors of concepts, to about a half percent: one byte a component, in a file."""
         made, ends = np.frombuffer(self._made, np.uint32), np.frombuffer(self._ends, np.uint64).astype(np.intp)
         count, dimension = self.meta.concepts, self.meta.dimension
-        parts, weights, _ = unpacked_parts(block, dimension)
+        parts, weights, _ = unpack_parts(block, dimension)
         rows = np.memmap(self._folder / "vectors", np.int8, "w+", shape=(count, dimension))
         scales = np.empty(count, np.float32)
         for start in range(0, count, _CHUNK):
             some = ends[start : start + _CHUNK + 1]
-            sums = summed_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
+            sums = sum_parts(parts, weights, made[some[0] : some[-1]], np.diff(some))
             part = slice(start, start + _CHUNK)
             scales[part] = np.maximum(np.abs(sums).max(axis=1), 1e-6) / np.float32(127)
             sums /= scales[part][:, None]

@@ -26,21 +26,21 @@ def _converter(script: _Script) -> Any:  # noqa: ANN401 - the library is untyped
 
 
 @functools.lru_cache(maxsize=65536)
-def _converted(text: str, script: _Script) -> str:
+def _convert(text: str, script: _Script) -> str:
     # A phrase costs twenty times what a look at its characters does, and most are in the wanted script already.
-    if len(text) > 1 and all(_converted(character, script) == character for character in text):
+    if len(text) > 1 and all(_convert(character, script) == character for character in text):
         return text
     return str(_converter(script).convert(text))
 
 
-def simplified(text: str) -> str:
+def simplify(text: str) -> str:
     """Chinese in simplified characters: 不同種類 becomes 不同种类."""
-    return _converted(text, "t2s")
+    return _convert(text, "t2s")
 
 
 def traditional(text: str) -> str:
     """Chinese in traditional characters, words taken whole: 头发 becomes 頭髮 and 发现 發現."""
-    return _converted(text, "s2t")
+    return _convert(text, "s2t")
 
 
 # --- the reader
@@ -53,7 +53,7 @@ _NOT_WORD = re.compile(rf"[^\w{HAN}]+")
 
 
 @functools.lru_cache(maxsize=1)
-def _counted() -> re.Pattern[str]:
+def _drop_particles() -> re.Pattern[str]:
     """Aspect particles and what counts a thing: 了一场 in 看了一场电影, 一本 in 一本书."""
     measures = "|".join(sorted(measure_words(), key=len, reverse=True))
     number = r"(?:[一二两三四五六七八九十百千几半每这那哪某\d]+)"
@@ -94,12 +94,12 @@ class ChineseReader:
         """True where the graph has concepts in traditional characters, by a sample."""
         count = self._store.meta.concepts
         sample = (self._store.concept(number) for number in range(0, count, max(1, count // _SAMPLE)))
-        return sum(simplified(name) != name for name in sample) * 20 > min(count, _SAMPLE)
+        return sum(simplify(name) != name for name in sample) * 20 > min(count, _SAMPLE)
 
     def _scripts(self, form: str) -> list[str]:
         """Return the phrase as it is, in simplified characters, and in traditional ones where the graph has them."""
         others = [traditional(form)] if self._in_traditional else []
-        return list(dict.fromkeys([form, simplified(form), *others]))
+        return list(dict.fromkeys([form, simplify(form), *others]))
 
     def whole(self, form: str) -> tuple[int, How] | None:
         """Return the concept that a normalised phrase is: as is, in the other script, cut elsewhere, uncounted."""
@@ -110,7 +110,7 @@ class ChineseReader:
                 return concept, "variant" if number else "exact"
         for name in scripts:
             joined = _NOT_WORD.sub("", name)
-            bare = _counted().sub("", joined)
+            bare = _drop_particles().sub("", joined)
             # 一家人 is a word, not a person that is counted; 一本书 is a book.
             uncounted = bare if len(bare) > 1 or len(_cut(joined).cuts) > 2 else joined
             for other in (joined, uncounted, bare.replace("没有", "没")):
@@ -122,7 +122,7 @@ class ChineseReader:
     def read(self, form: str) -> Reading:
         """Return the longest concepts inside a normalised text, in the script that covers most of it."""
         # Particles are dropped where that hides nothing: 吃了饭 is 吃饭, but 了解 stays.
-        names = (name for script in self._scripts(form) for name in (_counted().sub("", script), script) if name)
+        names = (name for script in self._scripts(form) for name in (_drop_particles().sub("", script), script) if name)
         readings = [self._inside(_cut(name)) for name in dict.fromkeys(names)]
         return max(readings, key=lambda reading: reading.covered)
 

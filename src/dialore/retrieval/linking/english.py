@@ -294,13 +294,13 @@ class EnglishReader:
         fitting = (self._fitting(spelt, spoken, alone, noun) for spelt in _spellings(content))
         chosen = next(filter(None, fitting), None)
         if len(content) == 1 and chosen is None:
-            chosen = self._parted(*content)
+            chosen = self._as_two_words(*content)
         elif len(content) == 2:
             between = [word.form for word in found[places[start] + 1 : places[end - 1]]]
             chosen = self._compound(*content, between, chosen)
         return None if chosen is None else Match(start, end, chosen[0], chosen[1], " ".join(content), chosen[2])
 
-    def _parted(self, word: str) -> _Chosen | None:
+    def _as_two_words(self, word: str) -> _Chosen | None:
         """Return the concept that a word is as two: "stomachache"."""
         for at in range(_SHORTEST, len(word) - _SHORTEST + 1):
             parts = f"{word[:at]} {word[at:]}"

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
 from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
             texts = [(0, Paragraph(text)) for text in reader.sheet(sheet)]
             blocks += [(1, Paragraph(sheet.get("name") or "")), *texts] if texts else []
         title = package.title()
-    yield from by_headings(blocks, title)
+    yield from split_at_headings(blocks, title)
 
 
 class _Workbook:
@@ -98,7 +98,7 @@ class _Workbook:
         last = 0
         for element in self._package.rows(part):
             if local(element) == "headerFooter":
-                self._printed |= dict.fromkeys(filter(None, map(_printed, element)))
+                self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
                 continue
             number = int(element.get("r") or last + 1)
             if number > last + 1:
@@ -131,7 +131,7 @@ class _Workbook:
         elif kind == "n" and value:
             style = int(cell.get("s") or 0)
             code = self._formats[style] if style < len(self._formats) else "General"
-            return shown(value, code, since_1904=self._since_1904)
+            return format_number(value, code, since_1904=self._since_1904)
         return Shown(value, is_name=kind in {"s", "str", "inlineStr"})
 
 
@@ -141,7 +141,7 @@ def _string(item: Element | None) -> str:
     return "".join(text.text or "" for text in texts if local(text.getparent()) != "rPh")
 
 
-def _printed(element: Element) -> str:
+def _print_text(element: Element) -> str:
     """Return the text of a print header or footer, without its codes."""
     parts = (element.text or "").split("&&")
     return " ".join("&".join(_PRINT_CODE.sub(" ", part) for part in parts).split())
@@ -162,18 +162,18 @@ def _table(rows: Iterable[dict[int, Shown]]) -> Iterator[str]:
     fresh = True
     for cells, following in pairwise(chain(rows, [{}])):
         if fresh and _are_names(cells, following, names):
-            yield from _unused(names, used)
+            yield from _empty_columns(names, used)
             names, used, fresh = cells, set(), False
         elif cells:
             if fresh and not cells.keys() <= names.keys():  # another table, whose columns have no names yet
-                yield from _unused(names, used)
+                yield from _empty_columns(names, used)
                 names = {}
             fresh = fresh and (len(cells) == 1 or len(cells) < len(following))
             used |= cells.keys()
             yield row(f"{names[at].text}: {cell.text}" if at in names else cell.text for at, cell in cells.items())
         else:
             fresh = True
-    yield from _unused(names, used)
+    yield from _empty_columns(names, used)
 
 
 def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict[int, Shown]) -> bool:
@@ -188,7 +188,7 @@ def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict
     return cells.keys() != names.keys() or any(at in cells and not cell.is_name for at, cell in following.items())
 
 
-def _unused(names: dict[int, Shown], used: set[int]) -> Iterator[str]:
+def _empty_columns(names: dict[int, Shown], used: set[int]) -> Iterator[str]:
     """Yield the names of columns that hold nothing, which stand before no value."""
     yield from filter(None, [row(name.text for at, name in names.items() if at not in used)])
 
@@ -215,7 +215,7 @@ _YEARS = range(1900, 2100)
 _EXACT = 10**15  # whole numbers below are exact
 
 
-def shown(value: str, code: str, *, since_1904: bool = False) -> Shown:
+def format_number(value: str, code: str, *, since_1904: bool = False) -> Shown:
     """Return a number of a file as its format shows it; plainly where the format says what is not known here."""
     try:
         number = float(value)

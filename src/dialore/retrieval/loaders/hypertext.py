@@ -11,7 +11,16 @@ from typing import Any
 from urllib.parse import unquote
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, by_headings, fenced, library, row
+from dialore.retrieval.chunking import (
+    Paragraph,
+    Reject,
+    Section,
+    Unreadable,
+    fence_code,
+    library,
+    row,
+    split_at_headings,
+)
 from dialore.retrieval.loaders.markup import TAG
 
 
@@ -65,10 +74,10 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
     url = next((address for address in addresses if address.startswith(("http://", "https://"))), "")
     main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
-        yield from by_headings(_named_once(blocks, title), title, url)
+        yield from split_at_headings(_drop_repeated_title(blocks, title), title, url)
 
 
-def _named_once(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
+def _drop_repeated_title(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
     """Yield the blocks, a first heading that is said in the title as the title itself."""
     first = True
     for level, paragraph in blocks:
@@ -165,7 +174,7 @@ class _Page:
         above = [element, *element.iterancestors("div")][:3] + list(element.iter("code"))
         language = _LANGUAGE.search(" ".join(ancestor.get("class") or "" for ancestor in above))
         if text.strip():
-            self.blocks.append((0, fenced(text, language[1] if language else "")))
+            self.blocks.append((0, fence_code(text, language[1] if language else "")))
         return True
 
     def end(self, element: Any) -> None:  # noqa: ANN401

@@ -22,11 +22,11 @@ from dialore.retrieval.chunking import (
     Reject,
     Section,
     Unreadable,
-    by_headings,
-    fenced,
+    fence_code,
     paragraphs,
     row,
-    unwrapped,
+    split_at_headings,
+    unwrap,
 )
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
         titled = _TITLE.search(front[1])
         title = titled[1].strip().strip("\"'") if titled else ""
         text, extra = text[front.end() :], _metadata(front[1])
-    for section in by_headings(_blocks(_TARGET.sub("", text), notice), title):
+    for section in split_at_headings(_blocks(_TARGET.sub("", text), notice), title):
         yield replace(section, extra=extra)
 
 
@@ -223,7 +223,7 @@ def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
         end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
         text = row(_plain(inline) for inline in tokens[place:end] if inline.type == "inline")
     elif token.type in {"fence", "code_block"} and token.content.strip():
-        return fenced(token.content, token.info.strip())
+        return fence_code(token.content, token.info.strip())
     return Paragraph(text) if text.strip() else None
 
 
@@ -241,4 +241,4 @@ def _plain(token: Token) -> str:
             parts.append(_plain(child))
         elif child.type == "html_inline":
             parts += _ALT.findall(child.content)
-    return unwrapped("".join(parts)).replace("\n", " ").strip()
+    return unwrap("".join(parts)).replace("\n", " ").strip()

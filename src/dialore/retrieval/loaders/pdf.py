@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dialore.errors import MissingExtraError
-from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, joined, library
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, join_texts, library
 from dialore.text import SENTENCE_ENDS
 
 _HYPHEN = re.compile(r"(?<=[a-z])(?:\ufffe|[-\u2010\u00ad]\n)(?=[a-z])")
@@ -47,13 +47,13 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
             pages.append(text)
         title = document.get_metadata_value("Title")
     paragraphs = list(_across_pages(pages))
-    scanned = _listed(pictured)
+    scanned = _page_list(pictured)
     why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
     if not paragraphs:
         raise Unreadable(f"it has no text: {scanned}: {why}" if scanned else "it has no text")
     if scanned:
         reject(scanned, why)
-    if unclear := _listed(number for number, page in enumerate(pages) if _is_no_text(page)):
+    if unclear := _page_list(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
     yield Section(paragraphs, " ".join(title.split()))
 
@@ -144,7 +144,7 @@ def _engine() -> Any:  # noqa: ANN401
     return RapidOCR()
 
 
-def _listed(numbers: Iterable[int]) -> str:
+def _page_list(numbers: Iterable[int]) -> str:
     """Pages, counted from 0, as one writes them: `page 3`, `pages 1-4, 9`; empty where there are none."""
     runs: list[list[int]] = []
     for number in (index + 1 for index in numbers):
@@ -161,11 +161,11 @@ def _across_pages(pages: list[str]) -> Iterator[Paragraph]:
     held: Paragraph | None = None
     for number, page in enumerate(pages, start=1):
         for text in page.split("\n\n"):
-            lines = joined([line.strip() for line in text.splitlines()])
+            lines = join_texts([line.strip() for line in text.splitlines()])
             if not lines:
                 continue
             if held is not None and held.page < number and not _FINISHED.search(held.text):
-                held = Paragraph(joined([held.text, lines]), held.page)
+                held = Paragraph(join_texts([held.text, lines]), held.page)
                 continue
             if held is not None:
                 yield held

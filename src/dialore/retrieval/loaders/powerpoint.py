@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, inline, local, texts_of
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def read_pptx(data: bytes, notice: Reject) -> Iterator[Section]:
         reader = _Presentation(package)
         blocks = list(reader.blocks())
         title = package.title()
-    yield from by_headings(blocks, "" if title == _UNTITLED else title)
+    yield from split_at_headings(blocks, "" if title == _UNTITLED else title)
 
 
 class _Presentation:

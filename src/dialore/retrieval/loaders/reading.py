@@ -136,7 +136,7 @@ def _message(message: MIMEPart, notice: Reject, *, ocr: bool) -> Iterator[Sectio
     title = _header(message, "Subject")
     head = row(f"{name}: {line}" for name in _SHOWN if (line := _header(message, name)))
     yield Section([Paragraph(head or title)], title)
-    for part in _seen(message):
+    for part in _shown_parts(message):
         name = _header(part, "", part.get_filename)
         if part.get_content_type() == "message/rfc822":
             for inner in part.iter_parts():
@@ -159,13 +159,13 @@ def _header(message: MIMEPart, name: str, read: Callable[[], str | None] | None 
     return " ".join(str(text or "").split())
 
 
-def _seen(part: MIMEPart) -> Iterator[MIMEPart]:
+def _shown_parts(part: MIMEPart) -> Iterator[MIMEPart]:
     """Yield the parts that are shown or attached: of alternatives the one that says most."""
     if part.get_content_type() == "multipart/alternative":
-        ways = [list(_seen(way)) for way in part.iter_parts()]
+        ways = [list(_shown_parts(way)) for way in part.iter_parts()]
         yield from max(ways, key=lambda way: sum(map(_letters, way)), default=[])
     elif part.is_multipart() and part.get_content_type() != "message/rfc822":
-        yield from chain.from_iterable(_seen(inner) for inner in part.iter_parts())
+        yield from chain.from_iterable(_shown_parts(inner) for inner in part.iter_parts())
     else:
         yield part
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from dialore.retrieval.chunking import Paragraph, Reject, Section, by_headings, library, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
 from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, local
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def read_docx(data: bytes, notice: Reject) -> Iterator[Section]:
         package = Package(data, notice)
         blocks = list(_Word(package).blocks())
         title = package.title()
-    yield from by_headings(blocks, title)
+    yield from split_at_headings(blocks, title)
 
 
 class _Word:

@@ -186,7 +186,7 @@ class CorpusEngine(SearchEngine):
         for pieces in list(pages.values())[:count]:
             page = await asyncio.to_thread(page_of, pieces[0]) if page_of else pieces
             at = pieces[0].passage
-            results.append(WebResult(at.url, at.title, text=_joined(piece.text for piece in page or pieces)))
+            results.append(WebResult(at.url, at.title, text=_join_passages(piece.text for piece in page or pieces)))
         return results
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ def _results(entries: Iterable[Any], snippet: str, address: str = "url") -> list
     return results
 
 
-def _joined(texts: Iterable[str]) -> str:
+def _join_passages(texts: Iterable[str]) -> str:
     """Passages as one text, a sentence a line, without those that a passage begins with again (see `Chunking`)."""
     lines: list[str] = []
     for text in texts:

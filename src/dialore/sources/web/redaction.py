@@ -136,7 +136,7 @@ _TITLES = frozenset({"先生", "小姐", "老师", "老板", "师傅", "女士"}
 def _without_names(query: str, dialogue: Dialogue) -> str:
     """Return a query without the user's own name and the phrases that gave it; the longest phrase goes first."""
     texts = [turn.text for turn in dialogue.turns if turn.speaker != dialogue.responder]
-    named = {phrase: name for text in (*texts, query) for name, phrase in _introduced(text)}
+    named = {phrase: name for text in (*texts, query) for name, phrase in _introduced_names(text)}
     for phrase in sorted(named, key=len, reverse=True):
         query = query.replace(phrase, " ")
     for name in dict.fromkeys(named.values()):
@@ -144,7 +144,7 @@ def _without_names(query: str, dialogue: Dialogue) -> str:
     return query
 
 
-def _introduced(text: str) -> Iterator[tuple[str, str]]:
+def _introduced_names(text: str) -> Iterator[tuple[str, str]]:
     """Yield the names that a text gives as its speaker's own, each with the phrase that gives it."""
     for pattern in (_INTRODUCTION, _SMALL):
         for match in pattern.finditer(text):
