@@ -27,7 +27,7 @@ _ENDING = re.compile(r"(?:\.[a-z]{1,16}){1,4}$")
 
 
 @dataclass(frozen=True, slots=True)
-class Remote:
+class _Remote:
     """A published file: its address, the member that is wanted of an archive, and its SHA-256; both may be empty."""
 
     url: str
@@ -35,7 +35,7 @@ class Remote:
     sha256: str = ""
 
 
-def remote(address: str, sums: Mapping[str, str]) -> Remote:
+def remote(address: str, sums: Mapping[str, str]) -> _Remote:
     """Return the file of an address, `URL` or `URL:MEMBER`; `hf:OWNER/NAME/FILE` is one of the Hugging Face Hub.
 
     `sums` has the SHA-256 of files by the ends of their addresses. Raises InputError for what is none.
@@ -48,7 +48,7 @@ def remote(address: str, sums: Mapping[str, str]) -> Remote:
         raise InputError(f"{address} is no address", hint="say https://... or hf:OWNER/NAME/FILE")
     archive, member = archive_of(PurePosixPath(rest)) or (rest, "")
     url = f"{scheme}://{archive}"
-    return Remote(url, member, next((checksum for file, checksum in sums.items() if url.endswith(file)), ""))
+    return _Remote(url, member, next((checksum for file, checksum in sums.items() if url.endswith(file)), ""))
 
 
 def published_sets() -> dict[str, dict[str, Any]]:
@@ -57,7 +57,7 @@ def published_sets() -> dict[str, dict[str, Any]]:
     return dict(yaml.safe_load(text))
 
 
-def remotes(name: str) -> dict[str, Remote]:
+def remotes(name: str) -> dict[str, _Remote]:
     """Return the published files of a data set by split; raise UnknownNameError for one that cannot be fetched."""
     known = published_sets()
     if name not in known:
@@ -88,7 +88,7 @@ def data_file(name: str, split: str = "") -> Path:
 
 
 def fetch(
-    name: str, split: str, remote: Remote, target: Path | None, on_step: Callable[[str, int, int | None], None]
+    name: str, split: str, remote: _Remote, target: Path | None, on_step: Callable[[str, int, int | None], None]
 ) -> tuple[Path, str]:
     """Fetch a data set's file, into the cache where no target is named; gives its path and the SHA-256 of what came.
 

@@ -61,7 +61,7 @@ def on_one_line(text: str) -> str:
     return " ".join(text.splitlines()).strip()
 
 
-class Worded(OwnMetric):
+class _Worded(OwnMetric):
     """Metrics that may count Chinese by character or by word."""
 
     def __init__(self, name: str, context: Context) -> None:
@@ -98,7 +98,7 @@ def is_foreign(dialogue: Dialogue) -> bool:
     return 3 * len(_OTHER_SCRIPT.findall(text)) >= sum(map(str.isalpha, text)) > 0
 
 
-class Bleu(Summed, Worded):
+class Bleu(Summed, _Worded):
     """Corpus BLEU of orders 1 to n, by sacrebleu: its 13a and zh tokens, its exponential smoothing, per cent.
 
     The measure of a response is its n-gram matches, its n-gram totals, its length and the reference's, so that the
@@ -147,7 +147,7 @@ def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     return scores
 
 
-class BleuNlgEval(Summed, Worded):
+class BleuNlgEval(Summed, _Worded):
     """The mean of BLEU-1 to BLEU-4 as nlg-eval and coco-caption compute them: tokens at white space, case kept.
 
     Nothing is smoothed but by the epsilons that keep a division by zero away.
@@ -180,7 +180,7 @@ class BleuNlgEval(Summed, Worded):
         return figure
 
 
-class Distinct(Worded):
+class Distinct(_Worded):
     """Distinct n-grams over all n-grams of all responses together (Li et al., 2016), per cent.
 
     The measure of a response is its n-grams as numbers. The figure falls as responses are added: compare equal numbers
@@ -222,7 +222,7 @@ class Distinct(Worded):
         return figures
 
 
-class Compared(Mean, Worded):
+class Compared(Mean, _Worded):
     """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
 
     lacking = NO_REFERENCE

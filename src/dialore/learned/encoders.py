@@ -47,7 +47,7 @@ class TrainedEncoder(DialogueRanker):
     def __init__(self, path: Path) -> None:
         super().__init__()
         self.name = f"{PREFIX}{path}"
-        card = check_card(path, ("dual", "cross"))
+        card = _check_card(path, ("dual", "cross"))
         length, self._is_whole = card["settings"]["length"], card["settings"].get("whole", False)
         dual = (
             OnnxEmbedder(path, longest=length, unit=not card["settings"].get("dot")) if card["kind"] == "dual" else None
@@ -84,7 +84,7 @@ class CrossEntailment:
     """
 
     def __init__(self, path: Path) -> None:
-        self._cross = OnnxCrossEncoder(path, check_card(path, ("nli-cross",))["settings"]["length"])
+        self._cross = OnnxCrossEncoder(path, _check_card(path, ("nli-cross",))["settings"]["length"])
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:
         """Return whether each second text is entailed by its first."""
@@ -92,7 +92,7 @@ class CrossEntailment:
         return [bool(logit >= 0) for logit in self._cross.logits(read)]
 
 
-def check_card(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
+def _check_card(path: Path, kinds: Sequence[str]) -> dict[str, Any]:
     """Return a model's description; raise InputError where it is of none of the kinds, or its weights are others."""
     card = describe(path)
     if card["kind"] not in kinds:

@@ -72,10 +72,8 @@ class TrainedPlanner:
         near = _votes(self._past.asked.cosines(dialogue.turns[-1].text, self._past.idf), self._labels, len(self.plans))
         logits = _logits_of(word_rows([dialogue], self._past.idf)[0], self._words, self._bias)
         features = _plan_features(dialogue, near, logits, pieces)
-        shares = mean_probabilities(self._trees["plans"].scores(features[None]), self._networks.shares(features[None]))[
-            0
-        ]
-        return dict(zip(self.plans, shares.tolist(), strict=True))
+        scores, shares = self._trees["plans"].scores(features[None]), self._networks.shares(features[None])
+        return dict(zip(self.plans, _mean_probabilities(scores, shares)[0].tolist(), strict=True))
 
     def _compare(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> Pieces:
         pool = self._pool(tuple((line, tuple(under)) for line, under in persona.items()))
@@ -105,7 +103,7 @@ def sigmoid(scores: NDArray[np.float64]) -> NDArray[np.float64]:
     return shares
 
 
-def mean_probabilities(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
+def _mean_probabilities(scores: NDArray[np.float64], shares: NDArray[np.float64]) -> NDArray[np.float64]:
     """(rows, plans): the probability of each plan: the mean of the trees' and the networks'."""
     return (softmax(scores) + shares) / 2
 
@@ -242,7 +240,7 @@ def train_planner(examples: Examples, step: Step, *, context: bool = False) -> t
     arrays |= {**linear, **networks.arrays()}
     for name, forest in grown.items():
         arrays |= forest.trees.arrays(name)
-    shares = mean_probabilities(decided_by.scores, by_networks)
+    shares = _mean_probabilities(decided_by.scores, by_networks)
     offsets = _choose_offsets(shares, labels)
     chosen = np.argmax(np.log(shares + 1e-12) + offsets, 1)
     measured = {}

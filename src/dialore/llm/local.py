@@ -26,11 +26,11 @@ log = logging.getLogger(__name__)
 _STOP_WINDOW = 32  # tokens at the end of the text in which a stop string is looked for after each step
 _LOADING = threading.Lock()
 """transformers loads one model at a time: it sets the device that new weights are on for all threads."""
-Loaded = tuple[Any, Any]
+_Loaded = tuple[Any, Any]
 """Tokenizer and model; transformers ships no types."""
 
 
-def load(name: str, *, is_causal: bool = False) -> Loaded:
+def load(name: str, *, is_causal: bool = False) -> _Loaded:
     """Return tokenizer and model of a name at the hub, a folder or a GGUF file, on the GPU if there is one.
 
     The model is of the kind that its configuration says, or causal whatever that says. Raises InputError where there is
@@ -98,7 +98,7 @@ class LocalModel:
         self._forms: dict[tuple[str, tuple[Role, ...]], ChatForm] = {}
         self._waiting: list[_Job] = []
         self._worker: asyncio.Task[None] | None = None
-        self._loaded: Loaded | None = None
+        self._loaded: _Loaded | None = None
         self._vocabulary: Any = None
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
@@ -132,7 +132,7 @@ class LocalModel:
                 else:
                     job.done.set_result(outcome)
 
-    def _load(self) -> Loaded:
+    def _load(self) -> _Loaded:
         if self._loaded is None:
             with _LOADING:
                 self._loaded = load(self.name)
@@ -187,7 +187,7 @@ class LocalModel:
         tokenizer, _ = self._load()
         roles = tuple(message.role for message in messages)
         if (form := self._forms.get((tokenizer.chat_template, roles))) is None:
-            form = self._forms[tokenizer.chat_template, roles] = chat_form(tokenizer, roles)
+            form = self._forms[tokenizer.chat_template, roles] = _chat_form(tokenizer, roles)
         return _apply(tokenizer, form.arrange(messages))
 
     def _reads_plain(self, request: Request) -> bool:
@@ -319,7 +319,7 @@ _FORMS = (
 """In the order in which they are tried: the fewer changes the better."""
 
 
-def chat_form(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
+def _chat_form(tokenizer: Any, roles: Sequence[Role]) -> ChatForm:
     """Return the first form in which a tokenizer's chat template takes messages of these roles; the plain one for none.
 
     It takes a form if it raises nothing and every message is in its text: some leave a system message out without a

@@ -95,10 +95,10 @@ async def produce_queries(dialogue: Dialogue, stage: StageContext, *, thoughts: 
     """Query Production (DCRAG, Section 3.2.1), mended. Where nothing parses, there are no queries."""
     shape = ThoughtQueries if thoughts else Queries
     produced = await stage.ask("dcrag/query-production", shape, shape.of(Demands()), thoughts=thoughts)
-    return repair_demands(produced.demands(), dialogue, stage, "query-mending")
+    return _repair_demands(produced.demands(), dialogue, stage, "query-mending")
 
 
-def repair_demands(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str) -> Demands:
+def _repair_demands(demands: Demands, dialogue: Dialogue, stage: StageContext, name: str) -> Demands:
     """Put each entity where the kinds' definitions put it, and cut long lists, with a note for each of both.
 
     An explicit query or maintained topic that the history does not mention becomes implicit or extended, an implicit
@@ -264,7 +264,7 @@ class Dcrag(Method):
             return Demands()
         shape = ThoughtTopics if self.thoughts else Topics
         planned = await stage.ask("dcrag/topic-planning", shape, shape.of(Demands()), thoughts=self.thoughts)
-        return repair_demands(planned.demands(), dialogue, stage, "topic-mending")
+        return _repair_demands(planned.demands(), dialogue, stage, "topic-mending")
 
     async def revise(self, dialogue: Dialogue, demands: Demands, stage: StageContext) -> Demands:
         """Cross Revision (Section 3.2.3, Equations 5 and 6). Where nothing parses, the demands stay as they were."""
@@ -274,7 +274,7 @@ class Dcrag(Method):
         revised = await stage.ask(
             "dcrag/cross-revision", shape, shape.of(demands), demands=demands.model_dump(), thoughts=self.thoughts
         )
-        right = repair_demands(revised.demands(), dialogue, stage, "revision-mending")
+        right = _repair_demands(revised.demands(), dialogue, stage, "revision-mending")
         if stage.prompt_variant == PAPER:
             return right
         thoughts = {kind: thought for kind, thought in demands.thoughts.items() if thought}

@@ -41,7 +41,7 @@ _BATCH = 1024
 _SPARE = 16  # rows looked at beyond those wanted, as some may be of the very dialogue that is answered
 _BROKEN = (OSError, ValueError, EOFError, KeyError, BadZipFile, zlib.error, ValidationError)
 _MEND = "build it again with `dialore samples build`"
-Side = Literal["user", "system"]
+_Side = Literal["user", "system"]
 _UNUSED = frozenset({"no_passages_used", "no passages used"})  # Wizard of Wikipedia's, for turns without knowledge
 _LONGEST = 20  # words of fit knowledge at most
 _POINTING: dict[Language, tuple[str, ...]] = {"en": ("it", "this"), "zh": ("它", "这", "该", "此")}
@@ -49,10 +49,10 @@ _BRACKETS = frozenset("()（）")
 
 
 @dataclass(frozen=True, slots=True)
-class SampleTurn:
+class _SampleTurn:
     """One turn, by side: the response is the system's."""
 
-    side: Side
+    side: _Side
     text: str
 
 
@@ -67,7 +67,7 @@ class Sample:
     id: str
     language: Language
     topic: str
-    turns: tuple[SampleTurn, ...]
+    turns: tuple[_SampleTurn, ...]
     knowledge: str
     response: str
 
@@ -84,7 +84,7 @@ class Sample:
         if not known or known in _UNUSED:
             return None
         turns = turns_by_side(dialogue)
-        response = end_turn(dialogue.reference or "", dialogue.language)
+        response = _end_turn(dialogue.reference or "", dialogue.language)
         return cls(dialogue.id, dialogue.language, topic_of(dialogue, "checked"), turns, known, response)
 
 
@@ -184,20 +184,22 @@ def topic_of(dialogue: Dialogue, which: str = "chosen") -> str:
     return " ".join(topic.split())
 
 
-def turns_by_side(dialogue: Dialogue) -> tuple[SampleTurn, ...]:
+def turns_by_side(dialogue: Dialogue) -> tuple[_SampleTurn, ...]:
     """Return turns by side: the responder's are the system's, everybody else's the user's."""
-    sides: dict[bool, Side] = {True: "system", False: "user"}
+    sides: dict[bool, _Side] = {True: "system", False: "user"}
     responder, language = dialogue.responder, dialogue.language
-    return tuple(SampleTurn(sides[turn.speaker == responder], end_turn(turn.text, language)) for turn in dialogue.turns)
+    return tuple(
+        _SampleTurn(sides[turn.speaker == responder], _end_turn(turn.text, language)) for turn in dialogue.turns
+    )
 
 
-def end_turn(text: str, language: Language) -> str:
+def _end_turn(text: str, language: Language) -> str:
     """Return a turn on one line; an English one gets a full stop where it ends in no mark, as in the released code."""
     line = " ".join(text.split())
     return f"{line}." if line and language == "en" and not line.endswith((".", "?", "!")) else line
 
 
-def context_text(topic: str, turns: Sequence[SampleTurn], count: int) -> str:
+def context_text(topic: str, turns: Sequence[_SampleTurn], count: int) -> str:
     """Return the text by which samples and dialogues are compared: `( topic ) turns`, the last ones (released code)."""
     return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
 
@@ -220,7 +222,7 @@ def _text(piece: str | dict[str, Any]) -> str:
     return f"({', '.join(str(piece[key]) for key in ('head', 'relation', 'tail') if key in piece)})"
 
 
-class SamplesMeta(BaseModel):
+class _SamplesMeta(BaseModel):
     """How a database was made (see `build_samples`), and how many samples are `fit` (`is_fit`) and `grounded`."""
 
     version: int = _VERSION
@@ -247,7 +249,7 @@ class SampleDatabase:
             raise InputError(f"no such sample database: {path}", hint=build)
         try:
             with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-                self.meta = SamplesMeta.model_validate_json(archive["meta"].tobytes())
+                self.meta = _SamplesMeta.model_validate_json(archive["meta"].tobytes())
                 self._columns: dict[str, NDArray[Any]] = {name: archive[name] for name in archive if name != "meta"}
                 self._lines = self._columns.pop("lines").tobytes().split(b"\n")
         except _BROKEN as error:
@@ -405,7 +407,7 @@ def build_samples(
     perplexity_by: str = "",
     graph: str = "",
     on_step: Callable[[str, int, int | None], None] | None = None,
-) -> SamplesMeta:
+) -> _SamplesMeta:
     """Write a database of samples; an old one stays in place until the new one is whole. Raises InputError.
 
     It is a NumPy archive: samples as JSON Lines, encodings of topic and last turns, and of turns alone (Section 2.1).
@@ -431,7 +433,7 @@ def build_samples(
         "covered": covered,
         "perplexities": np.array([given.get(sample.id, np.inf) for sample in rows], np.float64),
     }
-    meta = SamplesMeta(
+    meta = _SamplesMeta(
         samples=len(rows),
         fit=int(arrays["fit"].sum()),
         grounded=int(_within(shares, _GROUNDED).sum()),

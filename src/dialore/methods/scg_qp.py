@@ -182,7 +182,7 @@ _QUERY_STAGES = tuple(f"scg-qp/{stage}" for stage in _STAGES)
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryMaker:
+class _QueryMaker:
     """A maker of search queries, for methods to stand on.
 
     Attributes:
@@ -350,7 +350,7 @@ def prompt_passages(passages: Sequence[Knowledge]) -> list[Knowledge]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ScgQp(QueryMaker, WebGrounded):
+class ScgQp(_QueryMaker, WebGrounded):
     """A commonsense response guides the web search where the user asks for nothing in particular.
 
     The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
@@ -377,12 +377,12 @@ class ScgQp(QueryMaker, WebGrounded):
     query: bool = True
 
     def __post_init__(self) -> None:
-        QueryMaker.__post_init__(self)
+        _QueryMaker.__post_init__(self)
         WebGrounded.__post_init__(self)
 
     async def make_query(self, dialogue: Dialogue, stage: StageContext) -> GuidedQuery:
         """Return the guided query; none where it is switched off."""
-        return await QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
+        return await _QueryMaker.make_query(self, dialogue, stage) if self.query else GuidedQuery(kind="none")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,7 +419,7 @@ class SearchQuery(WebGrounded):
 
 
 @dataclass(frozen=True)
-class ScgQpGraph(QueryMaker, TRag):
+class ScgQpGraph(_QueryMaker, TRag):
     """SCG-QP's queries looked up in a graph, then as T-RAG (DCRAG, Section 4.1.2 and Appendix A.1.1).
 
     A search query is a phrase or a question: the concepts that it mentions are the queries of the graph.
@@ -438,7 +438,7 @@ class ScgQpGraph(QueryMaker, TRag):
     decision: Switch = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        QueryMaker.__post_init__(self)
+        _QueryMaker.__post_init__(self)
         TRag.__post_init__(self)
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:

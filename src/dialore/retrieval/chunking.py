@@ -16,8 +16,8 @@ from dialore.text import CHINESE_RUN, WIDE, split_clauses, split_sentences
 if TYPE_CHECKING:
     from dialore.retrieval.documents.store import Piece
 
-Unit = Literal["words", "sentence", "whole"]
-_UNITS: tuple[Unit, ...] = get_args(Unit)
+_Unit = Literal["words", "sentence", "whole"]
+_UNITS: tuple[_Unit, ...] = get_args(_Unit)
 _CHARACTERS_A_WORD = 1.6
 _LONG_WORD, _LETTERS_A_WORD = 30, 5
 _LONGEST = 3
@@ -76,7 +76,7 @@ class Chunking:
         UnknownNameError: no unit is called that.
     """
 
-    unit: Unit = "words"
+    unit: _Unit = "words"
     words: int = 120
     overlap: int = 1
 
@@ -90,7 +90,7 @@ class Chunking:
         """Yield the passages of a section; a title that is too long is shortened, and text as well."""
         from dialore.retrieval.documents.store import Piece  # what reads files in a process of its own makes none
 
-        title, whole = shorten_title(section.title, _LONGEST_TITLE)
+        title, whole = _shorten_title(section.title, _LONGEST_TITLE)
         if whole:
             section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
         for group in self._groups(section):
@@ -175,7 +175,7 @@ def count_words(text: str) -> int:
     return counted + round(sum(map(len, runs)) / _CHARACTERS_A_WORD)
 
 
-def shorten_title(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
+def _shorten_title(title: str, longest: int = _LONGEST_HEADING) -> tuple[str, str]:
     """Return a title of at most so many letters; and where it had more, all of it, to be text."""
     title = " ".join(title.split())
     if len(title) <= longest:
@@ -213,7 +213,7 @@ def split_at_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: 
 
     What stands in no title is a paragraph: a heading that nothing follows, and all of one that is too long for a title.
     """
-    title, whole = shorten_title(title)
+    title, whole = _shorten_title(title)
     paragraphs = [Paragraph(whole)] if whole else []
     headings: list[tuple[int, Paragraph]] = []
     told = 0  # so many of the headings stand in a passage or its title
@@ -229,7 +229,7 @@ def split_at_headings(blocks: Iterable[tuple[int, Paragraph]], title: str, url: 
             yield Section([headings[-1][1]], _path(title, headings[:-1]), url)
             told = len(headings)
         told = min(told, len(above))
-        name, whole = shorten_title(paragraph.text)
+        name, whole = _shorten_title(paragraph.text)
         paragraphs = [Paragraph(whole, paragraph.page)] if whole else []
         headings = [*above, (level, Paragraph(name, paragraph.page))] if name else above
 

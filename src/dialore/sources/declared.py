@@ -46,7 +46,7 @@ from dialore.text import LANGUAGES, Language
 if TYPE_CHECKING:
     from dialore.knowledge import Knowledge
 
-Join = Literal["filter", "query"]
+_Join = Literal["filter", "query"]
 _NAME = re.compile(r"[^\W\d_][\w-]*(?: [\w-]+)*")
 _FORM = "a source is {name: ..., kind: persona|documents|graph|web|model, description: ...}"
 _WIDER = 5
@@ -76,7 +76,7 @@ class Declaration(BaseModel):
     description: Annotated[dict[Language, str], BeforeValidator(_both_languages)]
     opened_from: str | None = Field(default=None, alias="from")
     depends_on: Annotated[tuple[str, ...], BeforeValidator(_as_list)] = ()
-    join: Join | None = None
+    join: _Join | None = None
     top: int | None = Field(default=None, ge=1)
     retriever: str | None = None
 
@@ -190,7 +190,7 @@ class DeclaredSource:
     description: Mapping[Language, str]
     source: KnowledgeSource | None = None
     depends_on: tuple[str, ...] = ()
-    join: Join = "query"
+    join: _Join = "query"
     top: int | None = None
 
 
@@ -323,7 +323,7 @@ class _Opening:
         under = next((source for source in before if isinstance(source, PersonaSource)), None)
         if entry.kind != "documents" or entry.opened_from is not None:
             under = None
-        join: Join = "query" if under is None or entry.join == "query" else "filter"
+        join: _Join = "query" if under is None or entry.join == "query" else "filter"
         if entry.join == "filter" != join:
             raise self._fault(
                 entry,

@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-Retriever = Literal["fused", "bm25", "dense"]
-RETRIEVERS: tuple[Retriever, ...] = get_args(Retriever)
+_Retriever = Literal["fused", "bm25", "dense"]
+RETRIEVERS: tuple[_Retriever, ...] = get_args(_Retriever)
 _SPELLED = 200_000
 """Passages up to which the terms of an index are read for a misspelt word; among more that takes too long."""
 _AROUND = 200
@@ -70,7 +70,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         self,
         path: Path | str,
         *,
-        retriever: Retriever = "fused",
+        retriever: _Retriever = "fused",
         embedder: Embedder | None = None,
         addresses: Sequence[str | None] = (),
     ) -> None:
@@ -313,7 +313,7 @@ class MultiDocuments:
             source.close()
 
 
-def _check_retriever(retriever: str) -> Retriever:
+def _check_retriever(retriever: str) -> _Retriever:
     if retriever not in RETRIEVERS:
         raise UnknownNameError("retriever", retriever, RETRIEVERS)
     return retriever
@@ -350,7 +350,7 @@ class PoolSource(HeldSource):
 
 
 def open_documents(
-    paths: Sequence[Path | str], *, retriever: Retriever = "fused", embedder: str | None = None
+    paths: Sequence[Path | str], *, retriever: _Retriever = "fused", embedder: str | None = None
 ) -> KnowledgeSource:
     """Open documents as one source: indices (files or addresses), and plain files and folders, which are read first.
 

@@ -30,7 +30,7 @@ _FORM = "it says `command` or `url`, and `tool` or `resource`"
 _CLOSING_SECONDS = 10.0
 
 
-class ServerCall(BaseModel):
+class _ServerCall(BaseModel):
     """A server and what is asked of it, as a YAML file says it: `docs/sources.md` explains the fields."""
 
     model_config = ConfigDict(extra="forbid")
@@ -70,7 +70,7 @@ class McpSource:
 
     kind: Source = "documents"
 
-    def __init__(self, call: ServerCall, *, name: str, folder: Path | None = None) -> None:
+    def __init__(self, call: _ServerCall, *, name: str, folder: Path | None = None) -> None:
         self.name, self.call, self._folder = name, call, folder
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: tuple[asyncio.Task[None], asyncio.Future[Any]] | None = None
@@ -258,9 +258,9 @@ def _at_path(data: Any, path: str) -> Any:  # noqa: ANN401 - decoded JSON has an
 
 
 def open_mcp(file: Path) -> McpSource:
-    """Return the source that a file declares (see `ServerCall`); nothing is started yet."""
+    """Return the source that a file declares (see `_ServerCall`); nothing is started yet."""
     try:
-        call = ServerCall.model_validate(parse_yaml(read_text(file), str(file), _FORM))
+        call = _ServerCall.model_validate(parse_yaml(read_text(file), str(file), _FORM))
     except ValidationError as error:
         raise InputError(f"{file}: {describe(error)}", hint=_FORM) from error
     import_optional("mcp.client.client", f"mcp:{file}", "mcp")

@@ -87,7 +87,7 @@ class Standing:
 
 
 @dataclass(slots=True)
-class Findings:
+class AnnotationResults:
     """Everything that annotations say."""
 
     form: str
@@ -96,9 +96,9 @@ class Findings:
     standings: list[Standing] = field(default_factory=list)
 
 
-def analyse(annotations: Sequence[Annotation]) -> Findings:
+def analyse(annotations: Sequence[Annotation]) -> AnnotationResults:
     """Agreement, win rates and significance, question by question."""
-    findings = Findings(annotations[0].form if annotations else "")
+    findings = AnnotationResults(annotations[0].form if annotations else "")
     for criterion in dict.fromkeys(entry.criterion for entry in annotations):
         some = [entry for entry in annotations if entry.criterion == criterion]
         # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.

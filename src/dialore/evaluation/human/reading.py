@@ -156,7 +156,7 @@ def read_filled(paths: Sequence[Path], key: Key, place: Path) -> Answers:
 
 def _rows(path: Path, wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of a sheet that are not empty, by column, each with its number."""
-    rows = read_xlsx(path) if path.suffix.lower() == ".xlsx" else read_csv(path)
+    rows = _read_xlsx(path) if path.suffix.lower() == ".xlsx" else read_csv(path)
     # An annotator may have added a line above.
     top = next((number for number, row in enumerate(rows) if "item" in map(str.strip, row)), 0)
     head = [name.strip() for name in rows[top]] if rows else []
@@ -220,7 +220,7 @@ def read_csv(path: Path) -> list[list[str]]:
         raise InputError(f"{path.name} is no CSV", hint="save it as CSV UTF-8") from error
 
 
-def read_xlsx(path: Path) -> list[list[str]]:
+def _read_xlsx(path: Path) -> list[list[str]]:
     """Return the rows of the one sheet that has a column `item`, wherever it stands; of the first where none has."""
     openpyxl = import_optional("openpyxl", f"reading {path.name}", "evaluation")
     try:

@@ -31,7 +31,7 @@ CONTROL = "(control)"
 """The name of what no system said: a control case, whose right answer everybody sees."""
 BATCH = 10
 """Items of a batch with control cases, the control case among them (MSDP, Appendix E.1)."""
-Judged = Literal["response", "query", "knowledge"]
+_Judged = Literal["response", "query", "knowledge"]
 NOT_ASKED = "–"
 _FORMULA = tuple("=+-@\t\r\n＝＋－＠")
 
@@ -87,7 +87,7 @@ class CriteriaSet(_Frozen):
     paper: str
     form: Form
     shows: tuple[Literal["persona", "knowledge", "topic", "stages"], ...] = ()
-    judges: Judged = "response"
+    judges: _Judged = "response"
     grounded: bool = False
     controls: bool = False
     minimum: str = ""
@@ -186,7 +186,7 @@ def gather(
     return {name: entry for name, entry in dialogues.items() if len(entry[1]) == len(judged)}
 
 
-def _text_of(response: Response, judged: Judged) -> str:
+def _text_of(response: Response, judged: _Judged) -> str:
     """Return what is judged of a response, as judges that compare are shown it; empty where there is none."""
     if judged == "knowledge" and response.status != "failed":
         return "\n".join(item.text for item in response.knowledge if item.used)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from dialore.evaluation.registry import Context
     from dialore.knowledge import Knowledge
 
-QUESTIONS = 3
+_QUESTIONS = 3
 """How many questions are generated from a response, RAGAs' own setting."""
 _embedder = functools.lru_cache(maxsize=2)(load_embedder)
 Score = Callable[[JudgeClient, Sample], Awaitable[SampleScore]]
@@ -164,8 +164,8 @@ async def faithfulness(judge: JudgeClient, sample: Sample, known: Sequence[str] 
 async def _answer_relevance(embedder: str, judge: JudgeClient, sample: Sample) -> SampleScore:
     known = pieces_of(sample) if sample.response.knowledge else []
     name, response = "ragas-answer-relevance", spoken(sample.response)
-    verdict = await judge.ask(name, Questions, sample.dialogue, response=response, knowledge=known, count=QUESTIONS)
-    questions = [question for question in verdict.questions if question.strip()][:QUESTIONS]
+    verdict = await judge.ask(name, Questions, sample.dialogue, response=response, knowledge=known, count=_QUESTIONS)
+    questions = [question for question in verdict.questions if question.strip()][:_QUESTIONS]
     if not questions:
         return SampleScore(problem="unparsed", reason="the judge's questions are blank")
     if verdict.noncommittal:

@@ -32,10 +32,10 @@ def decimals(value: float, figures: int = 3) -> int:
 
 def three(value: float) -> str:
     """Three significant figures, with trailing zeros: `0.0120`, `68.7`, `1,230`; a dash where there is no figure."""
-    return "–" if math.isnan(value) else format_fixed(value, decimals(value))
+    return "–" if math.isnan(value) else _format_fixed(value, decimals(value))
 
 
-def format_fixed(value: float, places: int) -> str:
+def _format_fixed(value: float, places: int) -> str:
     """So many decimals; with a negative number, rounded before the point. Never a negative zero."""
     text = f"{round(value, places):,.{max(places, 0)}f}"
     return (
@@ -55,7 +55,7 @@ def spread(low: float | None, high: float | None, places: int) -> str:
         return ""
     half = (high - low) / 2
     # An interval that its figure's decimals would round to nothing keeps one figure of its own.
-    return format_fixed(half, places if half == 0 or round(half, places) else decimals(half, 1))
+    return _format_fixed(half, places if half == 0 or round(half, places) else decimals(half, 1))
 
 
 def p_value(p: float | None) -> str:
@@ -65,7 +65,7 @@ def p_value(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def duration(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     """Return a time in milliseconds, seconds or minutes."""
     if seconds >= 100:
         return f"{seconds / 60:,.1f} min"
@@ -215,8 +215,8 @@ class Survey:
         means = [totals.get(name.replace(" ", "_"), 0.0) / count for name in names]
         shown = (f"{mean:,.0f}" if mean >= 100 or mean == int(mean) else three(mean) for mean in means)
         times = np.quantile(self.seconds, [0.5, 0.95]) if self.seconds else ()
-        p50, p95 = map(duration, times) if self.seconds else ("–", "–")
-        whole = duration(float(np.median(np.add(self.seconds, self.queued_s)))) if self.seconds else "–"
+        p50, p95 = map(_duration, times) if self.seconds else ("–", "–")
+        whole = _duration(float(np.median(np.add(self.seconds, self.queued_s)))) if self.seconds else "–"
         return {
             "responses": f"{self.responses:,}",
             **dict(zip(names, shown, strict=True)),

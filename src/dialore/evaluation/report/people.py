@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from dialore.evaluation.human.agreement import Agreement, Contest, Findings, Standing, analyse
+from dialore.evaluation.human.agreement import Agreement, AnnotationResults, Contest, Standing, analyse
 from dialore.evaluation.human.sheets import CriteriaSet, criteria_set
 from dialore.evaluation.report.data import p_value, share, three
 from dialore.evaluation.report.tables import mark_of
@@ -39,7 +39,7 @@ class People:
     name: str
     chosen: CriteriaSet
     counted: str
-    findings: Findings
+    findings: AnnotationResults
 
     @property
     def unanswered(self) -> list[str]:

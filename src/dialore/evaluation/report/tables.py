@@ -199,7 +199,7 @@ READING = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class _Verdict:
     """One criterion's outcome for the first system.
 
     `p` is the sign test's, Holm-corrected over the criteria; `lean` the share of preferences that went by the first
@@ -251,7 +251,7 @@ class Contest:
     prompts: str
     judged: str
     dataset: str
-    verdicts: list[Verdict]
+    verdicts: list[_Verdict]
 
     @property
     def columns(self) -> list[str]:
@@ -274,13 +274,13 @@ def contests(found: Sequence[Judged]) -> list[Contest]:
         for pair, rate, p in zip(some, rates, corrected, strict=True):
             problems = Counter(vote.problem for vote in pair.preferences if vote.problem is not None)
             lacking = ", ".join(f"{count} {problem}" for problem, count in problems.items())
-            verdicts.append(Verdict(pair.criterion, rate, p, position_bias(pair.preferences), lacking))
+            verdicts.append(_Verdict(pair.criterion, rate, p, position_bias(pair.preferences), lacking))
         model, _, prompts = judge.partition(", ")
         made.append(Contest(first, second, model, prompts, judged, dataset, verdicts))
     return made
 
 
-WIDEST = 9
+_WIDEST = 9
 """The most columns that stand beside each other where a page has to hold them."""
 # In the order of tables, each with the needs that tell it, those of later ones first.
 _FAMILIES = {
@@ -289,7 +289,7 @@ _FAMILIES = {
     "Knowledge and planning": {"knowledge", "plan", "nli"},
     "Judged": {"judge"},
 }
-Part = list[tuple[str, list[int]]]
+_Part = list[tuple[str, list[int]]]
 """Columns beside each other: families, each with its metrics' places."""
 
 
@@ -359,9 +359,9 @@ class MainTable:
         """True where the rows need headings."""
         return len(self.groups) > 1
 
-    def parts(self, widest: int = WIDEST) -> list[Part]:
+    def parts(self, widest: int = _WIDEST) -> list[_Part]:
         """Return the columns in parts of so many at most: in each, families with their metrics' places."""
-        made: list[Part] = []
+        made: list[_Part] = []
         begin = 0
         for title, width in self.families:
             count = -(-width // widest)

@@ -20,7 +20,7 @@ _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
 
 
-class Shown(NamedTuple):
+class _Shown(NamedTuple):
     """A cell as shown, and whether a column may be called so: by a text, a year, a date."""
 
     text: str
@@ -93,7 +93,7 @@ class _Workbook:
                 if text and not any(text in other for other in known):
                     yield f"Comment on {comment.get('ref')}: {text}"
 
-    def _rows(self, part: str) -> Iterator[dict[int, Shown]]:
+    def _rows(self, part: str) -> Iterator[dict[int, _Shown]]:
         """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
         for element in self._package.rows(part):
@@ -110,10 +110,10 @@ class _Workbook:
                 text = " ".join(text.split())
                 if text:
                     is_name = is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
-                    cells[column] = Shown(text, is_name)
+                    cells[column] = _Shown(text, is_name)
             yield cells
 
-    def _cell(self, cell: Element) -> Shown:
+    def _cell(self, cell: Element) -> _Shown:
         """Return what a cell shows, and whether it may be the name of a column."""
         kind, value = cell.get("t") or "n", cell.findtext("{*}v") or ""
         formula = cell.find("{*}f")
@@ -121,7 +121,7 @@ class _Workbook:
             value = _string(cell.find("{*}is"))
         elif not value and formula is not None and kind != "str":
             self._unknown += 1
-            return Shown(f"={formula.text or '?'}", is_name=False)
+            return _Shown(f"={formula.text or '?'}", is_name=False)
         elif kind == "s" and value:
             known = int(value) < len(self._strings)
             self._lost += not known
@@ -132,7 +132,7 @@ class _Workbook:
             style = int(cell.get("s") or 0)
             code = self._formats[style] if style < len(self._formats) else "General"
             return format_number(value, code, since_1904=self._since_1904)
-        return Shown(value, is_name=kind in {"s", "str", "inlineStr"})
+        return _Shown(value, is_name=kind in {"s", "str", "inlineStr"})
 
 
 def _string(item: Element | None) -> str:
@@ -155,9 +155,9 @@ def _column(reference: str) -> int:
     return number
 
 
-def _table(rows: Iterable[dict[int, Shown]]) -> Iterator[str]:
+def _table(rows: Iterable[dict[int, _Shown]]) -> Iterator[str]:
     """Rows as texts, under the names of their columns, which may stand below titles and change after an empty row."""
-    names: dict[int, Shown] = {}
+    names: dict[int, _Shown] = {}
     used: set[int] = set()
     fresh = True
     for cells, following in pairwise(chain(rows, [{}])):
@@ -176,7 +176,7 @@ def _table(rows: Iterable[dict[int, Shown]]) -> Iterator[str]:
     yield from _empty_columns(names, used)
 
 
-def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict[int, Shown]) -> bool:
+def _are_names(cells: dict[int, _Shown], following: dict[int, _Shown], names: dict[int, _Shown]) -> bool:
     """Return whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
     if len(cells) < 2 or not following or not all(cell.is_name for cell in cells.values()):
         return False
@@ -188,7 +188,7 @@ def _are_names(cells: dict[int, Shown], following: dict[int, Shown], names: dict
     return cells.keys() != names.keys() or any(at in cells and not cell.is_name for at, cell in following.items())
 
 
-def _empty_columns(names: dict[int, Shown], used: set[int]) -> Iterator[str]:
+def _empty_columns(names: dict[int, _Shown], used: set[int]) -> Iterator[str]:
     """Yield the names of columns that hold nothing, which stand before no value."""
     yield from filter(None, [row(name.text for at, name in names.items() if at not in used)])
 
@@ -215,20 +215,20 @@ _YEARS = range(1900, 2100)
 _EXACT = 10**15  # whole numbers below are exact
 
 
-def format_number(value: str, code: str, *, since_1904: bool = False) -> Shown:
+def format_number(value: str, code: str, *, since_1904: bool = False) -> _Shown:
     """Return a number of a file as its format shows it; plainly where the format says what is not known here."""
     try:
         number = float(value)
     except ValueError:
-        return Shown(value, is_name=False)
+        return _Shown(value, is_name=False)
     sections = [_ASIDE.sub(lambda match: match[1] or match[2] or "", part) for part in _SECTION.findall(code)] or [""]
     if number >= 0 and _DATE.search(_LITERAL.sub("", sections[0].lower().replace("general", ""))):
-        return Shown(_date(number, sections[0], since_1904=since_1904), is_name=True)
+        return _Shown(_date(number, sections[0], since_1904=since_1904), is_name=True)
     section, sign = sections[0], "-" if number < 0 else ""
     if number < 0 and len(sections) > 1:
         section, sign = sections[1], ""
     text = None if "[<" in code or "[>" in code or "[=" in code else _number(abs(number), section)
-    return Shown(plain(number) if text is None else sign + text, is_name=number in _YEARS)
+    return _Shown(plain(number) if text is None else sign + text, is_name=number in _YEARS)
 
 
 def plain(number: float) -> str:
