@@ -105,7 +105,7 @@ def kbp(home, tmp_path, monkeypatch):
         "sha256": {"kbp.zip": hashlib.sha256(made.getvalue()).hexdigest()},
     }
     told = {"kbp": table, "personachat": {"base": home.url, "splits": {"test": "test.txt"}}}
-    monkeypatch.setattr(published, "published", lambda: told)
+    monkeypatch.setattr(published, "published_sets", lambda: told)
     return table
 
 

@@ -135,10 +135,10 @@ import sys
 sys.path.insert(0, {root!r})
 from pathlib import Path
 from dialore.server.app import serve
-from dialore.settings import Settings, validated
+from dialore.settings import Settings, check_settings
 from tests.server.conftest import Scripted
 given = {{"server": {{"port": {port}, "folder": {folder!r}}}}}
-serve(validated(Settings, given, where="test"), connect=lambda _settings, _name: Scripted("word " * 40, pause=0.05))
+serve(check_settings(Settings, given, where="test"), connect=lambda _settings, _name: Scripted("word " * 40, pause=0.05))
 """
 
 

@@ -54,7 +54,7 @@ FORMAT = 2
 _DEFAULT = "dialore"  # the graph's name where a URL has none
 SECONDS = 10
 """How long to wait for a connection."""
-_LOAD = "load it with `dialore.sources.graph.load_store`"
+_LOAD = "load it with `dialore.retrieval.graph.load_store`"
 _REMEMBERED = 200_000
 """Names, forms and keys that a store keeps of each, about 20 MB: a linked dialogue asks for the same ones again."""
 _HEADS = 1000  # concepts whose facts are asked for at once when all are read
