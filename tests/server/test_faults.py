@@ -138,7 +138,8 @@ from dialore.server.app import serve
 from dialore.settings import Settings, check_settings
 from tests.server.conftest import Scripted
 given = {{"server": {{"port": {port}, "folder": {folder!r}}}}}
-serve(check_settings(Settings, given, where="test"), connect=lambda _settings, _name: Scripted("word " * 40, pause=0.05))
+settings = check_settings(Settings, given, where="test")
+serve(settings, connect=lambda _settings, _name: Scripted("word " * 40, pause=0.05))
 """
 
 
