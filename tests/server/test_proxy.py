@@ -72,6 +72,7 @@ class Workers:
         words = [binary, "-p", str(folder), "-c", str(folder / "nginx.conf"), "-g", alone]
         with (folder / "nginx.err").open("w") as err:
             self.nginx = subprocess.Popen(words, stderr=err)
+        wait_until(lambda: is_up(f"http://127.0.0.1:{self.port}/readyz"), 30)
         self.http = httpx.Client(
             base_url=f"http://127.0.0.1:{self.port}",
             headers={"Authorization": f"Bearer {self.key}"},
