@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from dialore.response import Response
 
 METHODS = ("weave", "rag", "full-context", "safari", "edit")
-"""Those that read documents and cite: they answer where none is named."""
+"""The methods that answer where none is named: those that read documents and cite."""
 TOP = 3
-"""How many passages a query may find where retrieval alone is measured."""
+"""Passages that a query may find where retrieval alone is measured."""
 CARRIERS = ("documents", "facts", "memory", "web")
 FOLDER = Path(str(resources.files("dialore") / "data" / "injections"))
 _ORDER = ("all", *CARRIERS)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Format = Literal["json_schema", "json_object", "off"]
 FORMATS: tuple[Format, ...] = get_args(Format)
-"""How JSON may be asked for, in the order in which it is tried."""
+"""The forms of asking for JSON, in the order in which they are tried."""
 THOUGHTS = 4096
 """Tokens of thoughts that a model which thinks may write before its answer, where nothing is said."""
 _MOST_THOUGHTS = 4 * THOUGHTS

@@ -30,7 +30,7 @@ class Message(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class ChatForm:
-    """How messages are arranged for a template or a server that does not take them as they are.
+    """An arrangement of messages for a template or a server that does not take them as they are.
 
     It `folds` a system message into the user's that follows, or makes it one; `merges` neighbours of one role; `opens`
     by a user message of that text where the assistant would speak first.

@@ -223,7 +223,7 @@ def _text(piece: str | dict[str, Any]) -> str:
 
 
 class _SamplesMeta(BaseModel):
-    """How a database was made (see `build_samples`), and how many samples are `fit` (`is_fit`) and `grounded`."""
+    """The settings of a database (see `build_samples`), and how many samples are `fit` (`is_fit`) and `grounded`."""
 
     version: int = _VERSION
     samples: int

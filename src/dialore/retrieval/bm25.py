@@ -177,7 +177,7 @@ class Bm25:
 _WORD = re.compile(r"[^\W\d_]+")
 _SHORTEST = 4
 _RATIO = 0.8
-"""How alike two words must be (`difflib`): one letter of five may differ. Swapped letters are allowed in any word."""
+"""The least ratio of two words (`difflib`): one letter of five may differ. Swapped letters are allowed in any word."""
 
 
 def correct(query: str, vocabulary: Callable[[str], Iterable[str]]) -> str:
