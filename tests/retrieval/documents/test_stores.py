@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sqlite3
 import threading
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.retrieval.bm25 import Bm25
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.sqlite import SqliteStore
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.static import StaticEmbedder
 from dialore.sources.base import KnowledgeSource
@@ -267,3 +269,19 @@ def test_many_threads_ask_while_one_changes(place):
         for thread in threads:
             thread.join()
     assert failures == []
+
+
+@pytest.mark.parametrize(
+    ("told", "message", "hint"),
+    [
+        ("database or disk is full", "cannot open or write", "check its permissions and the disk"),
+        ("attempt to write a readonly database", "cannot open or write", "check its permissions and the disk"),
+        ("database disk image is malformed", "is damaged", "delete it"),
+        ("no such module: fts5", "has no FTS5", "take a Python"),
+        ("database is locked", "is being changed by another process", "wait until it is done"),
+    ],
+)
+def test_what_sqlite_says_is_told_with_its_own_hint(tmp_path, told, message, hint):
+    with pytest.raises(InputError, match=message) as raised, SqliteStore(tmp_path / "i")._explain_errors():
+        raise sqlite3.OperationalError(told)
+    assert hint in raised.value.hint

@@ -59,9 +59,11 @@ class PostgresStore:
 
     def __init__(self, url: str) -> None:
         address, _, name = url.partition("#")
-        self.name = self.shown = name or "documents"
-        with self._explain_errors():
+        self.name = name or "documents"
+        try:
             parts = conninfo_to_dict(address)
+        except psycopg.ProgrammingError as error:
+            raise InputError(f"not an address of PostgreSQL: {str(error).strip()}", hint="check the URL") from error
         self.shown = f"{parts.get('host', '')}/{parts.get('dbname', '')}#{self.name}"
         if not re.fullmatch(r"\w{1,60}", self.name):
             raise InputError(f"{self.name!r} is no name of an index", hint="take letters, digits and _")
@@ -119,9 +121,10 @@ class PostgresStore:
         except errors.LockNotAvailable as error:
             message = f"{self.shown} is being changed by another process"
             raise InputError(message, hint="wait until it is done") from error
+        except errors.UndefinedFile as error:
+            raise InputError("the server has no pgvector", hint="install it beside PostgreSQL") from error
         except psycopg.Error as error:
-            message = f"{self.shown}: {' '.join(str(error).split())}"
-            hint = f"check the server and its pgvector, or {AGAIN}"
+            message, hint = f"{self.shown}: {' '.join(str(error).split())}", f"check the server, or {AGAIN}"
             if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:  # not said by the server
                 hint = "does the server run, and are host, port, database, user and password right?"
                 message = f"cannot reach {message}"

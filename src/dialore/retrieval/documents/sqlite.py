@@ -204,14 +204,17 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            message = f"{self.path} is damaged, or cannot be read or written: {error}"
-            hint = f"check its permissions and the disk, or {AGAIN}"
-            if "not a database" in str(error):
+            message, hint = f"{self.path} is damaged: {error}", f"delete it and {AGAIN}"
+            if re.search("readonly|unable to open|full", str(error)):
+                message, hint = f"cannot open or write {self.path}: {error}", "check its permissions and the disk"
+            elif "not a database" in str(error):
                 message, hint = f"{self.path} is not a document index", BUILD
             elif "locked" in str(error):
                 message, hint = f"{self.path} is being changed by another process", "wait until it is done"
             elif "no such table: state" in str(error):
                 message, hint = f"{self.path} was never finished", AGAIN
+            elif "fts5" in str(error):
+                message, hint = "this Python's SQLite has no FTS5", "take a Python from python.org or your system"
             raise InputError(message, hint=hint) from error
 
     def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
