@@ -146,9 +146,10 @@ def _grams(sample: Sample, size: int) -> set[tuple[str, ...]]:
 
 
 def is_fit(sample: Sample) -> bool:
-    """Return whether a sample's knowledge shows well what is to be generated, as the paper's released code has it.
+    """Return whether a sample's knowledge shows well what is to be generated: a short sentence about its topic.
 
-    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...).
+    It names its topic, has no brackets and at most 20 words, and does not open by pointing back ("It ...", 它...). The
+    paper does not say so; its authors' released code selects by this where a topic is not in the database.
     """
     text = normalise(sample.knowledge)
     pointing = _POINTING[sample.language]
