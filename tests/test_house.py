@@ -113,8 +113,3 @@ def test_no_circles_between_modules():
     found = [set(circle) for circle in HOUSE.circles(imported)]
     assert [circle for circle in found if circle not in KNOWN_CIRCLES] == [], "a new circle"
     assert [circle for circle in KNOWN_CIRCLES if circle not in found] == [], "gone: take it off KNOWN_CIRCLES"
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_no_file_is_too_long(path):
-    assert len(path.read_text(encoding="utf-8").splitlines()) <= 600
