@@ -243,5 +243,5 @@ def _say_progress(done: int, total: int | None) -> None:
 def _error(error: StageError) -> str:
     """Return what failed; raise the error underneath where every dialogue would meet it: bad input, a spent budget."""
     if is_fatal(error.cause):
-        raise error.cause from error
+        raise error.cause from None  # `from error` would make a cycle: the cause of `error` is this error
     return str(error)

@@ -7,7 +7,7 @@ import difflib
 import importlib
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
@@ -193,6 +193,19 @@ class StageError(DialoreError):
 def is_fatal(error: DialoreError) -> bool:
     """Return whether an error would recur for every dialogue: wrong input or configuration, a spent budget."""
     return isinstance(error, InputError | BudgetError) or (isinstance(error, ModelError) and error.configuration)
+
+
+def error_chain(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes or contexts, each once.
+
+    `raise cause from error` while `error` was caused by `cause` makes a cycle, so a plain loop over `__cause__` may
+    never end.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = error.__cause__ or error.__context__
 
 
 def first_line(error: Exception) -> str:

@@ -308,6 +308,7 @@ class HttpClient:
         while chunk := await response.content.readany():
             body += chunk
             self._check_size(len(body))
+            await asyncio.sleep(0)  # as in `events`
         return bytes(body)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
@@ -336,6 +337,7 @@ class HttpClient:
             begun = b""
             size += len(chunk)
             self._check_size(size)
+            await asyncio.sleep(0)  # a server that floods must not keep deadlines from being noticed
             # A lone carriage return at the end may be half of a line end.
             *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
             for line in lines:

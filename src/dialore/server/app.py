@@ -36,6 +36,8 @@ from dialore.session import Connect, connect_model
 from dialore.settings import ServerSettings, Settings
 
 log = logging.getLogger(__name__)
+_OPEN_PATHS = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *pages.FILES}
+"""Paths that are answered without a key; annotators have codes."""
 
 
 def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
@@ -75,7 +77,9 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
     app.add_exception_handler(RequestValidationError, _answer_malformed)
     for kind in (HTTPException, Exception):
         app.add_exception_handler(kind, _answer_error)
-    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
+    app.add_middleware(
+        Guard, settings=settings.server, telemetry=telemetry, store=service.store, open_paths=_OPEN_PATHS
+    )
     if settings.server.origins:
         app.add_middleware(
             CORSMiddleware,
@@ -91,7 +95,7 @@ async def _answer_error(_: Request, error: Exception) -> Response:
         return ServiceError(500, "an unforeseen error; the log has it", code="internal_error").response
     if isinstance(error, ServiceError):
         return error.response
-    if told := full_disk(error.__cause__ or error.__context__):  # an upload's form is written to disk, too
+    if told := full_disk(error):  # an upload's form is written to disk, too
         return told.response
     return ServiceError(error.status_code, error.detail, code="invalid_request").response
 

@@ -21,6 +21,7 @@ from dialore.server.errors import ServiceError
 from dialore.server.service import Asked, Events, Service, explain_errors
 
 _NAMED = 256
+_CLIENT_GONE = 499  # not a status of HTTP: nobody reads it
 _SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
 Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """The pattern of names of users and conversations."""
@@ -216,7 +217,7 @@ def event_of(data: dict[str, Any], name: str = "") -> str:
     return f"{named}data: {json.dumps(data)}\n\n"
 
 
-def stream_events(events: AsyncGenerator[str]) -> StreamingResponse:
+def stream_events(request: Request, events: AsyncGenerator[str]) -> StreamingResponse:
     """Events as they come; an error ends them as OpenAI's servers do. A client that goes ends the work.
 
     Where none comes for a while, a comment keeps clients and proxies from giving up: a slow model thinks for minutes.
@@ -235,7 +236,12 @@ def stream_events(events: AsyncGenerator[str]) -> StreamingResponse:
                         following = asyncio.ensure_future(anext(events, None))
                         yield event
             except ServiceError as error:
+                # The head said 200 before the failure; logs and figures report the outcome.
+                request.state.status = error.status_code
                 yield event_of(error.body)
+            except asyncio.CancelledError:
+                request.state.status = _CLIENT_GONE
+                raise
             finally:
                 following.cancel()
                 await asyncio.gather(following, return_exceptions=True)

@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 from fastapi import HTTPException, Response
 
+from dialore.errors import error_chain
+
 log = logging.getLogger(__name__)
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -51,13 +53,25 @@ _FULL_TEXT = re.compile(
 
 
 def full_disk(error: BaseException | None) -> ServiceError | None:
-    """Return what a client may know of an error that a full disk has led to; None for any other."""
-    while error is not None:
-        if (isinstance(error, OSError) and error.errno in _FULL) or _FULL_TEXT.search(str(error)[:2000]):
+    """Return the client's error if a full disk caused `error`, otherwise None."""
+    for link in error_chain(error):
+        is_full = isinstance(link, OSError) and link.errno in _FULL
+        if is_full or _FULL_TEXT.search(str(link)[:2000]):
             log.error("the disk is full: nothing more can be kept")
             return ServiceError(507, "there is no room to keep it", code="no_space")
-        error = error.__cause__ or error.__context__
     return None
+
+
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;)'\"]+", re.IGNORECASE)
+_HOST = re.compile(r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+)\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
+_FILE_PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?(?:[/\\][\w.@~+-]+){2,}")
+
+
+def without_addresses(text: str) -> str:
+    """Return a message for clients: addresses of servers and paths of files are the operator's business."""
+    text = _URL.sub("the server", text)
+    text = _HOST.sub("the server", text)
+    return _FILE_PATH.sub("a file of the service", text)
 
 
 def reply(body: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -16,6 +16,8 @@ from mcp.server.transport_security import TransportSecuritySettings
 from mcp.types import ToolAnnotations
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dialore import __version__
@@ -27,7 +29,7 @@ from dialore.response import Demands
 from dialore.server.agents import MODEL
 from dialore.server.app import bound, log_lines, run_app
 from dialore.server.common import ChatMessage, last, text_of_messages
-from dialore.server.errors import ServiceError
+from dialore.server.errors import ServiceError, reply
 from dialore.server.middleware import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, check_harmless, explain_errors, grounding_of, knowledge_fields
 from dialore.server.store import User
@@ -50,6 +52,7 @@ _NO_MODEL = (
     "DIALORE_MODEL and DIALORE_API_KEY into the `env` of this server's entry, or a [model] into its dialore.toml."
 )
 _NOTE: str = Field(default="", description="What the user should know of how it was made.")
+_HEALTH_PATHS = ("/healthz", "/readyz")
 _SESSION = b"mcp-session-id"
 _SESSIONS = 10_000
 
@@ -277,6 +280,9 @@ class _OwnSessions:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if "caller" not in scope["state"]:  # an open path
+            await self._app(scope, receive, send)
+            return
         caller: str = scope["state"]["caller"].name
         asked = dict(scope["headers"]).get(_SESSION)
         if asked is not None and self._owners.get(asked, caller) != caller:
@@ -292,6 +298,11 @@ class _OwnSessions:
             await send(message)
 
         await self._app(scope, receive, sent)
+
+
+async def _show_health(_: Request) -> Response:
+    """Return that the process is alive; it accepts requests only once its sources are open."""
+    return reply({"status": "ok"})
 
 
 def create_server(service: Service, user: str) -> MCPServer[tuple[Service, str]]:
@@ -327,8 +338,12 @@ async def serve(settings: Settings, *, over_http: bool, user: str, connect: Conn
     # Hosts, origins, keys and sizes are the guard's.
     lax = TransportSecuritySettings(enable_dns_rebinding_protection=False)
     app = server.streamable_http_app(transport_security=lax, max_request_body_size=settings.server.max_body)
+    for path in _HEALTH_PATHS:
+        app.add_route(path, _show_health)
     app.add_middleware(_OwnSessions)
-    app.add_middleware(Guard, settings=settings.server, telemetry=telemetry, store=service.store)
+    app.add_middleware(
+        Guard, settings=settings.server, telemetry=telemetry, store=service.store, open_paths=_HEALTH_PATHS
+    )
     sessions = app.router.lifespan_context
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ import operator
 import secrets
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -21,16 +21,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dialore.errors import InputError
 from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
-from dialore.server.pages import FILES
 from dialore.server.store import ServerStore, try_store
 from dialore.server.telemetry import Telemetry
 from dialore.settings import KeySettings, ServerSettings
 
-_OPEN = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answers", *FILES}
-"""The paths that are answered without a key; annotators have codes."""
 _UPLOADS = "/v1/knowledge/files"
 _PATIENCE = 30  # seconds in which the next part of a body has to come
 _DAY = 86_400
+_SINGLE_HEADERS = {"host", "origin", "authorization", "content-length"}
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
@@ -97,6 +95,17 @@ def _too_many(what: str, seconds: float) -> ServiceError:
     return ServiceError(429, f"too many {what}", code="rate_limit_exceeded", headers=headers)
 
 
+def _read_headers(scope: Scope) -> dict[str, str]:
+    """Return the headers of a request; raise ServiceError if one that decides about access is there twice."""
+    headers: dict[str, str] = {}
+    for raw_name, raw_value in scope["headers"]:
+        name = raw_name.decode("latin-1")
+        if name in headers and name in _SINGLE_HEADERS:
+            raise ServiceError(400, f"the header {name} is there twice", code="invalid_request")
+        headers[name] = raw_value.decode("latin-1")
+    return headers
+
+
 def anybody() -> Caller:
     """Return the caller where there are no keys."""
     own = KeySettings(name="local", sha256="0" * 64, knowledge=True, groups=[EVERY_GROUP])
@@ -104,10 +113,21 @@ def anybody() -> Caller:
 
 
 class Guard:
-    """ASGI middleware: lets a request through where its host, origin, key, rate and size are as the settings want."""
+    """ASGI middleware that checks host, origin, key, rate and size of a request.
 
-    def __init__(self, app: ASGIApp, settings: ServerSettings, telemetry: Telemetry, store: ServerStore) -> None:
+    Requests for `open_paths` need no key, and have no caller in the state of their scope.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: ServerSettings,
+        telemetry: Telemetry,
+        store: ServerStore,
+        open_paths: Collection[str],
+    ) -> None:
         self._app, self._settings, self._telemetry, self._store = app, settings, telemetry, store
+        self._open_paths = frozenset(open_paths)
         self._callers = [Caller(key) for key in settings.keys]
         self._under_way: Counter[str] = Counter()
         self._open: Counter[str] = Counter()
@@ -150,11 +170,11 @@ class Guard:
 
     @asynccontextmanager
     async def _admit(self, scope: Scope) -> AsyncIterator[None]:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _read_headers(scope)
         self._check_place(headers)
         length = headers.get("content-length", "0")
         self._check_size(scope, float(length) if length.isdecimal() else math.inf)
-        if is_open := scope["path"] in _OPEN:
+        if is_open := scope["path"] in self._open_paths:
             name, most = scope["client"][0] if scope.get("client") else "", self._settings.open_per_address
         else:
             caller = scope["state"]["caller"] = self._caller(headers)

@@ -104,7 +104,7 @@ async def complete(request: Request, body: ChatRequest) -> Reply:
     if body.stream:
         with_usage = body.stream_options is not None and body.stream_options.include_usage
         head["object"] = "chat.completion.chunk"
-        return stream_events(_chunks(await begun(events), head, asked.notes, with_usage=with_usage))
+        return stream_events(request, _chunks(await begun(events), head, asked.notes, with_usage=with_usage))
     trace, response = await until_gone(request, last(events))
     grounding = grounding_of(response, trace, asked.notes)
     message = {"role": "assistant", "content": response.text, "refusal": None, "grounding": grounding}
@@ -197,7 +197,7 @@ async def respond(request: Request, body: ResponsesRequest) -> Reply:
     made = _Made(body, asked.notes)
     events = service.answer(asked, request.state.caller)
     if body.stream:
-        return stream_events(made.events(await begun(events)))
+        return stream_events(request, made.events(await begun(events)))
     return reply(made.whole(*await until_gone(request, last(events))))
 
 

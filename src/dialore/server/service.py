@@ -26,7 +26,7 @@ from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
 from dialore.server.agents import MODEL, Served, ServedAgents
-from dialore.server.errors import ServiceError, full_disk
+from dialore.server.errors import ServiceError, full_disk, without_addresses
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
 from dialore.server.store import ServerStore, User, try_store
@@ -285,8 +285,9 @@ class Service:
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
         await try_store(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
-            stage = next((made.stage for made in result.trace if made.outcome == "failed"), "response")
-            raise ServiceError(502, f"the stage {stage} failed; see the trace {identifier}", code="stage_failed")
+            log.error("response failed: %s", result.error, extra={"fields": {"trace": identifier}})
+            reason = without_addresses(result.error or "the response could not be made")
+            raise ServiceError(502, f"{reason} (trace {identifier})", code="stage_failed")
         return identifier
 
     async def _keep(self, asked: Asked, said: Mapping[str, object], caller: Caller) -> None:
@@ -324,8 +325,8 @@ _TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
     (MissingExtraError, 501, "", "missing_extra"),
     (InputError, 400, "", "invalid_request"),
     (TimeoutError, 504, "the response took too long", "timeout"),
-    (ModelError, 502, "the language model could not be asked", "model_failed"),
-    (DialoreError, 502, "the response could not be made", "failed"),
+    (ModelError, 502, "", "model_failed"),
+    (DialoreError, 502, "", "failed"),
 )
 
 
@@ -341,7 +342,8 @@ def explain_errors() -> Iterator[None]:
             raise told from error
         for kind, status, message, code in _TOLD:
             if isinstance(error, kind):
-                raise ServiceError(status, message or str(error), code=code) from error
+                log.error("%s: %s", code, error)  # noqa: TRY400 - a known kind of failure, in one line
+                raise ServiceError(status, message or without_addresses(str(error)), code=code) from error
         raise
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import json
 import logging
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -22,7 +24,9 @@ from dialore.sources.memory import Statement, standing, with_intervals
 
 log = logging.getLogger(__name__)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_WAIT = 30  # seconds that a change waits for others' end, in SQLite
+_WAIT = 30  # seconds that a migration waits for another process's lock, in SQLite
+_SHORT_WAIT = 2  # the same for everything that is done while a client waits
+_LOCK_MEMORY_S = 5.0
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
@@ -95,9 +99,12 @@ _FIELDS = [name for name in Statement.model_fields if name != "is_turn"]
 
 
 def _in_thread(
-    work: Callable[Concatenate[ServerStore, sa.Connection, P], T], *, changes: bool
+    work: Callable[Concatenate[ServerStore, sa.Connection, P], T], *, changes: bool, deletes: bool = False
 ) -> Callable[Concatenate[ServerStore, P], Coroutine[Any, Any, T]]:
-    """Have a method run in the store's threads, in a transaction: a step for each statement would take far longer."""
+    """Have a method run in the store's threads, in a transaction: a step for each statement would take far longer.
+
+    After a method that `deletes`, the deleted text is removed from SQLite's write-ahead log as well.
+    """
 
     @functools.wraps(work)
     async def threaded(store: ServerStore, /, *given: P.args, **named: P.kwargs) -> T:
@@ -105,7 +112,7 @@ def _in_thread(
             return work(store, connection, *given, **named)
 
         user = given[0] if changes and given and isinstance(given[0], User) else None
-        in_store = functools.partial(store._do, doing, user, changes=changes)  # noqa: SLF001 - its own
+        in_store = functools.partial(store._do, doing, user, changes=changes, deletes=deletes)  # noqa: SLF001
         return await asyncio.get_running_loop().run_in_executor(store._threads, in_store)  # noqa: SLF001
 
     return threaded
@@ -113,6 +120,7 @@ def _in_thread(
 
 _reading = functools.partial(_in_thread, changes=False)
 _changing = functools.partial(_in_thread, changes=True)
+_deleting = functools.partial(_in_thread, changes=True, deletes=True)
 
 
 class ServerStore:
@@ -136,6 +144,7 @@ class ServerStore:
         url = read_url(place)
         self._place, self._engine = url.render_as_string(hide_password=True), open_engine(url)
         self._clock = clock
+        self._last_locked = -_LOCK_MEMORY_S
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._threads = ThreadPoolExecutor(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
 
@@ -174,7 +183,7 @@ class ServerStore:
         """Return whether a user wants to be remembered; False for one who has not said so."""
         return _consents(connection, user)
 
-    @_changing
+    @_deleting
     def set_consent(self, connection: sa.Connection, user: User, *, consents: bool) -> None:
         """Say whether a user wants to be remembered; everything that there is of them is deleted where they do not."""
         for table in (PEOPLE,) if consents else (PEOPLE, STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK):
@@ -234,7 +243,7 @@ class ServerStore:
             connection.execute(STATEMENTS.insert(), [_row(user, statement) for statement in changed])
         return [statement for statement in changed if statement.holds_until is None]
 
-    @_changing
+    @_deleting
     def edit(
         self, connection: sa.Connection, user: User, identifier: str, changes: Mapping[str, object]
     ) -> Statement | None:
@@ -261,13 +270,31 @@ class ServerStore:
         plain = {"text": statement.text.replace("\0", ""), "turn": statement.turn.replace("\0", "")}
         return statement.model_copy(update={**plain, "expires": statement.expires or statement.said + self._memory})
 
-    @_changing
+    @_deleting
     def forget(
         self, connection: sa.Connection, user: User, identifier: str | None = None, table: sa.Table = STATEMENTS
     ) -> int:
-        """Delete what a table has of a user by that id, or all of it; gives how much there was."""
-        named = () if identifier is None else (table.c.id == identifier,)
-        return _delete(connection, table, user, *named)
+        """Delete a user's rows of a table, by id or all, and the traces that quote them.
+
+        Traces of a conversation are those of its messages; traces of a statement are those whose text contains it.
+
+        Returns:
+            Number of deleted rows of `table`.
+        """
+        condition = () if identifier is None else (table.c.id == identifier,)
+        if table is STATEMENTS and identifier is None:
+            _delete(connection, TRACES, user)
+        elif table is STATEMENTS:
+            texts = connection.scalars(sa.select(STATEMENTS.c.text).where(*_of(STATEMENTS, user), *condition))
+            for text in list(texts):
+                in_json = json.dumps(text)[1:-1]
+                quotes = sa.cast(TRACES.c.result, sa.Text).contains(in_json, autoescape=True)
+                _delete(connection, TRACES, user, quotes)
+        elif table is CONVERSATIONS:
+            stored = connection.scalars(sa.select(CONVERSATIONS.c.turns).where(*_of(CONVERSATIONS, user), *condition))
+            traces = [message["trace"] for messages in stored for message in messages if message.get("trace")]
+            _delete(connection, TRACES, user, TRACES.c.id.in_(traces))
+        return _delete(connection, table, user, *condition)
 
     # --- conversations and traces
 
@@ -358,7 +385,7 @@ class ServerStore:
         row = {"owner": owner, "name": what, "began": began, "amount": amount, "expires": expires}
         return int(connection.execute(COUNT, row).scalar_one())
 
-    @_changing
+    @_deleting
     def sweep(self, connection: sa.Connection) -> int:
         """Delete what has expired, of all users; gives how many rows that were."""
         tables = STATEMENTS, CONVERSATIONS, TRACES, FEEDBACK, USED
@@ -376,21 +403,45 @@ class ServerStore:
 
     # --- the database
 
-    def _do(self, work: Callable[[sa.Connection], T], user: User | None, *, changes: bool) -> T:
+    def _do(self, work: Callable[[sa.Connection], T], user: User | None, *, changes: bool, deletes: bool = False) -> T:
         """Work in a transaction; no other change of the same user runs beside a change."""
         if user and "\0" in "".join(user):
             raise InputError("a user's name has a character that is none")
         try:
             with self._engine.begin() as connection:
+                if user is not _ALL:
+                    self._limit_wait(connection)
                 if changes and connection.dialect.name == "sqlite":
                     connection.exec_driver_sql("BEGIN IMMEDIATE")  # it waits for its turn now: later is too late
                 elif user:
                     key = sa.func.hashtextextended("\x1f".join(user), 0)
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
-                return work(connection)
+                result = work(connection)
+            if deletes:
+                self._clear_log()
         except SQLAlchemyError as error:  # in one line, without its password
             message = first_line(getattr(error, "orig", None) or error)
+            if "locked" in message:
+                self._last_locked = time.monotonic()
             raise SourceError(f"{self._place} cannot be asked: {message}") from error
+        return result
+
+    def _clear_log(self) -> None:
+        """Empty SQLite's write-ahead log, where deleted text would remain until other changes overwrite it."""
+        if self._engine.dialect.name == "sqlite":
+            with self._engine.connect() as connection:
+                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _limit_wait(self, connection: sa.Connection) -> None:
+        """Do not wait again for a lock of SQLite that another process was still holding a moment ago.
+
+        A response makes several changes, and each would wait in turn.
+        """
+        if connection.dialect.name != "sqlite":
+            return
+        was_locked = time.monotonic() - self._last_locked < _LOCK_MEMORY_S
+        milliseconds = 0 if was_locked else _SHORT_WAIT * 1000
+        connection.exec_driver_sql(f"PRAGMA busy_timeout = {milliseconds}")
 
 
 async def try_store(work: Awaitable[T], otherwise: T) -> T:

@@ -1,0 +1,132 @@
+"""Whatever a language model's endpoint does wrong, a request ends with an error and the service goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import httpx
+import pytest
+
+from dialore.errors import error_chain
+from dialore.llm.connection import connect
+from tests.server.conftest import wait_until
+
+SECRET_PATH = "/srv/models/private/weights.bin"
+STATUSES = (302, 307, 400, 401, 402, 403, 404, 408, 422, 429, 500, 503)
+METHODS = ("vanilla", "rag", "weave")
+
+
+class FailingEndpoint(BaseHTTPRequestHandler):
+    """Answers each request as the server's `failure` says: a status, `broken` (stream) or `page` (HTML)."""
+
+    def do_POST(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        failure = self.server.failure
+        if failure == "broken":
+            self.send_response(200)
+            self.send_header("Content-Type", "text/event-stream")
+            self.end_headers()
+            chunk = {"choices": [{"index": 0, "delta": {"content": "Dogs are"}}]}
+            self.wfile.write(f"data: {json.dumps(chunk)}\n\n".encode())
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            return
+        message = f"Incorrect API key provided for {SECRET_PATH}" if failure == 500 else f"refused by {SECRET_PATH}"
+        body = json.dumps({"error": {"message": message}}).encode()
+        if failure == "page":
+            body = b"<html>It works!</html>"
+        self.send_response(200 if failure == "page" else failure)
+        if failure in {302, 307}:
+            self.send_header("Location", "http://elsewhere.example/v1")
+        self.send_header("Content-Type", "text/html" if failure == "page" else "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.fixture(scope="module")
+def endpoint():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FailingEndpoint)
+    server.url = f"http://127.0.0.1:{server.server_port}/v1"
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory, endpoint):
+    """One service per method, all with a model behind the failing endpoint."""
+    from tests.server.conftest import services
+
+    folder = tmp_path_factory.mktemp("failing")
+    (folder / "handbook.md").write_text("# Terrace\n\nDogs are welcome on the terrace.\n", "utf-8")
+    with services(folder) as start:
+        started = {}
+        for method in METHODS:
+            sources = {} if method == "vanilla" else {"documents": [str(folder / "handbook.md")]}
+            model = connect("m", base_url=endpoint.url, retries=0, timeout=5)
+            server = {"folder": str(folder / method)}
+            started[method] = start(model, method=method, sources=sources, server=server)
+        yield started
+
+
+def last_event(text):
+    events = [line.removeprefix("data: ") for line in text.splitlines() if line.startswith("data: ")]
+    return json.loads(events[-1])
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("failure", [*STATUSES, "broken", "page"])
+def test_a_failing_endpoint_is_an_error_and_the_service_goes_on(running, endpoint, failure, method, streamed):
+    endpoint.failure = failure
+    service = running[method]
+    answer = service.say("Dogs on the terrace?", stream=streamed)
+    error = answer.json()["error"] if answer.status_code != 200 else last_event(answer.text)["error"]
+    assert streamed or answer.status_code == 502
+    assert error["code"] in {"model_failed", "stage_failed"}
+    assert "127.0.0.1" not in error["message"]
+    assert SECRET_PATH not in error["message"]
+    assert "elsewhere.example" not in error["message"]
+    if isinstance(failure, int):
+        assert str(failure) in error["message"]
+    assert service.http.get("/healthz", timeout=5).status_code == 200
+
+
+def test_an_endpoint_that_does_not_listen_is_an_error(serving, tmp_path):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+    service = serving(connect("m", base_url=url, retries=0), method="vanilla")
+    answer = service.say()
+    assert answer.status_code == 502
+    assert "listens" in answer.json()["error"]["message"]
+    assert service.http.get("/healthz").status_code == 200
+
+
+def test_figures_count_the_outcome_of_a_stream_and_not_its_head(running, endpoint):
+    endpoint.failure = 500
+    service = running["vanilla"]
+    assert service.say(stream=True).status_code in {200, 502}
+
+    def counted():
+        metrics = httpx.get(f"{service.url}/metrics", trust_env=False).text
+        lines = [line for line in metrics.splitlines() if line.startswith("dialore_requests_total")]
+        return [line for line in lines if "chat/completions" in line]
+
+    wait_until(lambda: any('status="502"' in line for line in counted()))
+    assert not any('status="200"' in line for line in counted())
+
+
+def test_an_error_chain_with_a_cycle_ends():
+    first, second = ValueError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+    assert list(error_chain(first)) == [first, second]
+    assert list(error_chain(None)) == []
