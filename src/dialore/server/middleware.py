@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dialore.errors import InputError
 from dialore.retrieval.documents.filters import EVERY_GROUP
 from dialore.server.errors import ServiceError, full_disk
-from dialore.server.store import ServerStore, try_store
+from dialore.server.store import ServerStore
 from dialore.server.telemetry import Telemetry
 from dialore.settings import KeySettings, ServerSettings
 
@@ -79,15 +79,15 @@ class Caller:
     async def check(self, store: ServerStore) -> None:
         """Count a request, with those that other workers take; raises ServiceError where it is one too many."""
         rate, most = self.settings.requests_per_minute, self.settings.tokens_per_day
-        if rate and await try_store(store.count(self.name, "requests", 1, 60), 0) > rate:
+        if rate and await store.attempt(store.count(self.name, "requests", 1, 60), 0) > rate:
             raise _too_many("requests a minute", 60 - time.time() % 60)
-        if most and await try_store(store.count(self.name, "tokens", 0, _DAY), 0) >= most:
+        if most and await store.attempt(store.count(self.name, "tokens", 0, _DAY), 0) >= most:
             raise _too_many("tokens a day", _DAY - time.time() % _DAY)
 
     async def spend(self, tokens: int, store: ServerStore) -> None:
         """Count tokens."""
         if self.settings.tokens_per_day:
-            await try_store(store.count(self.name, "tokens", tokens, _DAY), 0)
+            await store.attempt(store.count(self.name, "tokens", tokens, _DAY), 0)
 
 
 def _too_many(what: str, seconds: float) -> ServiceError:

@@ -29,7 +29,7 @@ from dialore.server.agents import MODEL, Served, ServedAgents
 from dialore.server.errors import ServiceError, full_disk, without_addresses
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
-from dialore.server.store import ServerStore, User, try_store
+from dialore.server.store import ServerStore, User
 from dialore.server.telemetry import Telemetry
 from dialore.session import Connect, connect_model
 from dialore.settings import Settings
@@ -140,7 +140,7 @@ class Service:
     async def _sweep(self) -> None:
         while True:
             await asyncio.sleep(3600)
-            await try_store(self.store.sweep(), 0)
+            await self.store.attempt(self.store.sweep(), 0)
 
     def _later(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -161,9 +161,9 @@ class Service:
         extra: dict[str, Any] = {}
         if asked.user:
             who = User(caller.name, asked.user)
-            known = await try_store(self.store.statements(who, history=True), [])
+            known = await self.store.attempt(self.store.statements(who, history=True), [])
             quoted = {statement.turn for statement in known}  # what is noted of them may hold no longer
-            earlier = await try_store(self.store.turns(who, but=asked.conversation), [])
+            earlier = await self.store.attempt(self.store.turns(who, but=asked.conversation), [])
             known += [turn for turn in earlier if quote_turn(turn.text) not in quoted and says_something(turn.text)]
             extra = {"user": asked.user, "memory": [statement.model_dump(mode="json") for statement in known]}
         return Dialogue(turns, persona=tuple(persona), extra=extra)
@@ -221,7 +221,7 @@ class Service:
             trace = await self._made("chat", asked, response, caller, began)
             if asked.user:
                 reply_kept = {"content": response.text, "trace": trace, "grounding": grounding_of(response, trace)}
-                await try_store(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
+                await self.store.attempt(self._keep(asked, {"role": "assistant", **reply_kept}, caller), None)
                 self._later(self._remember(asked, dialogue, caller))
             yield trace, response
 
@@ -283,7 +283,7 @@ class Service:
             shown |= {"plan": result.plan, "sources": sorted({piece.source for piece in result.knowledge})}
             shown |= {"messages": [dict(message) for message in asked.messages]}
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
-        await try_store(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
+        await self.store.attempt(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             log.error("response failed: %s", result.error, extra={"fields": {"trace": identifier}})
             reason = without_addresses(result.error or "the response could not be made")

@@ -7,7 +7,7 @@ import functools
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -24,9 +24,11 @@ from dialore.sources.memory import Statement, standing, with_intervals
 
 log = logging.getLogger(__name__)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
-_WAIT = 30  # seconds that a migration waits for another process's lock, in SQLite
-_SHORT_WAIT = 2  # the same for everything that is done while a client waits
-_LOCK_MEMORY_S = 5.0
+_WAIT = 30  # seconds that a change waits for others' end, in SQLite
+_ATTEMPT_S = 2.0
+"""How long a response waits for the store."""
+_BUSY_S = 5.0
+"""How long responses do not wait at all after one of them waited in vain: each makes several changes."""
 P = ParamSpec("P")
 T = TypeVar("T")
 _MOST = 1000  # statements of one user; the oldest go, of those that hold no longer first
@@ -144,7 +146,7 @@ class ServerStore:
         url = read_url(place)
         self._place, self._engine = url.render_as_string(hide_password=True), open_engine(url)
         self._clock = clock
-        self._last_locked = -_LOCK_MEMORY_S
+        self._busy_until = 0.0
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._threads = ThreadPoolExecutor(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
 
@@ -175,6 +177,23 @@ class ServerStore:
         """Close the connections once all work under way is done, also work that is no longer awaited."""
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
+
+    async def attempt(self, work: Coroutine[Any, Any, T], otherwise: T) -> T:
+        """Return the result of a call of this store, or `otherwise` if the store fails or is busy; logs why.
+
+        A call that takes too long is not cancelled: what it changes is stored once the database is free again.
+        """
+        task = asyncio.ensure_future(work)
+        is_busy = time.monotonic() < self._busy_until
+        try:
+            return await asyncio.wait_for(asyncio.shield(task), 0.05 if is_busy else _ATTEMPT_S)
+        except SourceError as error:
+            log.warning("%s", error)
+        except TimeoutError:
+            self._busy_until = time.monotonic() + _BUSY_S
+            log.warning("%s is busy: going on without it", self._place)
+            task.add_done_callback(_log_late_failure)
+        return otherwise
 
     # --- memory
 
@@ -409,8 +428,6 @@ class ServerStore:
             raise InputError("a user's name has a character that is none")
         try:
             with self._engine.begin() as connection:
-                if user is not _ALL:
-                    self._limit_wait(connection)
                 if changes and connection.dialect.name == "sqlite":
                     connection.exec_driver_sql("BEGIN IMMEDIATE")  # it waits for its turn now: later is too late
                 elif user:
@@ -421,8 +438,6 @@ class ServerStore:
                 self._clear_log()
         except SQLAlchemyError as error:  # in one line, without its password
             message = first_line(getattr(error, "orig", None) or error)
-            if "locked" in message:
-                self._last_locked = time.monotonic()
             raise SourceError(f"{self._place} cannot be asked: {message}") from error
         return result
 
@@ -432,25 +447,10 @@ class ServerStore:
             with self._engine.connect() as connection:
                 connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
 
-    def _limit_wait(self, connection: sa.Connection) -> None:
-        """Do not wait again for a lock of SQLite that another process was still holding a moment ago.
 
-        A response makes several changes, and each would wait in turn.
-        """
-        if connection.dialect.name != "sqlite":
-            return
-        was_locked = time.monotonic() - self._last_locked < _LOCK_MEMORY_S
-        milliseconds = 0 if was_locked else _SHORT_WAIT * 1000
-        connection.exec_driver_sql(f"PRAGMA busy_timeout = {milliseconds}")
-
-
-async def try_store(work: Awaitable[T], otherwise: T) -> T:
-    """Return what the store gives; where it cannot be asked, the log says so and the service goes on."""
-    try:
-        return await work
-    except SourceError as error:
+def _log_late_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
         log.warning("%s", error)
-        return otherwise
 
 
 def _of(table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
