@@ -275,7 +275,7 @@ def with_turns(data: Mapping[str, Any]) -> dict[str, Any]:
         elif role in _USER_ROLES | _ASSISTANT_ROLES:
             turns.append({"speaker": "user" if role in _USER_ROLES else "system", "text": text})
         else:
-            raise ValueError(f"messages[{number}]: the role {message.get('role')!r} is not user, assistant or system")
+            raise ValueError(f"field messages[{number}].role: {message.get('role')!r} is not user, assistant or system")
     has_reference = fields.get("reference") is not None or fields.get("references")
     if len(turns) > 1 and turns[-1]["speaker"] == "system" and not has_reference:
         fields["reference"] = turns.pop()["text"]
@@ -300,14 +300,15 @@ def message_text(content: object) -> str:
 
 
 def _with_speakers(turns: Sequence[Any]) -> list[Any]:
-    """Return turns with speakers. Those without alternate, so that the last turn is the user's."""
+    """Return turns with speakers. If none of them has one, they alternate, so that the last turn is the user's."""
+    are_unnamed = all(isinstance(turn, dict) and turn.get("speaker") is None and turn.get("text") for turn in turns)
     sides = ("user", "system") if len(turns) % 2 else ("system", "user")
     complete: list[Any] = []
     for number, turn in enumerate(turns):
         side = sides[number % 2]
         if isinstance(turn, str):
             complete.append({"speaker": side, "text": turn})
-        elif isinstance(turn, dict) and turn.get("speaker") is None and isinstance(turn.get("text"), str):
+        elif are_unnamed:
             complete.append({**turn, "speaker": side})
         else:
             complete.append(turn)
@@ -322,7 +323,7 @@ def _knowledge_item(item: object, number: int) -> object:
         return {key: value for key, value in item.items() if value is not None}
     if isinstance(item, list | tuple) and len(item) == 3 and all(isinstance(part, str) for part in item):
         return dict(zip(("head", "relation", "tail"), item, strict=True))
-    raise ValueError(f"knowledge[{number}]: expected a text, an object or [head, relation, tail], not {item!r:.60}")
+    raise ValueError(f"field knowledge[{number}]: expected a text, an object or [head, relation, tail], not {item!r:.60}")
 
 
 def _set_references(fields: dict[str, Any]) -> None:
@@ -337,7 +338,7 @@ def _set_references(fields: dict[str, Any]) -> None:
     accepted: list[str] = []
     for candidate in candidates:
         if candidate is not None and not isinstance(candidate, str):
-            raise ValueError(f"a reference is a text, not {candidate!r:.60}")
+            raise ValueError(f"field reference: expected a text, not {candidate!r:.60}")
         if candidate and candidate.strip() and candidate not in accepted:
             accepted.append(candidate)
     if isinstance(single, list | tuple) or several:

@@ -101,12 +101,9 @@ BLANK_REFERENCE = "its reference is blank"
 
 
 def stated_id(name: str, identifier: object) -> str | None:
-    """Return the id of a data set's dialogue from the one that its file states.
-
-    None if there is none, or if it is a number, which is a position: other splits use the same numbers.
-    """
+    """Return the id of a data set's dialogue from the one that its file states; None if there is none."""
     text = "" if identifier is None else str(identifier).strip()
-    return None if not text or text.isdecimal() else f"{name}-{text}"
+    return f"{name}-{text}" if text else None
 
 
 class Talk:

@@ -42,7 +42,7 @@ _TEXTS = TypeAdapter(dict[str, list[str]])
 class DailyDialog(DataSet):
     """The authors' text (turns that end in `__eou__`), or objects with the turns.
 
-    The turns are under `dialog`, `dialogue` or `utterances`: texts, objects with `text`, or pairs of texts (those of the
+    The turns are under `dialog`, `dialogue` or `utterances`: texts, objects with `text`, or pairs of texts (of the
     few-shot bot benchmark, whose last turn may be blank).
     """
 

@@ -86,7 +86,10 @@ class LoCoMo(DataSet):
                 told = {"text": turn.said, "said": moment.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
                 memory.append(told | {"is_turn": True})
         for number, asked in enumerate(sample.qa):
-            if f"{name}_qa{number}" in wrong or (asked.category == _ADVERSARIAL) != self._adversarial:
+            if (asked.category == _ADVERSARIAL) != self._adversarial:
+                continue
+            if f"{name}_qa{number}" in wrong:
+                yield LeftOut(f"{name}_qa{number}", "an audit found its answer wrong")
                 continue
             if asked.category not in _KINDS:
                 raise place.error(f"unknown category {asked.category}", f"qa[{number}].category")

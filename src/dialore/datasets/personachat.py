@@ -41,7 +41,7 @@ class _HubRow(_HubTurn):
 class PersonaChat(DataSet):
     """Three forms: ParlAI's numbered lines, the few-shot bot benchmark's JSON list, and the objects of a hub.
 
-    The latter have the `personality` and, for each turn, its `history` and its `candidates`, of which the last is right:
+    The latter have the `personality` and, of each turn, its `history` and its `candidates`, the last of which is right:
     a list of `utterances` for each dialogue, or a row for each turn with the dialogue's `conv_id`.
 
     The one whose persona is given is `system` and has `persona`; a partner's persona is `extra["user_persona"]`.

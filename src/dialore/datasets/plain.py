@@ -34,8 +34,13 @@ class Jsonl(DataSet):
 
     def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; ids must be unique."""
+        stated: set[str] = set()
         for place, data in json_entries(path, self.published):
             dialogue = dialogue_from(data, place=place.where)
+            if data.get("id") is not None:
+                if dialogue.id in stated:
+                    raise place.error(f"{dialogue.id!r} was already used", "id")
+                stated.add(dialogue.id)
             self.report.unused_keys.update(_unknown_keys(data))
             if dialogue.reference is not None and not dialogue.reference.strip():
                 yield LeftOut(f"{dialogue.id}, {place.where}", BLANK_REFERENCE)
