@@ -192,7 +192,10 @@ def unique_id(identifier: str, used: Container[str]) -> str | None:
 
 
 def conversation_of(identifier: str) -> str:
-    """Return the id of the whole dialogue that a history was cut from: `x` for `x@3`, otherwise the id itself."""
+    """Return the id of the whole dialogue that a history was cut from: `x` for `x@3`, otherwise the id itself.
+
+    Histories cut from one dialogue, `x@3` and `x@5`, are not independent.
+    """
     name, _, turn = identifier.rpartition("@")
     return name if name and turn.isdecimal() else identifier
 
@@ -323,7 +326,9 @@ def _knowledge_item(item: object, number: int) -> object:
         return {key: value for key, value in item.items() if value is not None}
     if isinstance(item, list | tuple) and len(item) == 3 and all(isinstance(part, str) for part in item):
         return dict(zip(("head", "relation", "tail"), item, strict=True))
-    raise ValueError(f"field knowledge[{number}]: expected a text, an object or [head, relation, tail], not {item!r:.60}")
+    raise ValueError(
+        f"field knowledge[{number}]: expected a text, an object or [head, relation, tail], not {item!r:.60}"
+    )
 
 
 def _set_references(fields: dict[str, Any]) -> None:

@@ -55,7 +55,7 @@ def test_questions_that_an_audit_found_wrong_are_left_out(tmp_path):
     path.write_text(json.dumps([SAMPLE]), "utf-8")
     (tmp_path / "errors.json").write_text(json.dumps([{"question_id": "locomo_0_qa0"}]), "utf-8")
     reader = data_set("locomo")
-    with pytest.raises(InputError, match="none of its|left out"):
+    with pytest.raises(InputError, match="left out"):
         list(reader.read(path))
     assert reader.report.left_out.total() == 1
 

@@ -20,7 +20,8 @@ class _Situation(BaseModel):
 class CommonsenseDialogues(DataSet):
     """A JSON object of `{number: {"context", "speaker", "turns"}}`; the named speaker talks first, with a friend.
 
-    The numbers are positions, so that ids are derived from the turns. `extra["context"]` is the situation that the speaker is in.
+    The numbers are positions, so that ids are derived from the turns. `extra["context"]` is the situation that the
+    speaker is in.
     """
 
     name = "commonsense-dialogues"

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from dialore.dialogue import conversation_of
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, is_fatal
-from dialore.evaluation.base import Metric, Sample, SampleScore, Score, conversation_of
+from dialore.evaluation.base import Metric, Sample, SampleScore, Score
 from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, judged_text
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
