@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -177,6 +178,7 @@ class DataSet(ABC):
         form: what a file looks like.
         has: what comes with its dialogues besides the turns.
         bundled: its files by split, where they come with the package.
+        keeps_unused: whether keys that the reader does not know go to a dialogue's `extra`.
     """
 
     name: ClassVar[str]
@@ -188,6 +190,7 @@ class DataSet(ABC):
     form: ClassVar[str]
     has: ClassVar[tuple[Holding, ...]] = ()
     bundled: ClassVar[Mapping[str, Path]] = {}
+    keeps_unused: ClassVar[bool] = False
 
     @property
     def published(self) -> str:
@@ -196,11 +199,13 @@ class DataSet(ABC):
 
     def __init__(self) -> None:
         self.report = ReadingReport()
+        self._logged: set[str] = set()
 
     def read(self, path: Path) -> Iterator[WholeDialogue]:
         """Yield whole dialogues, one after the other as the file is read; `report` counts what became of them.
 
-        A dialogue that stands twice in the file, with one id, is left out the second time.
+        A dialogue that stands twice in the file, with one id, is left out the second time. What is left out is logged
+        as a warning.
 
         Raises:
             InputError: The file is not in the published form (file, line or entry, and field are named), no dialogue
@@ -225,6 +230,11 @@ class DataSet(ABC):
         if not report.read:
             problem = "; ".join(report.reasons()) or "no dialogue in it"
             raise InputError(f"{path}: {problem}", hint=self.published)
+        for reason in report.reasons():
+            warning = f"{path}: {reason}"
+            if warning not in self._logged:  # a file may be read twice
+                self._logged.add(warning)
+                logging.getLogger(__name__).warning("%s", warning)
 
     def _ambiguous(self, path: Path, identifier: str) -> InputError:
         hint = "ids must be unique in a file"

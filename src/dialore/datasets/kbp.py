@@ -16,7 +16,7 @@ from dialore.datasets.files import Place, read_entries
 class _Turn(BaseModel):
     user: str = Field(alias="U")
     system: str = Field(alias="S")
-    labels: list[list[str]] = Field([], alias="P-K", max_length=2)
+    labels: list[list[str]] | None = Field(None, alias="P-K", max_length=2)
 
 
 class _Entry(BaseModel):
@@ -55,14 +55,14 @@ class KBP(DataSet):
             for number, turn in enumerate(entry.conversation):
                 talk.say("user", turn.user)
                 knowledge = list(_gold(entry, turn, place, f"conversation[{number}].P-K"))
-                plan = ("persona", "documents")[: len(turn.labels)]
+                plan = None if turn.labels is None else ("persona", "documents")[: len(turn.labels)]
                 talk.answer("system", turn.system, knowledge, plan)
             yield from talk.whole()
 
 
 def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:
     """Yield the sentences that a turn's labels name, such as `B2` (persona) and `B2-K0` (a document under it)."""
-    personas, documents = (*turn.labels, [], [])[:2]
+    personas, documents = (*(turn.labels or ()), [], [])[:2]
     for label in personas:
         if label not in entry.persona:
             raise place.error(f"{label!r} is no persona sentence", field)

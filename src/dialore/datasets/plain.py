@@ -31,6 +31,7 @@ class Jsonl(DataSet):
     where = "your files"
     form = "JSONL, or a JSON list, of {`turns` or `messages`, `reference`?, `knowledge`?, `sources`?, ...}"
     has: ClassVar[tuple[Holding, ...]] = ("knowledge", "persona", "plan", "query")
+    keeps_unused = True
 
     def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; ids must be unique."""
