@@ -268,13 +268,13 @@ def with_turns(data: Mapping[str, Any]) -> dict[str, Any]:
     if not has_messages(data):
         return dict(data)
     fields = {key: value for key, value in data.items() if key != "messages"}
-    turns: list[dict[str, str]] = []
+    turns: list[dict[str, object]] = []
     instructions: list[str] = []
     for number, message in enumerate(data["messages"]):
         role = str(message.get("role")).strip().casefold()
         text = message_text(message.get("content"))
         if role in _INSTRUCTION_ROLES:
-            instructions.append(text)
+            instructions.append(str(text))
         elif role in _USER_ROLES | _ASSISTANT_ROLES:
             turns.append({"speaker": "user" if role in _USER_ROLES else "system", "text": text})
         else:
@@ -295,11 +295,11 @@ def has_messages(data: Mapping[str, Any]) -> bool:
     return all(isinstance(message, Mapping) and "role" in message for message in messages)
 
 
-def message_text(content: object) -> str:
+def message_text(content: object) -> object:
     """Return the text of a chat message, which may come in parts, as OpenAI's endpoints take it."""
     if isinstance(content, list):
         return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-    return "" if content is None else str(content)
+    return content
 
 
 def _with_speakers(turns: Sequence[Any]) -> list[Any]:
