@@ -69,7 +69,7 @@ def test_weights_are_read_in_either_order(tmp_path: Path) -> None:
         ("labels.tsv", "CapableOf\tgod\texist\t0\nMadeOf\tsushi\trice\t1\nIsA\tgod\trice\t-1\n"),
         (
             "own.tsv",
-            "head\trelation\ttail\tweight\ngod\tCapableOf\texist\t0.0\nsushi\tMadeOf\trice\t1\na\tIsA\tb\t-2\n",
+            "head\trelation\ttail\tweight\ngod\tIsA\ta\t0.0\nsushi\tMadeOf\trice\t1\na\tIsA\tb\t-2\n",
         ),
         (
             "facts.jsonl",
@@ -97,11 +97,11 @@ def test_a_label_column_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixtur
     lines = "CapableOf\tgod\texist\t0\nMadeOf\tsushi\trice\t1\n"
     list(read_facts(write(tmp_path / "labels.tsv", lines)))
     assert "labels.tsv: 1 line" in caplog.text
-    assert "label" in caplog.text
+    assert "taken for a label" in caplog.text
     caplog.clear()
     list(read_facts(write(tmp_path / "weights.tsv", f"{lines}IsA\tsushi\tfood\t2.5\n")))
     assert "weights.tsv: 1 line" in caplog.text
-    assert "label" not in caplog.text
+    assert "taken for a label" not in caplog.text
 
 
 def test_atomics_tails_that_say_nothing_are_left_out(tmp_path: Path) -> None:
