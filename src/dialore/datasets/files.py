@@ -173,10 +173,15 @@ def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - de
         raise _invalid(where, error, form) from error
 
 
-def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
-    """Return the error that a text is no JSON, by its line after those `before` it."""
+def _invalid(where: str, error: Exception, form: str, before: int = 0, line: int | None = None) -> InputError:
+    """Return the error that a text is no JSON.
+
+    Its line is that of the error, after those `before` the text; of an error without one, `line`.
+    """
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", hint=form)
+    if line is not None:
+        where = f"{where}, line {line}"
     return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", hint=form)
 
 
@@ -219,7 +224,7 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
         try:
             value = load_json(source.rstrip())  # what is missing at a line's end is that line's error
         except ValueError as error:
-            raise _invalid(str(path), error, form, before=number - 1) from error
+            raise _invalid(str(path), error, form, before=number - 1, line=number) from error
         any_line = True
         yield number, "", value
 
@@ -241,15 +246,15 @@ def _document(text: TextIO, path: Path, form: str, line: int, *, end: str) -> It
             if entry is None:
                 break
             begin, key, value, at = entry
-            check_depth(value)
             line, counted = line + held.count("\n", counted, begin), begin
+            check_depth(value)
             yield line, key, value
         at = held.index(end, at) + 1
         held += text.read(_AT_ONCE)
         if _after(held, "", at) < len(held):
             raise json.JSONDecodeError("more text after the end", held, at)
     except (ValueError, RecursionError) as error:
-        raise _invalid(str(path), error, form, before) from error
+        raise _invalid(str(path), error, form, before, line) from error
 
 
 def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:
