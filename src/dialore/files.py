@@ -132,7 +132,7 @@ def load_json(data: str | bytes) -> Any:  # noqa: ANN401 - decoded JSON has any 
     try:
         value = json.loads(data)
     except RecursionError:
-        raise ValueError(_TOO_DEEP) from None
+        raise ValueError(TOO_DEEP) from None
     openings = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
     if openings > MAX_JSON_DEPTH:
         check_depth(value)
@@ -152,10 +152,10 @@ def check_depth(value: object) -> None:
         level = [child for child in children if isinstance(child, dict | list)]
         if not level:
             return
-    raise ValueError(_TOO_DEEP)
+    raise ValueError(TOO_DEEP)
 
 
-_TOO_DEEP = f"nested more than {MAX_JSON_DEPTH} levels deep"
+TOO_DEEP = f"nested more than {MAX_JSON_DEPTH} levels deep"
 
 
 def json_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dialore import files
-from dialore.errors import InputError, describe
-from dialore.files import check_depth, is_parquet, load_json, parquet_lines, storable
+from dialore.errors import InputError, describe, first_line
+from dialore.files import TOO_DEEP, check_depth, is_parquet, load_json, parquet_lines, storable
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
 _AT_ONCE, _LARGEST = 1 << 20, 1 << 26
@@ -182,7 +182,8 @@ def _invalid(where: str, error: Exception, form: str, before: int = 0, line: int
         return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", hint=form)
     if line is not None:
         where = f"{where}, line {line}"
-    return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", hint=form)
+    reason = TOO_DEEP if isinstance(error, RecursionError) else first_line(error)
+    return InputError(f"{where}: not valid JSON: {reason}", hint=form)
 
 
 def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:

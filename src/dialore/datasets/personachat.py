@@ -70,7 +70,7 @@ class PersonaChat(DataSet):
             yield from talk_of(None, others, [line.strip() for line in own], pairs)
 
     def _read_json(self, path: Path) -> Iterator[Entry]:
-        shapes = {"utterances": _HubTalk, "candidates": _HubRow, "dialogue": _Pairs}
+        shapes: dict[str, type[BaseModel]] = {"utterances": _HubTalk, "candidates": _HubRow, "dialogue": _Pairs}
         row: _HubRow | None = None
         for _, entry in read_forms(path, shapes, self.published, unused=self.report.unused_keys):
             # A dialogue's last row has the whole history.

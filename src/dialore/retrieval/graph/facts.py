@@ -157,9 +157,9 @@ def read_facts(
             if fact is None:
                 continue
             weights.add(fact.weight if len(weights) <= len(_LABELS) else 1.0)
-            reason = "" if keep_all else _why_no_fact(fact)
-            if reason:
-                left_out[reason] += 1
+            problem = "" if keep_all else _why_no_fact(fact)
+            if problem:
+                left_out[problem] += 1
             else:
                 yield fact
         rejects.end_of(number)
