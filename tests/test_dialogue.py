@@ -65,10 +65,13 @@ def test_line_separators_inside_a_text_do_not_end_its_line(tmp_path: Path) -> No
     assert read_dialogues(path)[0].last.text == text
 
 
-def test_ids_are_made_from_the_file_and_the_place(tmp_path: Path) -> None:
-    path = tmp_path / "valid.part.jsonl"
-    path.write_text(dump({"turns": ["hi"]}, {"id": "own", "turns": ["hi"]}, {"turns": ["ho"]}), encoding="utf-8")
-    assert [dialogue.id for dialogue in read_dialogues(path)] == ["valid-1", "own", "valid-3"]
+def test_ids_are_derived_from_the_turns_whatever_the_file_is_called(tmp_path: Path) -> None:
+    lines = dump({"turns": ["hi"]}, {"id": "own", "turns": ["hi"]}, {"turns": ["ho"]}, {"turns": ["hi"]})
+    ids = []
+    for name in ("valid.part.jsonl", "x.test.jsonl"):
+        (tmp_path / name).write_text(lines, encoding="utf-8")
+        ids.append([dialogue.id for dialogue in read_dialogues(tmp_path / name)])
+    assert ids[0] == ids[1] == [Dialogue("hi").id, "own", Dialogue("ho").id, f"{Dialogue('hi').id}-2"]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import itertools
+import re
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -64,16 +66,18 @@ class Dialogue(BaseModel):
     InputError naming every field that is wrong.
 
     Attributes:
-        id: the dialogue's name, unique in its file; made of the turns' texts where it is not given.
-        turns: the history, oldest first; at least one. In JSON a turn may also be a bare string: speakers then
-            alternate so that the last turn is the user's.
+        id: the dialogue's name, unique in its file; derived from the turns' texts if it is not given (`content_id`).
+        turns: the history, oldest first; at least one. In JSON a turn may also be a bare string, or an object without
+            a speaker: speakers then alternate so that the last turn is the user's. Instead of `turns` there may be
+            chat messages, as `messages`. If the last one is the assistant's, it is the reference.
         language: `en` or `zh`, that of prompts and graph; found from the last turn where it is not given. The English
             name of another language may be given, too.
         spoken: the user's language by its English name, where that is another: the response is asked for in it.
         topic: what the dialogue is about, if known.
         persona: the responder's persona sentences.
         reference: the response that a person gave, in data sets.
-        knowledge: gold knowledge, in data sets: texts or objects.
+        references: all accepted responses, `reference` first, if there are several; otherwise empty.
+        knowledge: gold knowledge, in data sets: texts or objects. In JSON also `[head, relation, tail]`.
         sources: gold plan of sources, in data sets.
         extra: every other key of the file.
     """
@@ -85,6 +89,7 @@ class Dialogue(BaseModel):
     topic: str | None = None
     persona: tuple[str, ...] = ()
     reference: str | None = None
+    references: tuple[str, ...] = ()
     knowledge: tuple[str | dict[str, Any], ...] = ()
     sources: tuple[str, ...] = ()
     extra: dict[str, Any] = Field(default_factory=dict)
@@ -110,19 +115,20 @@ class Dialogue(BaseModel):
     def _complete(cls, data: object) -> object:
         if not isinstance(data, dict):
             return data
+        data = with_turns(data)
         known = set(cls.model_fields)
         fields = {key: value for key, value in data.items() if key in known and value is not None}
         unknown = {key: value for key, value in data.items() if key not in known}
         for name in _SEVERAL & fields.keys():
             fields[name] = as_several(fields[name])
+        if isinstance(knowledge := fields.get("knowledge"), list):
+            fields["knowledge"] = [_knowledge_item(item, number) for number, item in enumerate(knowledge)]
+        _set_references(fields)
         if unknown and isinstance(extra := fields.get("extra") or {}, dict):
             fields["extra"] = {**extra, **unknown}
-        turns, texts = fields.get("turns"), []
-        if isinstance(turns, list | tuple):
-            sides = ("user", "system") if len(turns) % 2 else ("system", "user")  # the last turn is the user's
-            made = [{"speaker": sides[number % 2], "text": turn} for number, turn in enumerate(turns)]
-            turns = [new if isinstance(turn, str) else turn for new, turn in zip(made, turns, strict=True)]
-            fields["turns"] = turns
+        texts: list[str] = []
+        if isinstance(turns := fields.get("turns"), list | tuple):
+            fields["turns"] = turns = _with_speakers(turns)
             parts = (turn.get("text") if isinstance(turn, dict) else getattr(turn, "text", "") for turn in turns)
             texts = [text for text in parts if isinstance(text, str)]
         named = fields.get("language")
@@ -130,11 +136,7 @@ class Dialogue(BaseModel):
             with suppress(UnknownNameError):  # what it may be is said below
                 fields["language"], spoken = spoken_in(texts, named or "")
                 fields |= {"spoken": spoken} if spoken else {}
-        if "id" in fields:
-            fields["id"] = as_name(fields["id"])
-        else:
-            mark = hashlib.blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=6)
-            fields["id"] = f"dialogue-{mark.hexdigest()}"
+        fields["id"] = as_name(fields["id"]) if "id" in fields else content_id(texts)
         return fields
 
     @property
@@ -159,6 +161,46 @@ class Dialogue(BaseModel):
         others = (turn.speaker for turn in reversed(self.turns) if turn.speaker != last)
         return next(others, "user" if last == "system" else "system")
 
+
+# --- ids
+
+
+def content_id(texts: Iterable[str]) -> str:
+    """Return the id of a dialogue that has none: a hash of its turns' texts.
+
+    So it does not depend on the file's name or on the position in the file, and dialogues of two files have the same id
+    only if they have the same turns.
+    """
+    digest = hashlib.blake2b("\n".join(texts).encode("utf-8", "replace"), digest_size=6)
+    return f"dialogue-{digest.hexdigest()}"
+
+
+_CONTENT_ID = re.compile(r"dialogue-[0-9a-f]{12}")
+
+
+def unique_id(identifier: str, used: Container[str]) -> str | None:
+    """Return the id under which a dialogue can stand beside those already `used`; None if there is none.
+
+    Derived ids that recur get a number (`dialogue-...-2`); ids that a file states must be unique.
+    """
+    if identifier not in used:
+        return identifier
+    if not _CONTENT_ID.fullmatch(identifier):
+        return None
+    numbered = (f"{identifier}-{number}" for number in itertools.count(2))
+    return next(name for name in numbered if name not in used)
+
+
+def conversation_of(identifier: str) -> str:
+    """Return the id of the whole dialogue that a history was cut from: `x` for `x@3`, otherwise the id itself.
+
+    Histories cut from one dialogue, `x@3` and `x@5`, are not independent.
+    """
+    name, _, turn = identifier.rpartition("@")
+    return name if name and turn.isdecimal() else identifier
+
+
+# --- dialogues in Python and as chat messages
 
 Given: TypeAlias = Dialogue | str | Sequence[str] | Mapping[str, Any]
 """A dialogue as Python users have it: made, the last turn's text, the turns' texts, or the fields as in a file."""
@@ -187,16 +229,14 @@ def dialogue_of(given: Given | None = None, messages: Messages | None = None) ->
         if role not in _SIDES:
             hint = 'turns are of "user" and "assistant"; say who answers by Dialogue(turns, persona=[...])'
             raise InputError(f"message {number} is of role {role!r}", hint=hint)
-        if isinstance(content, list):  # in parts, as OpenAI's endpoints take it
-            content = "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
-        turns.append({"speaker": _SIDES[role], "text": content})
+        turns.append({"speaker": _SIDES[role], "text": message_text(content)})
     if turns and turns[-1]["speaker"] != "user":
         raise InputError("the last message is the assistant's", hint="end with the user's message to be answered")
     return Dialogue(turns)
 
 
 _BLANK: tuple[object, ...] = (None, "", {})
-_SEVERAL = {"persona", "knowledge", "sources"}
+_SEVERAL = {"persona", "knowledge", "sources", "references"}
 
 
 def as_several(value: object) -> object:
@@ -212,17 +252,121 @@ def as_name(value: object) -> object:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def dialogue_from(data: object, *, place: str, default_id: str) -> Dialogue:
+# --- dialogues of files
+
+_USER_ROLES = {"user", "human"}
+_ASSISTANT_ROLES = {"assistant", "bot", "gpt", "model"}
+_INSTRUCTION_ROLES = {"system", "developer"}
+
+
+def with_turns(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a dialogue with `turns` in place of chat messages, if it has these.
+
+    System messages are no turns: they are kept as `extra["instructions"]`. A last message of the assistant is the
+    reference, unless there is one. Raises ValueError for a message that has no role or text, or another role.
+    """
+    if not has_messages(data):
+        return dict(data)
+    fields = {key: value for key, value in data.items() if key != "messages"}
+    turns: list[dict[str, object]] = []
+    instructions: list[str] = []
+    for number, message in enumerate(data["messages"]):
+        role = str(message.get("role")).strip().casefold()
+        text = message_text(message.get("content"))
+        if role in _INSTRUCTION_ROLES:
+            instructions.append(str(text))
+        elif role in _USER_ROLES | _ASSISTANT_ROLES:
+            turns.append({"speaker": "user" if role in _USER_ROLES else "system", "text": text})
+        else:
+            raise ValueError(f"field messages[{number}].role: {message.get('role')!r} is not user, assistant or system")
+    has_reference = fields.get("reference") is not None or fields.get("references")
+    if len(turns) > 1 and turns[-1]["speaker"] == "system" and not has_reference:
+        fields["reference"] = turns.pop()["text"]
+    if instructions:
+        fields.setdefault("instructions", "\n".join(instructions))
+    return {**fields, "turns": turns}
+
+
+def has_messages(data: Mapping[str, Any]) -> bool:
+    """Return whether a dialogue comes as chat messages; data sets have other things under `messages`."""
+    messages = data.get("messages")
+    if "turns" in data or not isinstance(messages, list | tuple) or not messages:
+        return False
+    return all(isinstance(message, Mapping) and "role" in message for message in messages)
+
+
+def message_text(content: object) -> object:
+    """Return the text of a chat message, which may come in parts, as OpenAI's endpoints take it."""
+    if isinstance(content, list):
+        return "\n".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
+    return content
+
+
+def _with_speakers(turns: Sequence[Any]) -> list[Any]:
+    """Return turns with speakers. If none of them has one, they alternate, so that the last turn is the user's."""
+    are_unnamed = all(isinstance(turn, dict) and turn.get("speaker") is None and turn.get("text") for turn in turns)
+    sides = ("user", "system") if len(turns) % 2 else ("system", "user")
+    complete: list[Any] = []
+    for number, turn in enumerate(turns):
+        side = sides[number % 2]
+        if isinstance(turn, str):
+            complete.append({"speaker": side, "text": turn})
+        elif are_unnamed:
+            complete.append({**turn, "speaker": side})
+        else:
+            complete.append(turn)
+    return complete
+
+
+def _knowledge_item(item: object, number: int) -> object:
+    """Return a piece of gold knowledge, a triple as an object; raise ValueError for anything else."""
+    if isinstance(item, str):
+        return item
+    if isinstance(item, dict):
+        return {key: value for key, value in item.items() if value is not None}
+    if isinstance(item, list | tuple) and len(item) == 3 and all(isinstance(part, str) for part in item):
+        return dict(zip(("head", "relation", "tail"), item, strict=True))
+    raise ValueError(
+        f"field knowledge[{number}]: expected a text, an object or [head, relation, tail], not {item!r:.60}"
+    )
+
+
+def _set_references(fields: dict[str, Any]) -> None:
+    """Make `reference` the first of several references, which may be given under either name; blank ones are left out.
+
+    A single blank `reference` stays: its reader leaves the dialogue out, or answers it without one.
+    """
+    single = fields.get("reference")
+    several = fields.pop("references", None) or ()
+    candidates = list(single) if isinstance(single, list | tuple) else [single]
+    candidates += list(several) if isinstance(several, list | tuple) else [several]
+    accepted: list[str] = []
+    for candidate in candidates:
+        if candidate is not None and not isinstance(candidate, str):
+            raise ValueError(f"field reference: expected a text, not {candidate!r:.60}")
+        if candidate and candidate.strip() and candidate not in accepted:
+            accepted.append(candidate)
+    if isinstance(single, list | tuple) or several:
+        fields["reference"] = accepted[0] if accepted else ""
+    if len(accepted) > 1:
+        fields["references"] = accepted
+
+
+def dialogue_from(data: object, *, place: str, default_id: str | None = None) -> Dialogue:
     """Return a dialogue from decoded JSON; raise InputError naming its place and every field at fault.
 
-    `place` is where it stands, for errors ("valid.jsonl, line 3"), `default_id` the id of a dialogue that has none.
+    Args:
+        data: The decoded object.
+        place: Where it stands, for errors ("valid.jsonl, line 3").
+        default_id: The id of a dialogue that has none; by default it is derived from the turns (`content_id`).
     """
     if not isinstance(data, dict):
         names = {list: "a list", str: "a string", bool: "a boolean", int: "a number", float: "a number"}
         kind = names.get(type(data), "null")
         raise InputError(f"{place}: expected a dialogue object, found {kind}", hint=_SHAPE)
+    defaults = {} if default_id is None else {"id": default_id}
     try:
-        return Dialogue.model_validate({"id": default_id, **storable(data)})
+        return Dialogue.model_validate({**defaults, **storable(data)})
     except ValidationError as error:
         raise InputError(f"{place}: {describe(error)}", hint=_SHAPE) from error
 
@@ -233,7 +377,7 @@ _SHAPE = 'a dialogue is {"id": ..., "turns": [{"speaker": "user", "text": "..."}
 def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
     """Dialogues from a JSON object, a JSON list or JSONL; a bad entry is yielded as its error, not raised.
 
-    The file's name is for errors and default ids. Raises InputError where nothing in the text could be a dialogue
+    The file's name is for errors. Raises InputError where nothing in the text could be a dialogue
     (empty, or JSON that is neither).
     """
     if not text.strip():
@@ -247,20 +391,20 @@ def parse_dialogues(text: str, *, name: str) -> Iterator[Dialogue | InputError]:
         )
     else:
         entries = json_lines(text, name) if whole is None else [(whole, name)]
-    stem = name.rsplit("/", 1)[-1].split(".", maxsplit=1)[0] or "dialogue"
     seen: dict[str, str] = {}
-    for number, (entry, location) in enumerate(entries, start=1):
+    for entry, location in entries:
         try:
-            dialogue = dialogue_from(entry, place=location, default_id=f"{stem}-{number}")
+            dialogue = dialogue_from(entry, place=location)
         except InputError as error:
             yield entry if isinstance(entry, InputError) else error
             continue
-        if dialogue.id in seen:
+        identifier = unique_id(dialogue.id, seen)
+        if identifier is None:
             problem = f"{location}: field id: {dialogue.id!r} was already used at {seen[dialogue.id]}"
             yield InputError(problem, hint="ids must be unique in a file")
         else:
-            seen[dialogue.id] = location
-            yield dialogue
+            seen[identifier] = location
+            yield dialogue if identifier == dialogue.id else dialogue.model_copy(update={"id": identifier})
 
 
 def read_dialogues(path: str | Path) -> list[Dialogue]:

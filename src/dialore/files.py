@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from dialore.errors import InputError, first_line
+from dialore.errors import InputError, first_line, import_optional
 
 if TYPE_CHECKING:
     import yaml
@@ -82,7 +82,12 @@ def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - 
 
 
 def read_text(path: Path) -> str:
-    """Return the text of a file, gunzipped if its name ends in `.gz`, UTF-8 or marked UTF-16; raise InputError."""
+    """Return the text of a file, gunzipped if its name ends in `.gz`, UTF-8 or marked UTF-16; raise InputError.
+
+    The rows of a Parquet file are returned as JSONL.
+    """
+    if is_parquet(path):
+        return parquet_lines(path)
     with reading(path):
         return decode_text(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
 
@@ -92,14 +97,72 @@ def decode_text(data: bytes) -> str:
     return data.decode("utf-16" if data[:2] in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE} else "utf-8-sig")
 
 
+def is_parquet(path: Path) -> bool:
+    """Return whether a file is a Parquet table, by its name."""
+    return path.suffix.lower() in {".parquet", ".pq"}
+
+
+def parquet_lines(path: Path) -> str:
+    """Return the rows of a Parquet file as JSONL: dates as ISO text, other values that JSON lacks as text.
+
+    Raises:
+        MissingExtraError: pyarrow is not installed.
+        InputError: the file cannot be read.
+    """
+    parquet = import_optional("pyarrow.parquet", f"reading {path.name}", "parquet")
+    with reading(path, "a Parquet file", (ValueError, RuntimeError)):
+        rows = parquet.read_table(path).to_pylist()
+    return "".join(json.dumps(row, ensure_ascii=False, default=_as_json) + "\n" for row in rows)
+
+
+def _as_json(value: object) -> str:
+    isoformat = getattr(value, "isoformat", None)
+    return str(isoformat() if isoformat is not None else value)
+
+
 _FORMS = "one JSON object a line, or one JSON document"
+
+
+MAX_JSON_DEPTH = 200
+"""Levels of nesting of JSON that is read: more cannot be processed by functions that call themselves."""
+
+
+def load_json(data: str | bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
+    """Decode JSON from outside. Raises ValueError if it is malformed or nested too deeply, never RecursionError."""
+    try:
+        value = json.loads(data)
+    except RecursionError:
+        raise ValueError(TOO_DEEP) from None
+    openings = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")
+    if openings > MAX_JSON_DEPTH:
+        check_depth(value)
+    return value
+
+
+def check_depth(value: object) -> None:
+    """Raise ValueError if decoded JSON is nested too deeply."""
+    level = [value]
+    for _ in range(MAX_JSON_DEPTH + 1):
+        children: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                children.extend(item.values())
+            elif isinstance(item, list):
+                children.extend(item)
+        level = [child for child in children if isinstance(child, dict | list)]
+        if not level:
+            return
+    raise ValueError(TOO_DEEP)
+
+
+TOO_DEEP = f"nested more than {MAX_JSON_DEPTH} levels deep"
 
 
 def json_document(text: str, name: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
     """Return what a text holds as one JSON document; None where it is JSONL."""
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
+        return load_json(text)
+    except ValueError as error:
         first, _ = next(json_lines(text, name))
         if ".jsonl" in name or not isinstance(first, InputError):
             return None
@@ -115,8 +178,8 @@ def json_lines(text: str, name: str) -> Iterator[tuple[object, str]]:
             continue
         location = f"{name}, line {number}"
         try:
-            yield json.loads(line), location
-        except (ValueError, RecursionError) as error:
+            yield load_json(line), location
+        except ValueError as error:
             yield InputError(f"{location}: not valid JSON: {error}", hint=_FORMS), location
 
 

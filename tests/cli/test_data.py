@@ -59,7 +59,7 @@ def test_list_says_what_each_holds_and_where_it_is(call):
 
 def test_show_puts_gold_knowledge_beside_its_turn(call, kbp):
     out = call("data", "show", "kbp", kbp, "-n", 1).out
-    assert (out.count("kbp-1"), out.count("kbp-2")) == (1, 0)
+    assert out.count("dialogue-") == 1
     assert "我住在[海]边" in out
     (line,) = [line for line in out.splitlines() if "龙井，是一种绿茶。" in line]
     assert "<persona, documents>" in line
@@ -69,7 +69,7 @@ def test_show_puts_gold_knowledge_beside_its_turn(call, kbp):
 
 def test_show_as_json(call, kbp, tmp_path):
     first, second = call("data", "show", "kbp", kbp, "--json").lines
-    assert (first["id"], second["id"], first["pool"]) == ("kbp-1", "kbp-2", 2)
+    assert (first["id"] != second["id"], first["pool"]) == (True, 2)
     assert "gold" not in first["turns"][0]
     assert first["turns"][1]["gold"]["sources"] == []
     assert first["turns"][3]["gold"]["knowledge"] == [{"text": "我住在[海]边", "source": "persona"}]

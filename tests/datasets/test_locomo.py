@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from dialore.datasets import data_set, split_dialogues
+from dialore.errors import InputError
 from dialore.sources.memory import MemorySource
 from tests.data_folder import real_file
 
@@ -51,7 +54,10 @@ def test_questions_that_an_audit_found_wrong_are_left_out(tmp_path):
     path = tmp_path / "locomo.json"
     path.write_text(json.dumps([SAMPLE]), "utf-8")
     (tmp_path / "errors.json").write_text(json.dumps([{"question_id": "locomo_0_qa0"}]), "utf-8")
-    assert list(data_set("locomo").read(path)) == []
+    reader = data_set("locomo")
+    with pytest.raises(InputError, match="left out"):
+        list(reader.read(path))
+    assert reader.report.left_out.total() == 1
 
 
 def test_the_published_file():

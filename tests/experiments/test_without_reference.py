@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from dialore.datasets import data_set
-from dialore.evaluation.base import Mean, conversation_of
+from dialore.dialogue import conversation_of
+from dialore.evaluation.base import Mean
 from dialore.evaluation.statistics import bootstrap, paired_bootstrap
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.run import load_dialogues

@@ -169,8 +169,30 @@ def test_without_topics_neither_side_is_encoded_with_one(base):
 def test_samples_of_a_known_topic_are_not_filtered_and_few(base):
     found = base.nearest(asked("Do you drink tea?", topic="tea"), 6)
     assert {sample.id: is_fit(sample) for sample, _ in found} == {"en2@1": True, "en3@2": False}
-    both = base.nearest(asked("Do you drink tea?", topic="Tea").model_copy(update={"id": "en2@9"}), 6)
-    assert [sample.id for sample, _ in both] == ["en3@2"]
+
+
+def test_an_unrelated_dialogue_of_the_same_number_excludes_nothing(base):
+    # Two files number their dialogues alike: the turns tell that this is no dialogue of the database.
+    unrelated = asked("Do you drink tea?", topic="Tea").model_copy(update={"id": "en2@9"})
+    assert {sample.id for sample, _ in base.nearest(unrelated, 6)} == {"en2@1", "en3@2"}
+    greeting = asked("Hello there!").model_copy(update={"id": "en0@1"})
+    orders = [[s.id for s in base.sampled(asked(text), 20, seed=5)] for text in ("Hello there!", "What is new?")]
+    assert orders[0] == orders[1] == [sample.id for sample in base.sampled(greeting, 20, seed=5)]
+
+
+@pytest.mark.parametrize("identifier", ["en3@2", "other@1"])
+def test_a_dialogue_of_the_database_gets_none_of_its_own_samples_whatever_its_id(base, identifier):
+    own = next(history for history in histories() if history.id == "en3@2")
+    longer = own.model_copy(update={"id": identifier})
+    assert "en3@2" not in {sample.id for sample in base.sampled(longer, 20)}
+    assert "en3@2" not in {sample.id for sample, _ in base.nearest(longer, 20, fit=False)}
+
+
+def test_one_turn_alone_is_told_from_a_greeting_by_the_id(base):
+    question = asked("I drink tea all day long.")
+    assert "en2@1" in {sample.id for sample in base.sampled(question, 20)}
+    own = question.model_copy(update={"id": "en2@1"})
+    assert "en2@1" not in {sample.id for sample in base.sampled(own, 20)}
 
 
 def test_for_an_unknown_topic_each_fit_sample_is_of_another(base):

@@ -12,7 +12,7 @@ from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
 from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
-from dialore.datasets.base import Answer, WholeDialogue, gold_text
+from dialore.datasets.base import NO_TURN, Answer, DataSet, WholeDialogue, gold_text
 from dialore.datasets.published import data_file, fetch, published_sets, remote, remotes
 from dialore.datasets.registry import data_set, data_set_names
 from dialore.datasets.split import CUTS, answers_of, stream_histories
@@ -23,6 +23,8 @@ from dialore.plugins import loadable
 from dialore.text import Language
 
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
+
+_MAX_LISTED_KEYS = 12
 
 app = typer.Typer(no_args_is_help=True)
 _Name = Annotated[
@@ -176,24 +178,56 @@ def convert(
     dialore data convert xdailydialog-zh dev.txt --cut all | dialore respond -
     """
     reader, file = data_set(name), file or data_file(name, split)
-    histories = stream_histories(lambda: reader.read(file), cut=one_of("cut", cut, CUTS), limit=limit, seed=seed)
-    if out is None:
-        for dialogue in histories:
-            typer.echo(as_line(dialogue))
-        return
-    check_targets(out, source=file, begins="{")
+    without_turn: list[str] = []
+    histories = stream_histories(
+        lambda: reader.read(file),
+        cut=one_of("cut", cut, CUTS),
+        limit=limit,
+        seed=seed,
+        on_left_out=lambda dialogue: without_turn.append(dialogue.id),
+    )
+    if out is not None:
+        check_targets(out, source=file, begins="{")
     count = 0
 
     def lines() -> Iterator[str]:
         nonlocal count
-        for count, dialogue in enumerate(histories, start=1):  # noqa: B007 - the last is how many there were
+        for dialogue in histories:
+            count += 1
             yield f"{as_line(dialogue)}\n"
+        if not count:
+            raise InputError(f"{file}: no dialogue has a turn to be answered", hint=reader.published)
 
-    write_whole(out, lines())
-    if json:
-        print_json({"data_set": name, "dialogues": count, "out": str(out), "cut": cut, "seed": seed})
+    if out is None:
+        for line in lines():
+            typer.echo(line, nl=False)
     else:
+        write_whole(out, lines())
+    report = reader.report
+    for identifier in without_turn:
+        report.leave_out(identifier, NO_TURN)
+    if json and out is not None:
+        counts = {"left_out": dict(report.left_out), "unused_keys": dict(report.unused_keys)}
+        written = {"data_set": name, "read": report.read, "dialogues": count, **counts}
+        print_json({**written, "out": str(out), "cut": cut, "seed": seed})
+        return
+    _note_report(reader)
+    if out is not None:
         note(f"{count} dialogues of {name} written to {out}")
+
+
+def _note_report(reader: DataSet) -> None:
+    """Say which dialogues have no turn to be answered, and which keys are not read; the reader logs the rest."""
+    report = reader.report
+    for reason in report.reasons():
+        if NO_TURN in reason:
+            note(reason)
+    if report.unused_keys:
+        kept = "kept as extra fields" if reader.keeps_unused else "not read"
+        listed = report.unused_keys.most_common(_MAX_LISTED_KEYS)
+        names = ", ".join(f"{key} ({count:,})" for key, count in listed)
+        more = len(report.unused_keys) - len(listed)
+        note(f"keys of entries that are {kept}: {names}" + (f", and {more} more" if more else ""))
 
 
 def _as_data(dialogue: WholeDialogue, gold: Mapping[int, Answer]) -> dict[str, Any]:

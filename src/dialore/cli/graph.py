@@ -54,7 +54,8 @@ def build(
 
     TSV lines are head, relation, tail and perhaps a weight, or relation
     first; JSONL objects have these keys; ConceptNet is its assertions dump
-    as published.
+    as published. Lines with a weight of 0 or less, such as false ones that
+    a label marks, and ATOMIC's tail "none" are left out and counted.
 
     [bold]Examples[/bold]
     dialore graph build facts.tsv --out my.graph
@@ -69,7 +70,8 @@ def build(
         report = build_graph(facts, out, name=name or out.stem, embedder=embedder, on_step=step)
     note_rejects(rejects.first, rejects.count)
     if json:
-        print_json({**report.model_dump(), "rejected": rejects.count})
+        left_out = report.left_out + rejects.left_out.total()
+        print_json({**report.model_dump(), "left_out": left_out, "rejected": rejects.count})
         return
     merged = f", {report.merged:,} duplicates merged" if report.merged else ""
     size = f"{report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s"
@@ -293,12 +295,14 @@ def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | No
     rejects = Rejects()
     editor = GraphEditor(graph)
     with progress("reading facts") as step:
-        getattr(editor, verb)(_facts(files, file_format, None, rejects, step))
+        facts = _facts(files, file_format, None, rejects, step, keep_all=verb == "delete")
+        getattr(editor, verb)(facts)
         step("changing the graph", 0, None)
         report = editor.commit()
     note_rejects(rejects.first, rejects.count)
     if json:
-        print_json({**report.model_dump(), "rejected": rejects.count})
+        left_out = report.left_out + rejects.left_out.total()
+        print_json({**report.model_dump(), "left_out": left_out, "rejected": rejects.count})
     else:
         done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
         summary = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
@@ -311,6 +315,8 @@ def _facts(
     languages: Sequence[str] | None,
     rejects: Rejects,
     step: Callable[[str, int, int | None], None],
+    *,
+    keep_all: bool = False,
 ) -> Iterator[Fact]:
     """Return the facts of several files, with progress; raise GraphError as `read_facts` does."""
     kept = [check_language(language) for language in languages or ("en", "zh")]
@@ -319,7 +325,7 @@ def _facts(
     def read(path: Path) -> Iterator[Fact]:
         size = path.stat().st_size if path.is_file() else None
         told: dict[str, Any] = {"progress": lambda done: step(f"reading {path.name}", done, size), "rejects": rejects}
-        return read_facts(path, file_format=chosen, languages=kept, **told)
+        return read_facts(path, file_format=chosen, languages=kept, keep_all=keep_all, **told)
 
     return (fact for path in files for fact in read(path))
 

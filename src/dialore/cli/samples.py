@@ -1,6 +1,7 @@
 """`dialore samples`: bases of samples to prompt with."""
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -137,12 +138,13 @@ def _samples(
 def _whole(files: Sequence[Path], dataset: str | None, step: Step) -> Iterator[Dialogue]:
     """Yield the whole dialogues of the files; dialogues of our own form where no data set is named.
 
-    Files number their dialogues alike: an id that was there before gets its file's name.
+    An id that was there before gets a number, as files may number their dialogues alike.
     """
     reader, known = data_set(dataset or "jsonl"), set[str]()
     for file in files:
         for dialogue in reader.read(file):
-            name = f"{file.stem}/{dialogue.id}" if dialogue.id in known else dialogue.id
+            names = itertools.chain([dialogue.id], (f"{dialogue.id}-{number}" for number in itertools.count(2)))
+            name = next(name for name in names if name not in known)
             known.add(name)
             if len(known) % 100 == 0:
                 step("reading dialogues", len(known), None)

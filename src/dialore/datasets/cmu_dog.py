@@ -6,12 +6,12 @@ import tarfile
 from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
-from dialore.datasets.files import Place, archive_of, parse, reading, validate
+from dialore.datasets.base import DataSet, Entry, Gold, Talk, stated_id
+from dialore.datasets.files import Place, archive_of, count_unused, parse, reading, validate, without_nulls
 from dialore.errors import InputError
 from dialore.text import split_lines
 
@@ -50,7 +50,7 @@ class CMUDoG(DataSet):
     form = "a folder or .tar.gz with Conversations/<split>/*.json and WikiData/*.json"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole conversations, by file name."""
         form = self.published
         files = _files(path, form)
@@ -59,11 +59,13 @@ class CMUDoG(DataSet):
         number = 0
         for number, name in enumerate((name for name in files if _WIKI not in name), start=1):
             place = Place(name, number, "", form)
-            entry = validate(parse(files[name], name, form), _Conversation, place)
+            data = parse(files[name], name, form)
+            count_unused(data, _Conversation, self.report.unused_keys)
+            entry = validate(data, _Conversation, place)
             if entry.wikiDocumentIdx not in films:
                 raise place.error(f"WikiData has no document {entry.wikiDocumentIdx}", "wikiDocumentIdx")
             title, sections = films[entry.wikiDocumentIdx]
-            identifier = f"{self.name}-{name.rsplit('/', 1)[-1].removesuffix('.json')}"
+            identifier = stated_id(self.name, name.rsplit("/", 1)[-1].removesuffix(".json"))
             pool = pools[entry.wikiDocumentIdx]
             talk = Talk(identifier, "en", topic=title, pool=pool, rating=entry.rating)
             _tell(talk, entry, sections)
@@ -86,6 +88,7 @@ def _tell(talk: Talk, entry: _Conversation, sections: Mapping[int, list[Gold]]) 
 
 def _film(data: Any, place: Place) -> tuple[int, tuple[str, Sections]]:  # noqa: ANN401 - decoded JSON
     """Return a film's index, name, and the pieces of its four sections."""
+    data = cast("dict[str, Any]", without_nulls(data))
     try:
         first, title = data["0"], str(data["0"]["movieName"])
         sections: Sections = {0: []}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Talk
 from dialore.datasets.files import read_entries
 
 
@@ -20,7 +20,8 @@ class _Situation(BaseModel):
 class CommonsenseDialogues(DataSet):
     """A JSON object of `{number: {"context", "speaker", "turns"}}`; the named speaker talks first, with a friend.
 
-    `extra["context"]` is the situation that the speaker is in.
+    The numbers are positions, so that ids are derived from the turns. `extra["context"]` is the situation that the
+    speaker is in.
     """
 
     name = "commonsense-dialogues"
@@ -30,8 +31,8 @@ class CommonsenseDialogues(DataSet):
     where = "github.com/alexa/Commonsense-Dialogues, data"
     form = "a JSON object of {number: {`context`, `speaker`, `turns`}}"
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Situation, self.published, keyed=True):
-            talk = Talk(f"{self.name}-{place.key or place.number}", "en", context=entry.context)
+        for _, entry in read_entries(path, _Situation, self.published, keyed=True, unused=self.report.unused_keys):
+            talk = Talk(None, "en", context=entry.context)
             yield from talk.alternate(entry.turns, entry.speaker.strip() or "speaker", "friend").whole()

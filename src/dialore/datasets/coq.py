@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Talk
 from dialore.datasets.files import json_entries, read_entries
 
 
@@ -31,13 +31,13 @@ class COQ(DataSet):
     where = "its authors"
     form = "a JSON list or JSONL of {`context`, `questions`}"
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Yield a dialogue of a context and its questions each."""
-        for place, entry in read_entries(path, _Entry, self.published):
+        for place, entry in read_entries(path, _Entry, self.published, unused=self.report.unused_keys):
             questions = [question.strip() for question in entry.questions if question.strip()]
             if not questions:
                 raise place.error("all blank", "questions")
-            talk = Talk(f"{self.name}-{place.number}", "en")
+            talk = Talk(None, "en")
             talk.pair(entry.context, " ".join(questions), extra={"questions": questions})
             yield from talk.whole()
 
@@ -68,7 +68,7 @@ class CoqContexts(DataSet):
     )
     form = "JSONL of Goodreads' reviews, News Category, aNLI or TimeTravel"
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Yield a dialogue of one turn, the context, each."""
         for place, entry in json_entries(path, self.published):
             fields = entry if isinstance(entry, dict) else {}
@@ -76,7 +76,7 @@ class CoqContexts(DataSet):
             kind = next((kind for kind, values in held.items() if values), "")
             if not kind:
                 raise place.error("it is of none of the four kinds")
-            talk = Talk(f"{self.name}-{kind}-{place.number}", "en")
+            talk = Talk(None, "en")
             talk.say("user", " ".join(_words(held[kind])))
             talk.answer("system", None)
             yield from talk.whole()

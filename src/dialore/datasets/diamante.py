@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Talk
 from dialore.datasets.files import read_entries
 
 
@@ -33,10 +33,10 @@ class Diamante(DataSet):
     where = "luge.ai, Diamante"
     form = "JSONL of {`conversation`: [{`utterance`, `response_candidates`}, ...]}"
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Chat, self.published):
-            talk = Talk(f"{self.name}-{place.number}", "zh")
+        for _, entry in read_entries(path, _Chat, self.published, unused=self.report.unused_keys):
+            talk = Talk(None, "zh")
             for number, turn in enumerate(entry.conversation):
                 candidates = [text for text in turn.response_candidates if text.strip()]
                 talk.answer("AB"[number % 2], turn.utterance, extra={"candidates": candidates or None})

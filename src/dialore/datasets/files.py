@@ -9,6 +9,7 @@ import json
 import re
 import tarfile
 import zipfile
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path, PurePath
@@ -17,8 +18,8 @@ from typing import Any, NamedTuple, TextIO, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from dialore import files
-from dialore.errors import InputError, describe
-from dialore.files import storable
+from dialore.errors import InputError, describe, first_line
+from dialore.files import TOO_DEEP, check_depth, is_parquet, load_json, parquet_lines, storable
 
 _ARCHIVE = re.compile(r"^(?P<archive>.+\.(?:zip|tar\.gz|tgz|tar))(?::(?P<member>.+))?$", re.IGNORECASE)
 _AT_ONCE, _LARGEST = 1 << 20, 1 << 26
@@ -54,11 +55,15 @@ def reading(path: Path, form: str = "") -> AbstractContextManager[None]:
 def open_text(path: Path, *, form: str = "") -> Iterator[TextIO]:
     """Yield a file in UTF-8, or marked UTF-16, as text: plain, `.gz`, or in an archive (`kbp.zip:kbp/dev.json`).
 
-    A member may be named by a part of its path. An archive of a single file needs no member.
+    A member may be named by a part of its path. An archive of a single file needs no member. The rows of a Parquet file
+    are yielded as JSONL.
 
     Raises:
         InputError: with the reason; also for what goes wrong while it is read in the body.
     """
+    if is_parquet(path):
+        yield io.StringIO(parquet_lines(path))
+        return
     with reading(path, form):
         archive = archive_of(path)
         if archive is not None:
@@ -97,47 +102,88 @@ def _choose(archive: Path, names: list[str], wanted: str) -> str:
     return matching[0]
 
 
-def read_entries(path: Path, shape: type[Shape], form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Shape]]:
+def read_entries(
+    path: Path, shape: type[Shape], form: str, *, keyed: bool = False, unused: Counter[str] | None = None
+) -> Iterator[tuple[Place, Shape]]:
     """Yield the entries of a JSON list, of a JSON object (`keyed`), or of JSONL, each checked against a shape.
 
-    `form` is what a file of the data set looks like. Raises InputError naming file, line, entry and field.
+    Args:
+        path: The file.
+        shape: The fields that are read.
+        form: What a file of the data set looks like, for errors.
+        keyed: Whether the file is an object of named entries.
+        unused: Counts the keys of entries that the shape does not have.
+
+    Raises:
+        InputError: File, line, entry and field are named.
     """
     for place, data in json_entries(path, form, keyed=keyed):
+        count_unused(data, shape, unused)
         yield place, validate(data, shape, place)
 
 
-def read_forms(path: Path, shapes: Mapping[str, type[BaseModel]], form: str) -> Iterator[tuple[Place, BaseModel]]:
+def read_forms(
+    path: Path, shapes: Mapping[str, type[BaseModel]], form: str, *, unused: Counter[str] | None = None
+) -> Iterator[tuple[Place, BaseModel]]:
     """Like `read_entries`, of a data set in several forms: each is known by a key, the most telling first."""
     for place, data in json_entries(path, form):
         key = next((key for key in shapes if isinstance(data, dict) and key in data), None)
         if key is None:
             raise place.error(f"it has none of the fields {', '.join(shapes)}")
+        count_unused(data, shapes[key], unused)
         yield place, validate(data, shapes[key], place)
 
 
+def count_unused(data: object, shape: type[BaseModel], unused: Counter[str] | None) -> None:
+    """Count the keys of an entry that its shape does not have."""
+    if unused is None or not isinstance(data, dict):
+        return
+    names = set(shape.model_fields)
+    for field in shape.model_fields.values():
+        alias = field.validation_alias or field.alias
+        names.update(str(choice) for choice in getattr(alias, "choices", [alias]))
+    unused.update(key for key, value in data.items() if key not in names and value is not None)
+
+
 def validate(data: object, shape: type[Shape], place: Place) -> Shape:
-    """Return decoded JSON as a shape, null as not said; raise InputError naming the fields at fault."""
-    if isinstance(data, dict):
-        data = {key: value for key, value in data.items() if value is not None}
+    """Return decoded JSON as a shape; raise InputError naming the fields at fault.
+
+    A null counts as not said at every depth, so that fields with a default take it.
+    """
     try:
-        return shape.model_validate(data)
+        return shape.model_validate(without_nulls(data))
     except ValidationError as error:
         raise place.error(describe(error)) from error
+
+
+def without_nulls(data: object) -> object:
+    """Return decoded JSON without the fields of objects that are null. Items of lists keep their places."""
+    if isinstance(data, dict):
+        return {key: without_nulls(value) for key, value in data.items() if value is not None}
+    if isinstance(data, list):
+        return [without_nulls(item) for item in data]
+    return data
 
 
 def parse(data: bytes | str, where: str, form: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
     """One JSON document; raises InputError naming the place and the line."""
     try:
-        return storable(json.loads(data))
-    except (ValueError, RecursionError) as error:
+        return storable(load_json(data))
+    except ValueError as error:
         raise _invalid(where, error, form) from error
 
 
-def _invalid(where: str, error: Exception, form: str, before: int = 0) -> InputError:
-    """Return the error that a text is no JSON, by its line after those `before` it."""
+def _invalid(where: str, error: Exception, form: str, before: int = 0, line: int | None = None) -> InputError:
+    """Return the error that a text is no JSON.
+
+    Its line is that of the error, after those `before` the text; of an error without one, `line`.
+    """
     if isinstance(error, json.JSONDecodeError):
         return InputError(f"{where}, line {before + error.lineno}: not valid JSON: {error.msg}", hint=form)
-    return InputError(f"{where}: not valid JSON: {str(error).partition(chr(10))[0]}", hint=form)
+    if line is not None:
+        where = f"{where}, line {line}"
+    reason = TOO_DEEP if isinstance(error, RecursionError) else first_line(error)
+    return InputError(f"{where}: not valid JSON: {reason}", hint=form)
 
 
 def json_entries(path: Path, form: str, *, keyed: bool = False) -> Iterator[tuple[Place, Any]]:
@@ -177,9 +223,9 @@ def _lines(text: TextIO, path: Path, form: str) -> Iterator[tuple[int, str, Any]
         if not any_line and not source.endswith("}"):
             source += "\n" + text.read()
         try:
-            value = json.loads(source.rstrip())  # what is missing at a line's end is that line's error
-        except (ValueError, RecursionError) as error:
-            raise _invalid(str(path), error, form, before=number - 1) from error
+            value = load_json(source.rstrip())  # what is missing at a line's end is that line's error
+        except ValueError as error:
+            raise _invalid(str(path), error, form, before=number - 1, line=number) from error
         any_line = True
         yield number, "", value
 
@@ -202,13 +248,14 @@ def _document(text: TextIO, path: Path, form: str, line: int, *, end: str) -> It
                 break
             begin, key, value, at = entry
             line, counted = line + held.count("\n", counted, begin), begin
+            check_depth(value)
             yield line, key, value
         at = held.index(end, at) + 1
         held += text.read(_AT_ONCE)
         if _after(held, "", at) < len(held):
             raise json.JSONDecodeError("more text after the end", held, at)
     except (ValueError, RecursionError) as error:
-        raise _invalid(str(path), error, form, before) from error
+        raise _invalid(str(path), error, form, before, line) from error
 
 
 def _entry(text: str, at: int, end: str) -> tuple[int, str, Any, int] | None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import Answer, WholeDialogue
+from dialore.datasets.base import Answer, Entry, WholeDialogue
 from dialore.datasets.files import json_entries, validate
 from dialore.datasets.plain import Jsonl
 from dialore.text import Language
@@ -84,7 +84,7 @@ class Handbook(Jsonl):
     form = "JSONL of {`id`, `language`, `category`, `half`, `turns`, `gold`?, `answer`?, `wrong`?, ...}"
     has: ClassVar[tuple[Holding, ...]] = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Yield the dialogues of a half, without references."""
         passages = {passage.id: passage for passage in read_passages(self.languages[0])}
         for place, data in json_entries(path, self.published):

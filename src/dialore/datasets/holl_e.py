@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk, stated_id
 from dialore.datasets.files import Place, read_forms
 from dialore.text import split_lines
 
@@ -58,20 +58,24 @@ class HollE(DataSet):
     form = "a JSON list of {`chat`, `spans`, `labels`, ...} or of {`chat`, `query`, `span`, ...}"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; Speaker2's turns are the references. An example has one."""
-        for place, entry in read_forms(path, {"spans": _Chat, "span": _Example}, self.published):
+        for place, entry in read_forms(
+            path, {"spans": _Chat, "span": _Example}, self.published, unused=self.report.unused_keys
+        ):
             if isinstance(entry, _Chat):
                 yield from _read_chat(entry, place)
             elif isinstance(entry, _Example):
                 yield from _read_example(entry, place)
 
 
-def _read_chat(entry: _Chat, place: Place) -> Iterator[WholeDialogue]:
+def _read_chat(entry: _Chat, place: Place) -> Iterator[Entry]:
     for field, values in (("labels", entry.labels), ("spans", entry.spans)):
         if len(values) != len(entry.chat):
             raise place.error(f"{len(values)} values for {len(entry.chat)} turns", field)
-    talk = Talk(f"holl-e-{entry.chat_id}", "en", topic=entry.movie_name, pool=_pool(entry.movie_name, entry.documents))
+    talk = Talk(
+        stated_id("holl-e", entry.chat_id), "en", topic=entry.movie_name, pool=_pool(entry.movie_name, entry.documents)
+    )
     for number, text in enumerate(entry.chat):
         if number % 2 == 0:
             talk.say("user", text)
@@ -80,7 +84,7 @@ def _read_chat(entry: _Chat, place: Place) -> Iterator[WholeDialogue]:
     yield from talk.whole()
 
 
-def _read_example(entry: _Example, place: Place) -> Iterator[WholeDialogue]:
+def _read_example(entry: _Example, place: Place) -> Iterator[Entry]:
     # Long responses are shortened in examples, so that the chat's own turn only holds them.
     candidates = (
         number
@@ -91,7 +95,10 @@ def _read_example(entry: _Example, place: Place) -> Iterator[WholeDialogue]:
     if turn is None:
         raise place.error("query and response do not follow each other in the chat", "chat")
     talk = Talk(
-        f"holl-e-{entry.example_id}", "en", topic=entry.movie_name, pool=_pool(entry.movie_name, entry.all_documents)
+        stated_id("holl-e", entry.example_id),
+        "en",
+        topic=entry.movie_name,
+        pool=_pool(entry.movie_name, entry.all_documents),
     )
     for number, text in enumerate(entry.chat[:turn]):
         talk.say("user" if (turn - number) % 2 else "system", text)

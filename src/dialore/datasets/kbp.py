@@ -9,14 +9,14 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk
 from dialore.datasets.files import Place, read_entries
 
 
 class _Turn(BaseModel):
     user: str = Field(alias="U")
     system: str = Field(alias="S")
-    labels: list[list[str]] = Field(alias="P-K", max_length=2)
+    labels: list[list[str]] | None = Field(None, alias="P-K", max_length=2)
 
 
 class _Entry(BaseModel):
@@ -41,9 +41,9 @@ class KBP(DataSet):
     form = "a JSON list of objects with `persona`, `persona_kg` and `conversation`; or kbp.zip:kbp/dev.json"
     has = ("knowledge", "persona", "plan")
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; the system's turns are the references."""
-        for place, entry in read_entries(path, _Entry, self.published):
+        for place, entry in read_entries(path, _Entry, self.published, unused=self.report.unused_keys):
             documents: dict[str, list[str]] = {}
             for label, sentence in entry.persona.items():
                 if label not in entry.persona_kg:
@@ -51,19 +51,18 @@ class KBP(DataSet):
                 # A sentence that stands twice has the documents of both.
                 documents.setdefault(sentence.strip(), []).extend(entry.persona_kg[label].values())
             pool = tuple(chain.from_iterable(documents.values()))
-            identifier = f"{self.name}-{place.number}"
-            talk = Talk(identifier, "zh", persona=tuple(documents), documents=documents, pool=pool)
+            talk = Talk(None, "zh", persona=tuple(documents), documents=documents, pool=pool)
             for number, turn in enumerate(entry.conversation):
                 talk.say("user", turn.user)
                 knowledge = list(_gold(entry, turn, place, f"conversation[{number}].P-K"))
-                plan = ("persona", "documents")[: len(turn.labels)]
+                plan = None if turn.labels is None else ("persona", "documents")[: len(turn.labels)]
                 talk.answer("system", turn.system, knowledge, plan)
             yield from talk.whole()
 
 
 def _gold(entry: _Entry, turn: _Turn, place: Place, field: str) -> Iterator[Gold]:
     """Yield the sentences that a turn's labels name, such as `B2` (persona) and `B2-K0` (a document under it)."""
-    personas, documents = (*turn.labels, [], [])[:2]
+    personas, documents = (*(turn.labels or ()), [], [])[:2]
     for label in personas:
         if label not in entry.persona:
             raise place.error(f"{label!r} is no persona sentence", field)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk
 from dialore.datasets.files import json_entries, read_entries
 from dialore.errors import describe
 
@@ -42,10 +42,10 @@ class KdConv(DataSet):
     form = "a JSON list of {`name`, `messages`: [{`message`, `attrs`}, ...]}"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; every turn but the first may be the reference."""
-        for place, entry in read_entries(path, _Talk, self.published):
-            talk = Talk(f"{self.name}-{place.number}", "zh", topic=entry.name)
+        for _, entry in read_entries(path, _Talk, self.published, unused=self.report.unused_keys):
+            talk = Talk(None, "zh", topic=entry.name)
             for number, message in enumerate(entry.messages):
                 facts = [
                     fact_of(attribute.name, attribute.attrname, attribute.attrvalue) for attribute in message.attrs

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import read_entries
-from dialore.files import read_text
+from dialore.datasets.base import DataSet, Entry, LeftOut, Talk
+from dialore.datasets.files import Place, read_entries
+from dialore.errors import describe
 
 _KINDS = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop", 5: "adversarial"}
 _ADVERSARIAL = 5
+_ERRORS_FORM = "a JSON list of {`question_id`}"
 _TURN = re.compile(r"D\d+:\d+")
 
 
@@ -37,6 +38,10 @@ class _Question(BaseModel):
     answer: str | int | float | None = None
     evidence: list[str] = []
     category: int
+
+
+class _Error(BaseModel):
+    question_id: str
 
 
 class _Sample(BaseModel):
@@ -63,24 +68,33 @@ class LoCoMo(DataSet):
     has = ("knowledge",)
     _adversarial = False
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Yield the questions of each conversation."""
         wrong: set[str] = set()
-        for audit in path.parent.glob("errors*.json*"):
-            wrong.update(entry["question_id"] for entry in json.loads(read_text(audit)))
-        for place, entry in read_entries(path, _Sample, self.published):
-            yield from self._questions(entry, f"locomo_{place.number - 1}", wrong)
+        for audit in sorted(path.parent.glob("errors*.json*")):
+            wrong.update(entry.question_id for _, entry in read_entries(audit, _Error, _ERRORS_FORM))
+        for place, entry in read_entries(path, _Sample, self.published, unused=self.report.unused_keys):
+            yield from self._questions(entry, place, wrong)
 
-    def _questions(self, sample: _Sample, name: str, wrong: set[str]) -> Iterator[WholeDialogue]:
+    def _questions(self, sample: _Sample, place: Place, wrong: set[str]) -> Iterator[Entry]:
+        name = f"locomo_{place.number - 1}"
         memory: list[dict[str, object]] = []
         texts = {}
-        for moment, turn in _timed_turns(sample.conversation):
+        for moment, turn in _timed_turns(sample.conversation, place):
             texts[turn.dia_id] = turn.said
             if turn.said.strip():
                 told = {"text": turn.said, "said": moment.isoformat(), "speaker": turn.speaker, "turn": turn.dia_id}
                 memory.append(told | {"is_turn": True})
         for number, asked in enumerate(sample.qa):
-            if f"{name}_qa{number}" in wrong or (asked.category == _ADVERSARIAL) != self._adversarial:
+            if (asked.category == _ADVERSARIAL) != self._adversarial:
+                continue
+            if f"{name}_qa{number}" in wrong:
+                yield LeftOut(f"{name}_qa{number}", "an audit found its answer wrong")
+                continue
+            if asked.category not in _KINDS:
+                raise place.error(f"unknown category {asked.category}", f"qa[{number}].category")
+            if asked.answer is None and not self._adversarial:
+                yield LeftOut(f"{self.name}-{sample.sample_id}-{number}", "its question has no answer")
                 continue
             extra = {"category": _KINDS[asked.category], "conversation": sample.sample_id, "memory": memory}
             talk = Talk(f"{self.name}-{sample.sample_id}-{number}", "en", **extra)
@@ -98,12 +112,36 @@ class LoCoMoAdversarial(LoCoMo):
     _adversarial = True
 
 
-def _timed_turns(conversation: dict[str, Any]) -> Iterator[tuple[datetime, _Turn]]:
+def _timed_turns(conversation: dict[str, Any], place: Place) -> Iterator[tuple[datetime, _Turn]]:
     """Yield the turns of all sessions in order, those of one a second apart, so that their order is kept."""
     numbers = sorted(int(name.removeprefix("session_")) for name in conversation if re.fullmatch(r"session_\d+", name))
     for number in numbers:
-        # "1:56 pm on 8 May, 2023"; some headings have no comma.
-        heading = conversation[f"session_{number}_date_time"].replace(",", "")
-        begins = datetime.strptime(heading, "%I:%M %p on %d %B %Y").replace(tzinfo=UTC)
-        for place, turn in enumerate(conversation[f"session_{number}"]):
-            yield begins + timedelta(seconds=place), _Turn.model_validate(turn)
+        name = f"session_{number}"
+        if not conversation[name]:
+            continue
+        begins = _read_date(conversation.get(f"{name}_date_time"), f"conversation.{name}_date_time", place)
+        try:
+            turns = _TURNS.validate_python({"conversation": {name: conversation[name]}})["conversation"][name]
+        except ValidationError as error:
+            raise place.error(describe(error)) from error
+        for position, turn in enumerate(turns):
+            yield begins + timedelta(seconds=position), turn
+
+
+_TURNS = TypeAdapter(dict[str, dict[str, list[_Turn]]])
+_DATE_FORMATS = ("%I:%M %p on %d %B %Y", "%Y/%m/%d (%a) %H:%M", "%Y/%m/%d %H:%M", "%Y/%m/%d")
+"""LoCoMo's own, without commas ("1:56 pm on 8 May, 2023"; some have none), and LongMemEval's. ISO is read as well."""
+
+
+def _read_date(heading: object, field: str, place: Place) -> datetime:
+    """Return when a session begins; raise InputError if that is missing or in an unknown form."""
+    text = heading.replace(",", "").strip() if isinstance(heading, str) else ""
+    if not text:
+        raise place.error("missing or empty", field)
+    for date_format in _DATE_FORMATS:
+        with suppress(ValueError):
+            return datetime.strptime(text, date_format).replace(tzinfo=UTC)
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(text)
+        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    raise place.error(f"{heading!r} is no date; e.g. '1:56 pm on 8 May, 2023' or '2023-05-08 13:56'", field)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import AliasChoices, BaseModel, Field
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk
 from dialore.datasets.files import read_forms
 
 
@@ -66,10 +66,12 @@ class Mtrag(DataSet):
     form = "a JSON object of {`tasks`, `documents`, ...}, or JSONL of {`task_id`, `input`, `targets`, `contexts`, ...}"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole conversations."""
         tasks: list[_Task] = []
-        for place, entry in read_forms(path, {"tasks": _Evaluated, "task_id": _Task}, self.published):
+        for place, entry in read_forms(
+            path, {"tasks": _Evaluated, "task_id": _Task}, self.published, unused=self.report.unused_keys
+        ):
             if isinstance(entry, _Evaluated):
                 texts = {document.document_id: document for document in entry.documents}
                 try:
@@ -90,7 +92,7 @@ class Mtrag(DataSet):
             yield from _talk(Talk(f"{self.name}-{name}", "en", **fields), turns)
 
 
-def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
+def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[Entry]:
     """Yield a conversation: the input of its longest task, and that task's answer."""
     at = {len(task.input): task for task in tasks}
     longest = at[max(at)]
@@ -98,7 +100,7 @@ def _talk(talk: Talk, tasks: Iterable[_Task]) -> Iterator[WholeDialogue]:
     for position in range(len(longest.input) + 1):
         task = at.get(position)
         if task is None:
-            talk.say("user" if turns[position].speaker == "user" else "system", turns[position].text)
+            talk.say("user" if turns[position].speaker.casefold() == "user" else "system", turns[position].text)
             continue
         told = {
             "answerability": next(iter(task.answerability), None),

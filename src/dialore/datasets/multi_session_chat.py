@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, stated_id
 from dialore.datasets.files import read_forms
 from dialore.datasets.personachat import talk_of
 
@@ -58,16 +58,20 @@ class MultiSessionChat(DataSet):
     form = "JSONL of {`personas`, `dialog`, ...}, or a JSON list of {`id`, `meta`, `dialogue`}"
     has = ("persona",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Yield the last session of each; Speaker 2's turns are the references."""
-        for place, entry in read_forms(path, {"personas": _Original, "dialogue": _Pairs}, self.published):
+        for _, entry in read_forms(
+            path, {"personas": _Original, "dialogue": _Pairs}, self.published, unused=self.report.unused_keys
+        ):
             if isinstance(entry, _Original):
-                name = f"{self.name}-{entry.metadata.get('initial_data_id') or place.number}"
+                name = stated_id(self.name, entry.metadata.get("initial_data_id"))
                 turns = [message.text for message in entry.dialog]
                 pairs = zip_longest(turns[::2], turns[1::2], fillvalue="")
                 yield from talk_of(name, *entry.personas, pairs, [*map(_session, entry.previous_dialogs)])
             elif isinstance(entry, _Pairs):
-                yield from talk_of(f"{self.name}-{entry.id}", entry.meta.user, entry.meta.assistant, entry.dialogue)
+                yield from talk_of(
+                    stated_id(self.name, entry.id), entry.meta.user, entry.meta.assistant, entry.dialogue
+                )
 
 
 def _session(session: _Session) -> dict[str, object]:

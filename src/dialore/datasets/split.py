@@ -102,6 +102,8 @@ def _history(dialogue: Dialogue, answer: Answer, *, named: bool) -> Dialogue:
         fields["reference"] = dialogue.turns[answer.turn].text
     if named:
         fields["id"] = f"{dialogue.id}@{answer.turn}"
+    if answer.references:
+        fields["references"] = answer.references
     if answer.knowledge:
         fields["knowledge"] = answer.knowledge
     if answer.sources is not None:

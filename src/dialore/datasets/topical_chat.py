@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Talk, WholeDialogue
-from dialore.datasets.files import json_entries, read_entries
+from dialore.datasets.base import DataSet, Entry, Talk
+from dialore.datasets.files import json_entries, read_entries, without_nulls
 from dialore.text import split_lines
 
 _LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
@@ -18,7 +18,7 @@ _LEADS = ("shortened_wiki_lead_section", "summarized_wiki_lead_section")
 class _Turn(BaseModel):
     message: str
     agent: str
-    knowledge_source: list[str]
+    knowledge_source: list[str] = []
     sentiment: str | None = None
 
 
@@ -44,14 +44,14 @@ class TopicalChat(DataSet):
     form = "a JSON object of {id: {`content`: [{`message`, `agent`, `knowledge_source`}, ...]}}"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; every turn but the first may be the reference."""
         folder = path.parent.parent / "reading_sets" / "post-build"
         files = [folder / path.name, folder / path.name.removesuffix(".gz"), folder / f"{path.name}.gz"]
         built = next((file for file in files if file.is_file()), None)
         reading_sets = json_entries(built, self.published, keyed=True) if built else iter(())
         passed: dict[str, Any] = {}
-        for place, entry in read_entries(path, _Entry, self.published, keyed=True):
+        for place, entry in read_entries(path, _Entry, self.published, keyed=True, unused=self.report.unused_keys):
             # They are read along with the conversations, as both files have the same order.
             while place.key not in passed and (reading_set := next(reading_sets, None)):
                 passed[reading_set[0].key] = reading_set[1]
@@ -73,6 +73,7 @@ class TopicalChat(DataSet):
 
 def _sections(data: dict[str, Any]) -> dict[tuple[str, str], list[dict[str, str]]]:
     """Return the pieces of each section by who saw it (`agent_1`, `agent_2` or `article`) and its label."""
+    data = cast("dict[str, Any]", without_nulls(data))
     sections: dict[tuple[str, str], list[dict[str, str]]] = {}
     for agent in ("agent_1", "agent_2"):
         for label, section in (data.get(agent) or {}).items():

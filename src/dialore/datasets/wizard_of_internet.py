@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk, stated_id
 from dialore.datasets.files import Place, json_entries, validate
 
 _NOBODY = "none"
@@ -64,19 +64,19 @@ class WizardOfInternet(DataSet):
     form = "JSONL of {id: {`dialog_history`, ...}}, or a JSON list of {`dialogue`, `query`, `KB`, ...}"
     has = ("knowledge", "query")
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; the wizard's turns are the references."""
         for place, data in json_entries(path, self.published):
             if isinstance(data, dict) and "dialogue" not in data:
                 if len(data) != 1:
                     raise place.error("neither an object with `dialogue` nor one dialogue under its id")
                 ((identifier, whole),) = data.items()
-                yield from _read_talk(validate(whole, _Talk, place), f"{self.name}-{identifier}", place)
+                yield from _read_talk(validate(whole, _Talk, place), stated_id(self.name, identifier), place)
             else:
                 yield from _read_pairs(validate(data, _Pairs, place), self.name, place)
 
 
-def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDialogue]:
+def _read_talk(entry: _Talk, identifier: str | None, place: Place) -> Iterator[Entry]:
     persona = [line.strip() for line in entry.apprentice_persona.split("\n") if line.strip()]
     pages = [page for message in entry.dialog_history for page in message.context.contents]
     lines = dict.fromkeys((line, page.title, page.url) for page in pages for line in page.content)
@@ -85,20 +85,20 @@ def _read_talk(entry: _Talk, identifier: str, place: Place) -> Iterator[WholeDia
     queries: list[str] = []
     last = ""
     for number, message in enumerate(entry.dialog_history):
-        match message.action:
-            case "Apprentice => Wizard":
+        match message.action.casefold():
+            case "apprentice => wizard":
                 talk.say("user", message.text)
-            case "Wizard => SearchAgent":
+            case "wizard => searchagent":
                 queries.append(message.text)
                 last = message.text.strip() or last
-            case "Wizard => Apprentice":
+            case "wizard => apprentice":
                 knowledge = list(_selected_sentences(message.context, place, f"dialog_history[{number}].context"))
                 talk.answer("system", message.text, knowledge, extra=_queries(queries, last))
                 queries = []
-            case "SearchAgent => Wizard":
+            case "searchagent => wizard":
                 pass
-            case other:
-                raise place.error(f"unknown action {other!r}", f"dialog_history[{number}].action")
+            case _:
+                raise place.error(f"unknown action {message.action!r}", f"dialog_history[{number}].action")
     yield from talk.whole()
 
 
@@ -124,11 +124,11 @@ def _queries(queries: list[str], last: str) -> dict[str, object]:
     return {"query": typed[-1], "queries": typed if len(typed) > 1 else None}
 
 
-def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[WholeDialogue]:
+def _read_pairs(entry: _Pairs, name: str, place: Place) -> Iterator[Entry]:
     for field, lists in (("query", entry.query), ("KB", entry.KB)):
         if len(lists) != len(entry.dialogue):
             raise place.error(f"{len(lists)} lists for {len(entry.dialogue)} pairs of turns", field)
-    talk = Talk(f"{name}-{entry.id}", "en", user_persona=entry.meta or None)
+    talk = Talk(stated_id(name, entry.id), "en", user_persona=entry.meta or None)
     pairs = zip(entry.dialogue, entry.query, entry.KB, strict=True)
     last = ""
     for number, ((user, wizard), queries, knowledge) in enumerate(pairs):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel
 
-from dialore.datasets.base import DataSet, Gold, Talk, WholeDialogue
+from dialore.datasets.base import DataSet, Entry, Gold, Talk
 from dialore.datasets.files import Place, read_forms
 
 _UNUSED = "no_passages_used"
@@ -50,17 +50,18 @@ class WizardOfWikipedia(DataSet):
     form = "a JSON list of {`dialog`, ...} or of {`dialogue`, `meta`}"
     has = ("knowledge",)
 
-    def read(self, path: Path) -> Iterator[WholeDialogue]:
+    def entries(self, path: Path) -> Iterator[Entry]:
         """Whole dialogues; the wizard's turns are the references."""
-        for place, entry in read_forms(path, {"dialog": _Talk, "dialogue": _Pairs}, self.published):
-            identifier = f"{self.name}-{place.number}"
+        for place, entry in read_forms(
+            path, {"dialog": _Talk, "dialogue": _Pairs}, self.published, unused=self.report.unused_keys
+        ):
             if isinstance(entry, _Talk):
-                yield from _read_talk(entry, identifier)
+                yield from _read_talk(entry)
             elif isinstance(entry, _Pairs):
-                yield from _read_pairs(entry, identifier, place)
+                yield from _read_pairs(entry, place)
 
 
-def _read_talk(entry: _Talk, identifier: str) -> Iterator[WholeDialogue]:
+def _read_talk(entry: _Talk) -> Iterator[Entry]:
     title_of = dict.fromkeys(entry.chosen_topic_passage, entry.chosen_topic)
     for message in entry.dialog:
         for passage in message.retrieved_passages:
@@ -70,9 +71,9 @@ def _read_talk(entry: _Talk, identifier: str) -> Iterator[WholeDialogue]:
     pool = tuple({"text": text, "title": title} for text, title in title_of.items())
     # Of the apprentice: the persona sentence that the topic was chosen for.
     fields = {"topic": entry.chosen_topic, "pool": pool, "user_persona": [entry.persona]}
-    talk = Talk(identifier, "en", **{key: value for key, value in fields.items() if value != [""]})
+    talk = Talk(None, "en", **{key: value for key, value in fields.items() if value != [""]})
     for message in entry.dialog:
-        if "Wizard" not in message.speaker:
+        if "wizard" not in message.speaker.casefold():
             talk.say("user", message.text)
             continue
         used = [text for text in (message.checked_sentence or {}).values() if text != _UNUSED]
@@ -83,10 +84,10 @@ def _read_talk(entry: _Talk, identifier: str) -> Iterator[WholeDialogue]:
     yield from talk.whole()
 
 
-def _read_pairs(entry: _Pairs, identifier: str, place: Place) -> Iterator[WholeDialogue]:
+def _read_pairs(entry: _Pairs, place: Place) -> Iterator[Entry]:
     if len(entry.meta) != len(entry.dialogue):
         raise place.error(f"{len(entry.meta)} lists for {len(entry.dialogue)} pairs of turns", "meta")
-    talk = Talk(identifier, "en")
+    talk = Talk(None, "en")
     for (user, wizard), knowledge in zip(entry.dialogue, entry.meta, strict=True):
         talk.pair(user, wizard, knowledge)
     yield from talk.whole()

@@ -172,12 +172,6 @@ class Score:
     reason: str = ""
 
 
-def conversation_of(identifier: str) -> str:
-    """Return the conversation that a dialogue is of: turns cut from one, `x@3` and `x@5`, are not independent."""
-    name, _, turn = identifier.rpartition("@")
-    return name if name and turn.isdecimal() else identifier
-
-
 def unavailable(reason: str) -> SampleScore:
     """Return the measure of a response that lacks what the metric needs: "the dialogue has no reference"."""
     return SampleScore(problem="unavailable", reason=reason)

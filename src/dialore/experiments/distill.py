@@ -13,6 +13,7 @@ from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
 from dialore.experiments.run import load_dialogues, open_systems
 from dialore.experiments.store import FILE, RunStore
+from dialore.files import load_json
 from dialore.llm.distilled import Row, lines_of
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request
@@ -66,7 +67,7 @@ def read_answers(path: Path) -> Iterator[Row]:
         return
     for number, line in enumerate(lines_of(path), 1):
         try:
-            if "trace" in json.loads(line):
+            if "trace" in load_json(line):
                 yield from rows_of(Response.model_validate_json(line))
             else:
                 yield from _recorded_answers(Recorded.model_validate_json(line))

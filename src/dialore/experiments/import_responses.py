@@ -14,7 +14,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 from dialore.datasets import data_set
 from dialore.datasets.base import Gold
 from dialore.datasets.files import Place, json_entries
-from dialore.dialogue import Dialogue, as_name, as_several
+from dialore.dialogue import Dialogue, as_name, as_several, conversation_of
 from dialore.errors import InputError, describe
 from dialore.evaluation.meta import read_knowledge
 from dialore.experiments.config import DatasetConfig
@@ -130,7 +130,7 @@ def _finder(
             raise InputError(problem, hint="name the file that they were made of")
     numbers = {identifier: number for number, identifier in enumerate(wholes)}
     for position, dialogue in enumerate(dialogues):
-        number = numbers.get(dialogue.id.rpartition("@")[0], numbers.get(dialogue.id))
+        number = numbers.get(conversation_of(dialogue.id))
         replies = sum(turn.speaker == dialogue.responder for turn in dialogue.turns)
         for key in (
             ("id", dialogue.id),

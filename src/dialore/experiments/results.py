@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from pydantic import TypeAdapter
 
+from dialore.dialogue import conversation_of
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.base import MetricInfo, conversation_of
+from dialore.evaluation.base import MetricInfo
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores

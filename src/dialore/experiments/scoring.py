@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import numpy as np
 
+from dialore.dialogue import conversation_of
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError, is_fatal
-from dialore.evaluation.base import Metric, Sample, SampleScore, Score, conversation_of
+from dialore.evaluation.base import Metric, Sample, SampleScore, Score
 from dialore.evaluation.judges.comparing import JointJudge, Judged, Preference, compare, judged_text
 from dialore.evaluation.registry import Context, load_metric, metric_names
 from dialore.evaluation.report.data import Judged as Comparisons
@@ -214,12 +215,31 @@ def _responses_of(store: RunStore, place: Place, names: Mapping[int, str]) -> di
     return {name: store.response(Job(place[0], number, place[1])) for number, name in names.items()}
 
 
+async def _best_measure(metric: Metric, dialogue: Dialogue, response: Response) -> SampleScore:
+    """Measure one response; against several references, by the one that it is nearest to.
+
+    This holds for metrics of single responses that need a reference. Others see the first reference alone.
+    """
+    about = metric.about
+    if len(dialogue.references) < 2 or about.level != "response" or "reference" not in about.needs:
+        return await metric.measure(Sample(dialogue, response))
+    scores = []
+    for reference in dialogue.references:
+        single = dialogue.model_copy(update={"reference": reference, "references": ()})
+        scores.append(await metric.measure(Sample(single, response)))
+    measured = [score for score in scores if score.problem is None]
+    if not measured:
+        return scores[0]
+    choose = max if about.higher_is_better else min
+    return choose(measured, key=lambda score: score.values[0])
+
+
 async def measure(metric: Metric, dialogue: Dialogue, response: Response, *, optional: bool = False) -> SampleScore:
     """Measure one response; raise as `measure_run`. One that failed is measured where the metric `counts_failed`."""
     if response.status == "failed" and not metric.about.counts_failed:
         return SampleScore(problem="unavailable", reason="the response failed")
     try:
-        measured = metric.measure(Sample(dialogue, response))
+        measured = _best_measure(metric, dialogue, response)
         score = await _or_failed(measured, lambda reason: SampleScore(problem="failed", reason=reason))
     except MissingExtraError as error:
         if not optional:

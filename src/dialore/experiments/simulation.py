@@ -15,9 +15,8 @@ import numpy as np
 
 from dialore.datasets import WholeDialogue, data_set, gold_text
 from dialore.datasets.handbook import item_of
-from dialore.dialogue import Dialogue, Utterance
+from dialore.dialogue import Dialogue, Utterance, conversation_of
 from dialore.errors import BudgetError, InputError, UnknownNameError
-from dialore.evaluation.base import conversation_of
 from dialore.evaluation.conversations import METRICS, Standing
 from dialore.experiments.config import DatasetConfig, RunConfig
 from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems

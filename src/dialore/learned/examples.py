@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets import data_set, gold_text, split_dialogues
+from dialore.dialogue import conversation_of
 from dialore.errors import InputError
 from dialore.learned.features import Pool, document_features, sentence_features
 from dialore.learned.training_index import TrainingIndex
@@ -122,21 +123,21 @@ def number_dialogues(dialogues: Sequence[Dialogue], path: Path) -> Numbers:
     """Return the number of the whole dialogue of each history; raise InputError if too few for folds."""
     wholes = {
         whole: number
-        for number, whole in enumerate(dict.fromkeys(dialogue.id.partition("@")[0] for dialogue in dialogues))
+        for number, whole in enumerate(dict.fromkeys(conversation_of(dialogue.id) for dialogue in dialogues))
     }
     if len(wholes) < _FEWEST:
         message = f"{path}: {len(wholes)} dialogues cannot be divided for cross-validation"
         raise InputError(message, hint=f"give at least {_FEWEST}")
-    return np.array([wholes[dialogue.id.partition("@")[0]] for dialogue in dialogues])
+    return np.array([wholes[conversation_of(dialogue.id)] for dialogue in dialogues])
 
 
 def refuse_leaks(train: Examples, held: Path) -> None:
     """Raise InputError where a dialogue of the training examples stands in a held-out file, too."""
-    wholes = {dialogue.id.partition("@")[0]: (*dialogue.texts, dialogue.reference) for dialogue in train.dialogues}
+    wholes = {conversation_of(dialogue.id): (*dialogue.texts, dialogue.reference) for dialogue in train.dialogues}
     seen = set(wholes.values())
     for dialogue in split_dialogues(data_set(train.name).read(held), cut="all"):
         if (*dialogue.texts, dialogue.reference) in seen:
-            message = f"dialogue {dialogue.id.partition('@')[0]} of the held-out file is in the training file, too"
+            message = f"dialogue {conversation_of(dialogue.id)} of the held-out file is in the training file, too"
             raise InputError(message, hint="train on a file without it, or figures will be too good")
 
 

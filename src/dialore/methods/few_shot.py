@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 import random
 import zlib
@@ -18,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
+from dialore.dialogue import conversation_of
 from dialore.errors import InputError, SourceError, first_line
 from dialore.files import whole_file
 from dialore.retrieval.fusion import DECIMALS
@@ -205,9 +205,23 @@ def context_text(topic: str, turns: Sequence[_SampleTurn], count: int) -> str:
     return " ".join([*([f"( {topic} )"] if topic else []), *(turn.text for turn in turns[-count:])])
 
 
-def _whole_id(identifier: str) -> str:
-    """Return the id of the whole dialogue that a history of this id was taken from."""
-    return identifier.rpartition("@")[0] or identifier
+def is_own_sample(sample: Sample, dialogue: Dialogue) -> bool:
+    """Return whether a sample was cut from the very dialogue that is answered.
+
+    Its turns decide: ids of two files may be alike by chance. As far as both go, with the reference and the response as
+    the last turns, they must be the same. If only one turn can be compared, which may be a greeting, the ids must agree
+    as well.
+    """
+    ours = [turn.text for turn in turns_by_side(dialogue)]
+    theirs = [turn.text for turn in sample.turns]
+    if reference := _end_turn(dialogue.reference or "", dialogue.language):
+        ours.append(reference)
+    if sample.response:
+        theirs.append(sample.response)
+    compared = min(len(ours), len(theirs))
+    if ours[:compared] != theirs[:compared]:
+        return False
+    return compared > 1 or conversation_of(sample.id) == conversation_of(dialogue.id)
 
 
 def _number(topic: str) -> int:
@@ -240,7 +254,10 @@ class _SamplesMeta(BaseModel):
 
 
 class SampleDatabase:
-    """A database of samples in a file; a dialogue gets none of its own, by ids. InputError where it is no whole one."""
+    """A database of samples in a file. A dialogue gets none of its own samples (`is_own_sample`).
+
+    Raises InputError if the file is no whole database.
+    """
 
     def __init__(self, path: Path | str) -> None:
         self.path = path = Path(path)
@@ -380,16 +397,22 @@ class SampleDatabase:
                 if len(chosen) >= top:
                     break
                 sample = self.sample(row)
-                if _whole_id(sample.id) != _whole_id(dialogue.id):
+                if not is_own_sample(sample, dialogue):
                     chosen.setdefault((spread and sample.topic) or sample.id, (sample, float(scores[row])))
             if chosen:
                 return list(chosen.values())
         return []
 
     def _but_own(self, rows: _Rows, dialogue: Dialogue, count: int, *, answered: bool = False) -> list[Sample]:
-        own, samples = _whole_id(dialogue.id), map(self.sample, rows.tolist())
-        fitting = (sample for sample in samples if _whole_id(sample.id) != own and (sample.response or not answered))
-        return list(itertools.islice(fitting, count))
+        fitting: list[Sample] = []
+        for row in rows.tolist():
+            if len(fitting) == count:
+                break
+            sample = self.sample(row)
+            if is_own_sample(sample, dialogue) or (answered and not sample.response):
+                continue
+            fitting.append(sample)
+        return fitting
 
 
 def _within(shares: NDArray[np.float32], bounds: tuple[float, float]) -> NDArray[np.bool_]:

@@ -18,7 +18,7 @@ from urllib.parse import quote
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dialore.errors import DialoreError, InputError, SourceError, UnknownNameError, describe, import_optional
-from dialore.files import parse_yaml, read_text
+from dialore.files import load_json, parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, Source
 from dialore.sources.base import SearchResult
 from dialore.sources.web.safety import without_controls
@@ -227,7 +227,7 @@ class McpSource:
         """Yield text, title and url of each element of the list in a structured result, or in JSON."""
         paths = cast("dict[str, str]", self.call.result)
         try:
-            decoded = [structured] if structured is not None else [json.loads(text) for text in texts]
+            decoded = [structured] if structured is not None else [load_json(text) for text in texts]
         except ValueError as error:
             raise DialoreError("its result is not JSON", hint="leave `result` out of its file") from error
         data = decoded[0] if len(decoded) == 1 else decoded

@@ -6,7 +6,6 @@ A dialogue brings its own persona (`Dialogue.persona`) and the documents under i
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,7 +13,7 @@ import numpy as np
 from pydantic import BeforeValidator, StringConstraints, TypeAdapter, ValidationError
 
 from dialore.errors import InputError, SourceError
-from dialore.files import parse_yaml, read_text
+from dialore.files import load_json, parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.learned import open_ranker
 from dialore.learned.dialogue_ranking import DialogueRanker
@@ -162,7 +161,7 @@ def read_persona(path: Path) -> Persona:
         persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
     else:
         try:
-            data = json.loads(text) if suffix == ".json" else parse_yaml(text, str(path), _MEND)
+            data = load_json(text) if suffix == ".json" else parse_yaml(text, str(path), _MEND)
         except (ValueError, RecursionError) as error:
             raise InputError(f"{path}: not valid JSON: {error}", hint=_MEND) from error
         if isinstance(data, list):

@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from dialore.dialogue import conversation_of
 from dialore.errors import InputError, import_optional
 from dialore.learned.model import check_place
 from dialore.llm.local import pretrained_arguments
@@ -149,9 +150,9 @@ def _check_targets(train: Sequence[Target], dev: Sequence[Target]) -> None:
         if not any(text.strip() for target in split for text, learnt in target.parts if learnt):
             raise InputError(f"the {name} data has nothing to learn", hint="give dialogues with responses")
     seen = {target.parts for target in train}
-    new = {target.of.partition("@")[0] for target in dev if target.parts not in seen}
+    new = {conversation_of(target.of) for target in dev if target.parts not in seen}
     # One target may be alike by chance: a greeting. All of a dialogue's are not.
-    if (leak := next((name for target in dev if (name := target.of.partition("@")[0]) not in new), None)) is not None:
+    if (leak := next((name for target in dev if (name := conversation_of(target.of)) not in new), None)) is not None:
         message = f"dialogue {leak} of the held-out file is in the training file, too"
         raise InputError(message, hint="train on a file without it, or figures will be too good")
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from dialore.datasets import data_set, gold_text, split_dialogues
+from dialore.dialogue import conversation_of
 from dialore.errors import InputError
 from dialore.files import read_text
 from dialore.learned.dialogue_ranking import close_gaps
@@ -84,7 +85,7 @@ def read_targets(
 
 
 def _whole(dialogue: Dialogue) -> str:
-    return dialogue.id.partition("@")[0]
+    return conversation_of(dialogue.id)
 
 
 def _safari(dialogue: Dialogue, library: PromptLibrary, declared: DeclaredSources) -> Target | None:

@@ -113,7 +113,7 @@ def test_a_changed_graph_is_whole(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["out.tsv", "out.jsonl", "out.tsv.gz"])
 def test_an_export_is_read_as_the_same_facts(tmp_path: Path, name: str) -> None:
     odd = facts(
-        "a hub | OddOne | x | 0.3", "rel | IsA | 茶 馆", *(f"a hub | OddOne | y{n} | {n / 7}" for n in range(40))
+        "a hub | OddOne | x | 0.3", "rel | IsA | 茶 馆", *(f"a hub | OddOne | y{n} | {n / 7}" for n in range(1, 41))
     )
     path = build(tmp_path / "g.graph", [*ITEMS, *odd])
     with GraphStore(path) as store:

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.retrieval.graph.facts import guess_format, read_facts
+from dialore.retrieval.graph.facts import Rejects, guess_format, read_facts
 from dialore.retrieval.graph.relations import canonical, connecting_words, verbalise
 from dialore.text import normalise
 from tests.retrieval.graph.graphs import development_data
@@ -61,6 +61,56 @@ def test_weights_are_read_in_either_order(tmp_path: Path) -> None:
     for text in ("sushi\tMadeOf\trice\t2.5\n", "MadeOf\tsushi\trice\t2.5\n"):
         (fact,) = read_facts(write(tmp_path / "weighted.tsv", text))
         assert fact == Fact("sushi", "MadeOf", "rice", 2.5, "weighted.tsv")
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("labels.tsv", "CapableOf\tgod\texist\t0\nMadeOf\tsushi\trice\t1\nIsA\tgod\trice\t-1\n"),
+        (
+            "own.tsv",
+            "head\trelation\ttail\tweight\ngod\tIsA\ta\t0.0\nsushi\tMadeOf\trice\t1\na\tIsA\tb\t-2\n",
+        ),
+        (
+            "facts.jsonl",
+            '{"head": "god", "relation": "CapableOf", "tail": "exist", "weight": 0}\n'
+            '{"head": "sushi", "relation": "MadeOf", "tail": "rice", "weight": 1}\n'
+            '{"head": "a", "relation": "IsA", "tail": "b", "weight": -0.5}\n',
+        ),
+        (
+            "dump.csv",
+            '/a/[1]\t/r/CapableOf\t/c/en/god\t/c/en/exist\t{"weight": 0.0}\n'
+            '/a/[2]\t/r/MadeOf\t/c/en/sushi\t/c/en/rice\t{"weight": 1.0}\n'
+            '/a/[3]\t/r/IsA\t/c/en/a\t/c/en/b\t{"weight": -1.0}\n',
+        ),
+    ],
+)
+def test_facts_without_a_positive_weight_are_left_out_and_counted(tmp_path: Path, name: str, text: str) -> None:
+    path = write(tmp_path / name, text)
+    rejects = Rejects()
+    assert [fact.triple for fact in read_facts(path, rejects=rejects)] == ["(sushi, MadeOf, rice)"]
+    assert (rejects.left_out.total(), rejects.count) == (2, 0)
+    assert len(list(read_facts(path, keep_all=True))) == 3
+
+
+def test_a_label_column_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lines = "CapableOf\tgod\texist\t0\nMadeOf\tsushi\trice\t1\n"
+    list(read_facts(write(tmp_path / "labels.tsv", lines)))
+    assert "labels.tsv: 1 line" in caplog.text
+    assert "taken for a label" in caplog.text
+    caplog.clear()
+    list(read_facts(write(tmp_path / "weights.tsv", f"{lines}IsA\tsushi\tfood\t2.5\n")))
+    assert "weights.tsv: 1 line" in caplog.text
+    assert "taken for a label" not in caplog.text
+
+
+def test_atomics_tails_that_say_nothing_are_left_out(tmp_path: Path) -> None:
+    text = "personx waits\txReact\tnone\npersonx waits\txEffect\t___\npersonx waits\txWant\tto go\n"
+    rejects = Rejects()
+    (fact,) = read_facts(write(tmp_path / "atomic.tsv", text), rejects=rejects)
+    assert (fact.tail, rejects.left_out.total()) == ("to go", 2)
+    other = "nobody\tIsA\tnone\nsushi\tMadeOf\trice\n"
+    assert len(list(read_facts(write(tmp_path / "other.tsv", other)))) == 2
 
 
 def test_unknown_relations_are_taken_from_the_second_column(tmp_path: Path) -> None:
@@ -225,8 +275,10 @@ def test_conceptnet_chinese() -> None:
 
 
 def test_atomic() -> None:
-    facts = list(read_facts(development_data("atomic/valid.txt.gz")))
-    assert len(facts) == 79_600
+    rejects = Rejects()
+    facts = list(read_facts(development_data("atomic/valid.txt.gz"), rejects=rejects))
+    assert len(facts) == 79_600 - 13_107
+    assert rejects.left_out == {'the tail "none" of ATOMIC': 13_107}
     assert {fact.relation for fact in facts} <= {
         f"{who}{what}" for who in "xo" for what in ("Need", "Intent", "Want", "Effect", "React", "Attr")
     }

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from dialore.dialogue import conversation_of
 from dialore.errors import UnknownNameError
-from dialore.evaluation.base import Additive, Metric, MetricInfo, Score, conversation_of
+from dialore.evaluation.base import Additive, Metric, MetricInfo, Score
 from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of

@@ -39,13 +39,18 @@ _FACT = np.dtype([("head", "<u4"), ("relation", "<u2"), ("tail", "<u4"), ("weigh
 
 
 class ChangeReport(BaseModel):
-    """The report of a change; `missing` counts facts that were to be deleted or updated and were not there."""
+    """The report of a change.
+
+    `missing` counts facts that were to be deleted or updated and were not there, `left_out` facts that were to be added
+    or updated with a weight of 0 or less.
+    """
 
     added: int = 0
     updated: int = 0
     deleted: int = 0
     unchanged: int = 0
     missing: int = 0
+    left_out: int = 0
     facts: int = 0
     concepts: int = 0
     fingerprint: str = ""
@@ -128,7 +133,7 @@ class _Change:
     """Changes to one state of a graph, in a transaction that may write, as numbers, and what they come to."""
 
     def __init__(self, state: GraphState) -> None:
-        self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing"), 0)
+        self.counts = dict.fromkeys(("added", "updated", "deleted", "unchanged", "missing", "left_out"), 0)
         self._state = state
         self._relations = Numbered("relations", state.meta.relations)
         self._provenances = Numbered("provenances", state.meta.provenances)
@@ -146,6 +151,9 @@ class _Change:
 
     def want(self, verb: str, fact: Fact) -> None:
         """Add a fact or keep the heavier; give one that is there its weight and provenance; or delete it."""
+        if verb != "delete" and fact.weight <= 0:
+            self.counts["left_out"] += 1
+            return
         key = self._key(fact, new=verb == "add")
         present = self._value(key) if key is not None else None
         if key is None or (present is None and verb != "add"):

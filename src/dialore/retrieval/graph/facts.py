@@ -9,15 +9,17 @@ import gzip
 import io
 import itertools
 import json
+import logging
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import GraphError, InputError
-from dialore.files import reading
+from dialore.files import load_json, reading
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.relations import RELATIONS, canonical
 from dialore.retrieval.graph.writing import replacing, writing
@@ -34,11 +36,16 @@ _SOON = 10_000  # lines after which that is told before the end
 
 
 class Rejects:
-    """Bad lines of the files of one build: how many, and the first ten as sentences; if strict, one is an error."""
+    """Lines of the files of one build that are no facts.
+
+    `count` and `first` (as sentences) are of malformed lines; if strict, the first one is an error. `left_out` counts
+    lines that are well formed and state no fact, by reason.
+    """
 
     def __init__(self, *, strict: bool = False) -> None:
         self.count = self._of_file = 0
         self.first: list[str] = []
+        self.left_out = Counter[str]()
         self._strict = strict
         self._error: GraphError | None = None
 
@@ -112,46 +119,91 @@ def read_facts(
     languages: Sequence[Language] = ("en", "zh"),
     progress: Callable[[int], None] | None = None,
     rejects: Rejects | None = None,
+    keep_all: bool = False,
 ) -> Iterator[Fact]:
-    """Yield the facts of a file, one by one.
+    """Yield the facts of a file, one by one. What is left out is logged as a warning.
 
     Args:
         path: the file; `.gz` is unpacked on the way.
         file_format: its format; guessed where None.
         languages: which concepts to keep of a ConceptNet dump: both ends must be in one of them.
         progress: called now and then with the bytes read so far.
-        rejects: counts malformed lines and leaves them out; None makes the first one an error.
+        rejects: counts malformed lines and leaves them out; None makes the first one an error. It also counts the lines
+            that state no fact: those with a weight of 0 or less, a blank cell, or ATOMIC's tail "none".
+        keep_all: keeps facts with a weight of 0 or less and ATOMIC's tail "none", for example to delete them.
 
     Raises:
         GraphError: the file cannot be read, or a line, or more than 1% of them, are malformed; the line is named.
     """
     chosen = file_format or guess_format(path)
     rejects = rejects or Rejects(strict=True)
+    left_out = Counter[str]()
+    weights: set[float] = set()
     number = 0
     with _open(path) as (raw, binary, text):
-        parse: Callable[[Any], _Row | None]
-        in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
-        lines: Iterator[tuple[int, Any]] = enumerate(in_bytes if chosen == "conceptnet" else text, start=1)
-        if chosen == "conceptnet":
-            prefixes = tuple(f"/c/{language}/".encode() for language in languages)
-            parse, hint = functools.partial(_assertion, prefixes=prefixes), "is the file cut short?"
-        elif chosen == "jsonl":
-            parse, hint = functools.partial(_object, file=path.name), _JSONL_SHAPE
-        else:
-            lines, parse = _table(lines, path)
-            hint = _TSV_SHAPE
+        lines, parse, hint = _parser(chosen, binary, text, path, languages)
         for number, line in lines:
             if number % _TOLD == 0 and progress is not None:
                 progress(raw.tell())
             try:
                 fact = _fact(parse(line), languages)
+            except _NoFact as reason:
+                left_out[str(reason)] += 1
+                continue
             except (_BadLine, csv.Error, UnicodeError) as reason:
                 if line.strip():
                     rejects.bad(path, number, str(reason), hint)
+                continue
+            if fact is None:
+                continue
+            weights.add(fact.weight if len(weights) <= len(_LABELS) else 1.0)
+            problem = "" if keep_all else _why_no_fact(fact)
+            if problem:
+                left_out[problem] += 1
             else:
-                if fact is not None:
-                    yield fact
+                yield fact
         rejects.end_of(number)
+    rejects.left_out.update(left_out)
+    _log_left_out(path, left_out, is_label=weights == _LABELS)
+
+
+def _parser(
+    file_format: _FileFormat, binary: IO[bytes], text: io.TextIOWrapper, path: Path, languages: Sequence[Language]
+) -> tuple[Iterator[tuple[int, Any]], Callable[[Any], _Row | None], str]:
+    """Return a file's numbered lines, the function that parses one, and a hint for lines that do not parse."""
+    if file_format == "conceptnet":
+        in_bytes = binary if text.encoding != "utf-16" else map(str.encode, text)
+        prefixes = tuple(f"/c/{language}/".encode() for language in languages)
+        return enumerate(in_bytes, start=1), functools.partial(_assertion, prefixes=prefixes), "is the file cut short?"
+    lines = enumerate(text, start=1)
+    if file_format == "jsonl":
+        return lines, functools.partial(_object, file=path.name), _JSONL_SHAPE
+    facts, parse = _table(lines, path)
+    return facts, parse, _TSV_SHAPE
+
+
+def _log_left_out(path: Path, left_out: Counter[str], *, is_label: bool) -> None:
+    for reason, count in left_out.items():
+        hint = _LABEL_HINT if reason == _NOT_POSITIVE and is_label else ""
+        lines = "1 line" if count == 1 else f"{count:,} lines"
+        logging.getLogger(__name__).warning("%s: %s left out: %s%s", path, lines, reason, hint)
+
+
+_NOT_POSITIVE = "a weight of 0 or less"
+_LABELS = {0.0, 1.0}
+_LABEL_HINT = " (the column holds only 0 and 1: it is taken for a label, and 0 means false)"
+_ATOMIC_RELATIONS = frozenset(
+    f"{who}{what}" for who in "xo" for what in ("need", "intent", "want", "effect", "react", "attr", "reason")
+)
+
+
+def _why_no_fact(fact: Fact) -> str:
+    """Return why a well-formed line states no fact; empty if it does."""
+    if fact.weight <= 0:
+        return _NOT_POSITIVE
+    if fact.tail.casefold() == "none" and fact.relation.casefold() in _ATOMIC_RELATIONS:
+        return 'the tail "none" of ATOMIC'
+    return ""
 
 
 # --- lines
@@ -168,17 +220,21 @@ class _BadLine(Exception):  # noqa: N818 - it never leaves this file
     """Why a line is no fact."""
 
 
+class _NoFact(Exception):  # noqa: N818 - it never leaves this file
+    """Why a well-formed line states no fact."""
+
+
 _Row = tuple[str, str, str, float, str]
 """Head, relation, tail, weight and provenance, as a file has them."""
 
 
 def _fact(row: _Row | None, languages: Sequence[Language]) -> Fact | None:
-    """Return a cleaned fact, of ConceptNet's URIs (`/c/en/tea/n`) the words; None where something is blank."""
+    """Return a cleaned fact, of ConceptNet's URIs (`/c/en/tea/n`) the words; None if it is in another language."""
     if row is None:
         return None
     head, relation, tail = _concept(row[0]), canonical(row[1]), _concept(row[2])
     if not (head and relation and tail):
-        return None
+        raise _NoFact("a blank head, relation or tail")
     if _LONE_SURROGATE.search(f"{head}{relation}{tail}{row[4]}"):
         raise _BadLine("half of a surrogate pair, or a byte that is not UTF-8")
     if head.startswith("/c/") or tail.startswith("/c/"):
@@ -186,7 +242,9 @@ def _fact(row: _Row | None, languages: Sequence[Language]) -> Fact | None:
         if any(len(end) < 4 or end[1] != "c" or end[2] not in languages for end in ends):
             return None
         head, tail = (_concept(end[3]) for end in ends)
-    return Fact(head, relation, tail, *row[3:]) if head and tail else None
+    if not (head and tail):
+        raise _NoFact("a blank head, relation or tail")
+    return Fact(head, relation, tail, *row[3:])
 
 
 def _concept(text: str) -> str:
@@ -315,7 +373,7 @@ def _object(line: str, file: str) -> _Row | None:
 
 def _json_object(text: str | bytes, what: str = "") -> dict[str, Any]:
     try:
-        data = json.loads(text)
+        data = load_json(text)
     except ValueError as error:
         raise _BadLine(f"{what}not valid JSON: {error}") from error
     if not isinstance(data, dict):

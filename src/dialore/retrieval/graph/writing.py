@@ -64,6 +64,7 @@ class BuildReport(BaseModel):
     concepts: int
     relations: dict[str, int]
     merged: int
+    left_out: int
     seconds: float
     bytes: int
 
@@ -79,7 +80,8 @@ def build_graph(
     """Build a graph file; the old one, if any, stays in place until the new one is whole.
 
     Args:
-        facts: the facts; duplicates are merged, keeping the heaviest weight.
+        facts: the facts; duplicates are merged, keeping the heaviest weight. Those with a weight of 0 or less are false
+            and left out; the report counts them.
         target: where the graph goes.
         name: the graph's name, carried by its facts.
         embedder: makes the vectors that facts are ranked by.
@@ -92,7 +94,7 @@ def build_graph(
     with replacing(target) as folder, closing(Collector(folder, target)) as collector:
         collector.collect(facts)
         if not collector.concepts:
-            raise GraphError("no facts to build a graph from", hint="check the file and --language")
+            raise GraphError("no facts to build a graph from", hint="check the file, its weights and --language")
         with writing(target):
             build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
             build.write()
@@ -103,6 +105,7 @@ def build_graph(
             concepts=build.meta.concepts,
             relations={relations[row]: int(counts[row]) for row in np.argsort(-counts, kind="stable")},
             merged=collector.rows - build.meta.facts,
+            left_out=collector.left_out,
             seconds=time.monotonic() - begun,
             bytes=(folder / "graph").stat().st_size,
         )
@@ -117,7 +120,7 @@ class Collector:
     def __init__(self, folder: Path, target: object) -> None:
         self._folder, self._target = folder, target  # the latter for messages
         self.relations, self.provenances = Numbered("relations"), Numbered("provenances")
-        self.concepts = self.rows = 0
+        self.concepts = self.rows = self.left_out = 0
         with writing(target), ExitStack() as stack:
             path = str(folder / "names.lmdb")
             self.env = lmdb.open(path, subdir=False, map_size=MAP_SIZE, max_dbs=2, sync=False, lock=False)
@@ -139,6 +142,9 @@ class Collector:
         known: dict[str, int] = {}
         # Reading has failures of its own, so it stands outside of `writing`.
         while batch := list(itertools.islice(stream, _BATCH)):
+            positive = [fact for fact in batch if fact.weight > 0]
+            self.left_out += len(batch) - len(positive)
+            batch = positive
             with writing(self._target):
                 if len(known) > _REMEMBERED:
                     known.clear()

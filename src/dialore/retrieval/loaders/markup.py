@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from dialore.errors import InputError
-from dialore.files import parse_yaml, with_long_cells
+from dialore.files import load_json, parse_yaml, with_long_cells
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import (
     Paragraph,
@@ -60,8 +60,8 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            section = _section(json.loads(line))
-        except (ValueError, RecursionError) as error:
+            section = _section(load_json(line))
+        except ValueError as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
             reject(f"line {number}", error)
