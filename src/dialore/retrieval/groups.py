@@ -1,7 +1,7 @@
 """The one rule of who may read a passage: the metadata `groups`, in whatever form a file or a caller names it.
 
-Everything that takes metadata goes through `apply_groups`: loaders of files, the Python API, the service. If `groups` is
-named but cannot be applied, `RefusedGroups` is raised, so that nothing becomes public by a mistake in its form.
+Everything that takes metadata goes through `apply_groups`: loaders of files, the Python API, the service. If `groups`
+is named but cannot be applied, `RefusedGroups` is raised, so that nothing becomes public by a mistake in its form.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dialore.retrieval.chunking import Unreadable
 _PLAIN_NAME = "groups"
 _NAME = re.compile(r"(?:.*[./:>\[\]])?(?:meta(?:data)?[\W_]+)?groups(?:[\W_]+\d+)?")
 """`groups`, also as tools flatten it: `metadata.groups`, `meta_groups`, `groups.0`, `groups/1`."""
+_ITEM = re.compile(r"[\W_]\d+\W*$")
 _REMARK = re.compile(r"\([^()]*\)")
 _EDGES = re.compile(r"^[\W_]+|[\W_]+$")
 _SEPARATORS = re.compile(r"[,;|，；、\n]")
@@ -56,7 +57,7 @@ def assigns_groups(line: str) -> bool:
 
 
 def split_groups(text: str) -> list[str]:
-    """Return the groups of a text: names with commas, semicolons or bars between; also a list as JSON or Python has it."""
+    """Return the groups of a text: names between commas, semicolons or bars; also a list as JSON or Python has it."""
     text = text.strip()
     if len(text) > 1 and _BRACKETS.get(text[0]) == text[-1]:
         text = text[1:-1]
@@ -93,7 +94,8 @@ def _parse_item(value: object) -> list[str]:
 def _refuse(value: object) -> RefusedGroups:
     shown = "empty" if value is None or value == "" else repr(value)[:_MAX_SHOWN]
     return RefusedGroups(
-        f"{GROUPS} is {shown}, so that nobody knows who may read it (write {GROUPS}: [staff, board], or [] for everybody)"
+        f"{GROUPS} is {shown}, so that nobody knows who may read it"
+        f" (write {GROUPS}: [staff, board], or [] for everybody)"
     )
 
 
@@ -103,13 +105,12 @@ def apply_groups(metadata: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dic
     Copies of the same groups inside other metadata are left there, as dumps of nodes with their relations have them.
 
     Raises:
-        RefusedGroups: It is named twice, only inside other metadata, or with a value that cannot be applied.
+        RefusedGroups: It is named only inside other metadata, with a value that cannot be applied, or twice with groups
+            that have none in common.
     """
     pairs = list(metadata.items() if isinstance(metadata, Mapping) else metadata)
-    values = [value for name, value in pairs if names_groups(name)]
-    if len(values) > 1:
-        raise RefusedGroups(f"{GROUPS} is named twice: keep one of them")
-    groups = parse_groups(values[0]) if values else None
+    named = [(name, value) for name, value in pairs if names_groups(name)]
+    groups = combine_groups((name, parse_groups(value)) for name, value in named) if named else None
     applied: dict[str, Any] = {}
     for name, value in pairs:
         if names_groups(name):
@@ -121,6 +122,25 @@ def apply_groups(metadata: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dic
                 raise RefusedGroups(f"{GROUPS} is named inside {shown}: name it beside the other metadata")
         applied[name] = value
     return applied
+
+
+def combine_groups(named: Iterable[tuple[str, list[str]]]) -> list[str]:
+    """Return the groups of metadata that names them several times: those that may read it by each of the lists.
+
+    Items of one list under numbered names, such as `groups.0` and `groups.1`, belong together. Empty lists restrict
+    nothing.
+    """
+    lists: dict[str, list[str]] = {}
+    for number, (name, groups) in enumerate(named):
+        is_item = _ITEM.search(name) is not None
+        lists.setdefault("items" if is_item else str(number), []).extend(groups)
+    combined: list[str] = []
+    for groups in filter(None, lists.values()):
+        common = [group for group in combined if group in groups]
+        if combined and not common:
+            raise RefusedGroups(f"{GROUPS} is named twice, with no group in common: keep one of them")
+        combined = common or groups
+    return list(dict.fromkeys(combined))
 
 
 def lift_metadata(data: Mapping[str, Any]) -> list[tuple[str, Any]]:
@@ -186,11 +206,13 @@ def narrow_groups(own: Sequence[str], allowed: Sequence[str] | None) -> list[str
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """Return decoded JSON; raise RefusedGroups if an object names `groups` twice, of which one would be lost."""
-    return json.loads(text, object_pairs_hook=_check_pairs)
+    """Return decoded JSON, in which no object loses `groups` because it names them twice."""
+    return json.loads(text, object_pairs_hook=join_pairs)
 
 
-def _check_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def join_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return the mapping of pairs; if several of them name `groups`, what they have in common."""
     if sum(names_groups(name) for name, _ in pairs) > 1:
-        raise RefusedGroups(f"{GROUPS} is named twice: keep one of them")
+        groups = combine_groups((name, parse_groups(value)) for name, value in pairs if names_groups(name))
+        pairs = [*((name, value) for name, value in pairs if not names_groups(name)), (GROUPS, groups)]
     return dict(pairs)

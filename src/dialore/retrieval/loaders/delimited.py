@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from dialore.files import with_long_cells
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, row
-from dialore.retrieval.groups import RefusedGroups, holds_groups, names_groups, split_groups
+from dialore.retrieval.groups import RefusedGroups, combine_groups, holds_groups, names_groups, split_groups
 from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.headers import HEAD_ROWS, Cell, Row, find_header, has_groups, text_cell
 
@@ -60,7 +60,7 @@ def read_rows(lines: Iterable[str], reject: Reject, notice: Reject) -> Iterator[
         for record in head[:header]:
             yield from _read_unnamed(record)
     elif any(record.cells for record in head[:header]):
-        notice(f"lines 1 to {head[header].line - 1}", f"above a table with a column {GROUPS} they are left out")
+        notice("", f"what stands above line {head[header].line} is left out: the table has {GROUPS}, and it has none")
     is_below_empty = False
     for record in itertools.chain(head[header + 1 :], records):
         if is_below_empty and not table.is_restricted and has_groups(record.cells):
@@ -94,15 +94,12 @@ class _Table:
     def __init__(self, header: _Record) -> None:
         self._names = {column: cell.text for column, cell in header.cells.items()}
         self._width = len(header.values)
-        groups = [column for column, name in self._names.items() if names_groups(name)]
-        if len(groups) > 1:
-            raise RefusedGroups(f"its line {header.line} names {GROUPS} twice: keep one of these columns")
-        self._groups = groups[0] if groups else None
+        self._groups = [column for column, name in self._names.items() if names_groups(name)]
 
     @property
     def is_restricted(self) -> bool:
         """Whether a column says who may read each row."""
-        return self._groups is not None
+        return bool(self._groups)
 
     def read(self, record: _Record) -> Iterator[Section]:
         """Yield the section of a row; raise RefusedGroups if nobody knows who may read it."""
@@ -111,7 +108,7 @@ class _Table:
         for column, cell in record.cells.items():
             if holds_groups(cell.text):
                 raise RefusedGroups(f"{GROUPS} is named inside a value: name it in a column of its own")
-            if column == self._groups:
+            if column in self._groups:
                 continue
             name = self._names.get(column, "")
             parts.append(f"{name}: {cell.text}" if name else cell.text)
@@ -119,19 +116,19 @@ class _Table:
                 extra[name] = cell.text
         if not parts:
             return
-        if self._groups is not None:
-            extra[GROUPS] = self._groups_of(record, self._groups)
+        if self._groups:
+            extra[GROUPS] = self._groups_of(record)
         yield Section([Paragraph(row(parts))], extra=extra)
 
-    def _groups_of(self, record: _Record, column: int) -> list[str]:
+    def _groups_of(self, record: _Record) -> list[str]:
         if record.is_doubtful:
             raise RefusedGroups(f"its quotes are not closed, so that its {GROUPS} are unknown")
         has_more = any(place >= self._width for place in record.cells)
-        if has_more or len(record.values) <= column:
+        if has_more or len(record.values) <= max(self._groups):
             count = f"{len(record.values)} values for {self._width} columns"
             raise RefusedGroups(f"it has {count}, so that its {GROUPS} are unknown")
-        cell = record.cells.get(column)
-        return split_groups(cell.text) if cell else []
+        cells = [(self._names[column], record.cells.get(column)) for column in self._groups]
+        return combine_groups((name, split_groups(cell.text)) for name, cell in cells if cell)
 
 
 def _read_unnamed(record: _Record) -> Iterator[Section]:
@@ -198,9 +195,7 @@ class _Lines(Iterator[str]):
 class _Records(Iterator[_Record]):
     """The records of a table. A quote that is opened and not closed does not take in the lines that follow it."""
 
-    def __init__(
-        self, lines: Iterable[str], form: dict[str, Any], columns: int, notice: Reject, skipped: int
-    ) -> None:
+    def __init__(self, lines: Iterable[str], form: dict[str, Any], columns: int, notice: Reject, skipped: int) -> None:
         self._lines = _Lines(lines, skipped)
         self._form, self._columns, self._notice = form, columns, notice
         self._rows = with_long_cells(csv.reader(self._lines, **form))

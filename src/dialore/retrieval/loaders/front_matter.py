@@ -8,17 +8,19 @@ import math
 import re
 import textwrap
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from dialore.errors import first_line
 from dialore.knowledge import GROUPS
-from dialore.retrieval.chunking import Reject
 from dialore.retrieval.groups import (
     RefusedGroups,
     apply_groups,
     assigns_groups,
     holds_groups,
+    join_pairs,
     lift_metadata,
     names_groups,
     parse_json,
@@ -26,6 +28,8 @@ from dialore.retrieval.groups import (
 
 if TYPE_CHECKING:
     import yaml
+
+    from dialore.retrieval.chunking import Reject
 
 MAX_CHARS = 100_000
 """Characters of front matter that are read as such."""
@@ -35,7 +39,9 @@ _UNCLEAR_START = re.compile(r"(?:\s|[\ufeff\u200b\u2060]|<!--.*?-->)*", re.DOTAL
 _INVISIBLE = "\ufeff\u200b\u2060"
 _HEAD_LINES, _BLOCK_LINES = 20, 100
 """Lines in which a fence may begin, and lines after it, that are searched for `groups` if nothing can be parsed."""
-_YAML_ENTRY = re.compile(r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[\]{}&*!|>%@`,-][^:]*?|-[^\s:][^:]*?)[ \t]*:(?=\s|$)(.*)""")
+_YAML_ENTRY = re.compile(
+    r"""("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^\s#"'\[\]{}&*!|>%@`,-][^:]*?|-[^\s:][^:]*?)[ \t]*:(?=\s|$)(.*)"""
+)
 _TOML_ENTRY = re.compile(r"""[ \t]*(?:\[+([^\[\]]+)\]+|("[^"]*"|'[^']*'|[\w.-]+)[ \t]*=)""")
 _INTEGER = re.compile(r"-?(?:0|[1-9]\d{0,17})")
 _DECIMAL = re.compile(r"-?(?:0|[1-9]\d{0,17})\.\d{1,17}")
@@ -200,11 +206,9 @@ def _read_block(block: _Block, notice: Reject) -> FrontMatter:
     has_title = isinstance(own_title, str | int | float) and not isinstance(own_title, bool)
     title = str(own_title) if has_title else ""
     fields = dict(pairs)
-    if len(fields) < len(pairs):
-        names = [name for name, _ in pairs]
-        for name in fields:
-            if names.count(name) > 1:
-                report(name, "it stands twice: the last one is taken")
+    for name, count in Counter(name for name, _ in pairs if not names_groups(name)).items():
+        if count > 1:
+            report(name, "it stands twice: the last value is taken")
     # Names that differ only in form are still two of a name, which a mapping would hide.
     named = [(name, value) for name, value in pairs if names_groups(name)]
     others = {name: value for name, value in fields.items() if name != "title" and not names_groups(name)}
@@ -292,12 +296,13 @@ def _read_yaml(content: str, report: _Report) -> _Pairs:
         return _read_yaml_by_entry(content, report)
     if node is None:
         return []
-    if not isinstance(node, yaml.MappingNode):
+    mappings = node.value if isinstance(node, yaml.SequenceNode) else [node]
+    if not all(isinstance(mapping, yaml.MappingNode) for mapping in mappings):
         report("", "it is no mapping of keys to values")
         return []
     pairs: _Pairs = []
     entries = dict(_split_yaml(content))
-    for key, value in node.value:
+    for key, value in chain.from_iterable(mapping.value for mapping in mappings):
         try:
             name = _key_name(key)
             pairs.append((name, _value_of(value)))
@@ -323,12 +328,13 @@ def _read_yaml_by_entry(content: str, report: _Report) -> _Pairs:
 
 
 def _take_as_text(key: str, entry: str, error: Exception, pairs: _Pairs, report: _Report) -> None:
-    """Take the value of one line as the text that stands there, e.g. a template; report any other."""
+    """Take the value of one line as the text that stands there, e.g. a template; report it, as any other."""
     match = _YAML_ENTRY.fullmatch(entry.strip())
     text = match[2].strip() if match else ""
     is_template = "{{" in text or "{%" in text
     if text and not names_groups(key) and (is_template or text[0] not in "[{&*!|>%@`\"'"):
         pairs.append((key, text))
+        report(key, "its value is not valid YAML and is taken as text")
         return
     report(key, getattr(error, "problem", None) or first_line(error))
 
@@ -385,7 +391,7 @@ def _key_name(node: yaml.Node) -> str:
 
 
 def _value_of(node: yaml.Node, depth: int = 0) -> Any:  # noqa: ANN401 - YAML holds any type
-    """Return the value of a node: quoted text as text; unquoted numbers, true, false and null; all else as it stands."""
+    """Return the value of a node: numbers, true, false and null if they are not quoted; all else as it stands."""
     import yaml
 
     if depth > _MAX_DEPTH:
@@ -394,12 +400,12 @@ def _value_of(node: yaml.Node, depth: int = 0) -> Any:  # noqa: ANN401 - YAML ho
         return [_value_of(item, depth + 1) for item in node.value]
     if isinstance(node, yaml.MappingNode):
         pairs = [(_key_name(key), _value_of(value, depth + 1)) for key, value in node.value]
-        if sum(names_groups(name) for name, _ in pairs) > 1:
-            raise RefusedGroups(f"{GROUPS} is named twice: keep one of them")
-        return dict(pairs)
+        return join_pairs(pairs)
     text = str(node.value)
-    if node.style is not None:
-        return text
+    return text if node.style is not None else _plain_scalar(text)
+
+
+def _plain_scalar(text: str) -> Any:  # noqa: ANN401 - a text, a number, true, false or null
     if text in _NULLS:
         return None
     if text in _WORDS:

@@ -100,9 +100,9 @@ def find_header(rows: Sequence[Row], columns: int) -> int | None:
                     f"its row {index + 1} names {GROUPS} below others that look like data (make it the first row)"
                 )
             return index
-        if cells and (index < first or cells[min(cells)].text.startswith("#")):
-            if assigns_groups(cells[min(cells)].text):
-                raise RefusedGroups(f"it names {GROUPS} in a line above its table (add a column {GROUPS} instead)")
+        text = cells[min(cells)].text if cells else ""
+        if (index < first or text.startswith("#")) and assigns_groups(text):
+            raise RefusedGroups(f"it names {GROUPS} in a line above its table (add a column {GROUPS} instead)")
     return first if is_header else None
 
 

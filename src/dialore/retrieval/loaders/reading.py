@@ -77,7 +77,9 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
             raise Unreadable("it is a binary file")
         if note:
             notice("", note)
-        check_head(head.decode(encoding, "replace"))
+        start = head.decode(encoding, "replace")
+        if file_format == "lines" or (file_format == "jsonl" and start.lstrip("\ufeff \t\r\n")[:1] not in {*'{["'}):
+            check_head(start)
         raw.seek(0)
         bad = 0
 
