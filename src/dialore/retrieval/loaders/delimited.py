@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from dialore.files import with_long_cells
 from dialore.knowledge import GROUPS
-from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, row
+from dialore.retrieval.chunking import Paragraph, Reject, Section, row
 from dialore.retrieval.groups import RefusedGroups, combine_groups, holds_groups, names_groups, split_groups
 from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.headers import HEAD_ROWS, Cell, Row, find_header, has_groups, text_cell
@@ -62,14 +62,22 @@ def read_rows(lines: Iterable[str], reject: Reject, notice: Reject) -> Iterator[
     elif any(record.cells for record in head[:header]):
         notice("", f"what stands above line {head[header].line} is left out: the table has {GROUPS}, and it has none")
     is_below_empty = False
+    taken = refused = 0
     for record in itertools.chain(head[header + 1 :], records):
         if is_below_empty and not table.is_restricted and has_groups(record.cells):
             raise RefusedGroups(f"its line {record.line} names {GROUPS} below another table (make two files of them)")
         is_below_empty = not record.cells
         try:
-            yield from table.read(record)
-        except Unreadable as error:
+            section = table.read(record)
+        except RefusedGroups as error:
+            refused += 1
             reject(f"line {record.line}", error)
+            continue
+        if section is not None:
+            taken += 1
+            yield section
+    if refused and not taken:
+        raise RefusedGroups(f"none of its rows is taken: {GROUPS} cannot be applied")
 
 
 class _Record(NamedTuple):
@@ -101,8 +109,8 @@ class _Table:
         """Whether a column says who may read each row."""
         return bool(self._groups)
 
-    def read(self, record: _Record) -> Iterator[Section]:
-        """Yield the section of a row; raise RefusedGroups if nobody knows who may read it."""
+    def read(self, record: _Record) -> Section | None:
+        """Return the section of a row, or None if it has no text; raise RefusedGroups if nobody knows who may read it."""
         extra: dict[str, Any] = {}
         parts = []
         for column, cell in record.cells.items():
@@ -115,10 +123,10 @@ class _Table:
             if name and len(cell.text) <= MAX_METADATA_CELL:
                 extra[name] = cell.text
         if not parts:
-            return
+            return None
         if self._groups:
             extra[GROUPS] = self._groups_of(record)
-        yield Section([Paragraph(row(parts))], extra=extra)
+        return Section([Paragraph(row(parts))], extra=extra)
 
     def _groups_of(self, record: _Record) -> list[str]:
         if record.is_doubtful:

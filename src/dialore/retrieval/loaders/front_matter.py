@@ -85,15 +85,16 @@ def split_front_matter(text: str, notice: Reject, *, only_groups: bool = False) 
     """
     text = _LINE_END.sub("\n", text).lstrip(_INVISIBLE)
     block = _find_block(text)
-    if block is not None and not only_groups:
-        return _read_block(block, notice)
+    front = _read_block(block, notice) if block is not None and not only_groups else None
+    if front is not None:
+        return front
     start = _UNCLEAR_START.match(text)
     comments = text[: start.end()] if start else ""
     body = text[len(comments) :]
     block = _find_block(body)
     if block is not None and _mentions_groups(block.content.split("\n")):
         front = _read_block(block, notice)
-        if GROUPS not in front.metadata:
+        if front is None or GROUPS not in front.metadata:
             raise _refuse()
         return front
     if _head_mentions_groups(comments, body):
@@ -192,7 +193,8 @@ def _are_fields(lines: Sequence[str]) -> bool:
 # --- reading the block
 
 
-def _read_block(block: _Block, notice: Reject) -> FrontMatter:
+def _read_block(block: _Block, notice: Reject) -> FrontMatter | None:
+    """Return the front matter in a block; None if there is no field in it, but text between two rules."""
     problems: list[str] = []
 
     def report(key: str, why: object) -> None:
@@ -202,6 +204,8 @@ def _read_block(block: _Block, notice: Reject) -> FrontMatter:
 
     read = {"yaml": _read_yaml, "yml": _read_yaml, "toml": _read_toml, "json": _read_json}[block.format]
     pairs = read(block.content, report)
+    if not pairs and block.content.strip() and not _mentions_groups(block.content.split("\n")):
+        return None
     own_title = next((value for name, value in pairs if name == "title"), None)
     has_title = isinstance(own_title, str | int | float) and not isinstance(own_title, bool)
     title = str(own_title) if has_title else ""

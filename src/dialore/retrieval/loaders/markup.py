@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import (
     Paragraph,
     Reject,
@@ -21,7 +22,7 @@ from dialore.retrieval.chunking import (
     split_at_headings,
     unwrap,
 )
-from dialore.retrieval.groups import apply_groups, lift_metadata, parse_json
+from dialore.retrieval.groups import RefusedGroups, apply_groups, lift_metadata, parse_json
 from dialore.retrieval.loaders.front_matter import split_front_matter
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ _DEEPEST, _DIRECTIVES = 200, 10
 
 def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
     """Yield the sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
-    taken = number = 0
+    taken = number = refused = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -57,10 +58,13 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         except (ValueError, RecursionError) as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
+            refused += isinstance(error, RefusedGroups)
             reject(f"line {number}", error)
         else:
             taken += 1
             yield section
+    if refused and not taken:
+        raise RefusedGroups(f"none of its lines is taken: {GROUPS} cannot be applied")
     if number and not taken:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
