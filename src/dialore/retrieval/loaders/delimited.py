@@ -60,10 +60,15 @@ def read_rows(lines: Iterable[str], reject: Reject, notice: Reject) -> Iterator[
         for record in head[:header]:
             yield from _read_unnamed(record)
     elif any(record.cells for record in head[:header]):
-        notice("", f"what stands above line {head[header].line} is left out: the table has {GROUPS}, and it has none")
+        why = f"what stands above line {head[header].line} is left out: it has no {GROUPS}, and the table has"
+        notice("", why)
+    yield from _read_table(table, itertools.chain(head[header + 1 :], records), reject)
+
+
+def _read_table(table: _Table, records: Iterable[_Record], reject: Reject) -> Iterator[Section]:
     is_below_empty = False
     taken = refused = 0
-    for record in itertools.chain(head[header + 1 :], records):
+    for record in records:
         if is_below_empty and not table.is_restricted and has_groups(record.cells):
             raise RefusedGroups(f"its line {record.line} names {GROUPS} below another table (make two files of them)")
         is_below_empty = not record.cells
@@ -110,7 +115,11 @@ class _Table:
         return bool(self._groups)
 
     def read(self, record: _Record) -> Section | None:
-        """Return the section of a row, or None if it has no text; raise RefusedGroups if nobody knows who may read it."""
+        """Return the section of a row, or None if it has no text.
+
+        Raises:
+            RefusedGroups: Nobody knows who may read it.
+        """
         extra: dict[str, Any] = {}
         parts = []
         for column, cell in record.cells.items():

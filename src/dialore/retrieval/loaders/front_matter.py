@@ -148,7 +148,7 @@ def _find_json(text: str) -> _Block | None:
     rest = text[end:]
     if not isinstance(data, dict) or not data or rest.strip(" \t")[:1] not in {"", "\n"}:
         return None
-    return _Block("json", text[:end], rest)
+    return _Block("json", text[:end], rest.lstrip(" \t").removeprefix("\n"))
 
 
 def _mentions_groups(lines: Iterable[str]) -> bool:
