@@ -46,8 +46,7 @@ def read_rows(lines: Iterable[str], reject: Reject, notice: Reject) -> Iterator[
     sample = sample[skipped:]
     delimiter = separator[1] if separator else _find_delimiter(sample)
     form = {"delimiter": delimiter, **_find_quoting("".join(sample), delimiter)}
-    counts = [len(_cells_of(values)) for values in _split_each(sample, form)]
-    columns = Counter(filter(None, counts)).most_common(1)[0][0] if any(counts) else 0
+    columns = _count_columns([len(_cells_of(values)) for values in _split_each(sample, form)])
     records = _Records(itertools.chain(sample, lines), form, columns, notice, skipped)
     head = _take_head(records)
     header = _find_header(head, columns)
@@ -156,6 +155,13 @@ def _read_unnamed(record: _Record) -> Iterator[Section]:
 def _cells_of(values: Sequence[str]) -> dict[int, Cell]:
     texts = {column: " ".join(value.split()) for column, value in enumerate(values)}
     return {column: text_cell(text) for column, text in texts.items() if text}
+
+
+def _count_columns(counts: Sequence[int]) -> int:
+    """Return how many values most lines have, from those of each; titles and comments at the beginning do not count."""
+    table = list(itertools.dropwhile(lambda count: count <= 1, counts)) or counts
+    shares = Counter(filter(None, table))
+    return max(shares, key=lambda count: (shares[count], count > 1), default=0)
 
 
 def _take_head(records: Iterator[_Record]) -> list[_Record]:
