@@ -352,8 +352,7 @@ def _loader() -> Any:  # noqa: ANN401 - yaml is imported when first used
 
         def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
             if self.check_event(yaml.AliasEvent):
-                mark = self.peek_event().start_mark
-                raise yaml.composer.ComposerError(None, None, "aliases are not read", mark)
+                raise yaml.composer.ComposerError(None, None, "aliases are not read", None)
             return super().compose_node(parent, index)
 
     return Loader
@@ -406,7 +405,8 @@ def _value_of(node: yaml.Node, depth: int = 0) -> Any:  # noqa: ANN401 - YAML ho
         pairs = [(_key_name(key), _value_of(value, depth + 1)) for key, value in node.value]
         return join_pairs(pairs)
     text = str(node.value)
-    return text if node.style is not None else _plain_scalar(text)
+    is_quoted = isinstance(node, yaml.ScalarNode) and node.style is not None
+    return text if is_quoted else _plain_scalar(text)
 
 
 def _plain_scalar(text: str) -> Any:  # noqa: ANN401 - a text, a number, true, false or null
