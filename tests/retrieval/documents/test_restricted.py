@@ -34,8 +34,8 @@ def seen_by(index, *groups):
         return "\n".join(piece.text for piece in opened.passages())
 
 
-def workbook(*rows: list[str]) -> bytes:
-    """A workbook with one sheet of texts."""
+def workbook(*rows: list[str], **properties: str) -> bytes:
+    """A workbook with one sheet of texts, and custom properties."""
     office = "http://schemas.openxmlformats.org"
     main = f'xmlns="{office}/spreadsheetml/2006/main"'
     relation = f"{office}/officeDocument/2006/relationships"
@@ -51,6 +51,9 @@ def workbook(*rows: list[str]) -> bytes:
         f'<Relationship Id="s" Type="{relation}/worksheet" Target="sheet.xml"/></Relationships>',
         "sheet.xml": f"<worksheet {main}><sheetData>{sheet}</sheetData></worksheet>",
     }
+    if properties:
+        named = "".join(f'<property name="{name}"><v>{text}</v></property>' for name, text in properties.items())
+        parts["docProps/custom.xml"] = f"<Properties>{named}</Properties>"
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, text in parts.items():
@@ -159,6 +162,24 @@ def test_a_workbook_that_names_groups_is_refused(tmp_path, reader, rows):
     (tmp_path / "a.xlsx").write_bytes(workbook(*rows, [SECRET, "board"]))
     report = build_documents(tmp_path / "index", [tmp_path / "a.xlsx"], texts=[OPEN], vectors=False, reader=reader)
     assert ["a.xlsx" in reject and "groups" in reject for reject in report.rejects] == [True]
+
+
+def test_properties_of_office_files_and_books_name_groups(tmp_path, reader):
+    pytest.importorskip("lxml")
+    (tmp_path / "a.xlsx").write_bytes(workbook([SECRET, "x"], Groups="board; staff"))
+    (tmp_path / "bad.xlsx").write_bytes(workbook([SECRET, "x"], groups=""))
+    with zipfile.ZipFile(tmp_path / "b.epub", "w") as archive:
+        archive.writestr("META-INF/container.xml", '<container><rootfile full-path="b.opf"/></container>')
+        archive.writestr(
+            "b.opf",
+            '<package xmlns="http://www.idpf.org/2007/opf"><metadata><meta name="groups" content="board"/></metadata>'
+            '<manifest><item id="c" href="c.html"/></manifest><spine><itemref idref="c"/></spine></package>',
+        )
+        archive.writestr("c.html", f"<html><body><p>{SECRET}</p></body></html>")
+    report = build_documents(tmp_path / "index", [tmp_path], texts=[OPEN], vectors=False, reader=reader)
+    assert (report.restricted, ["bad.xlsx" in reject for reject in report.rejects]) == (2, [True])
+    assert seen_by(tmp_path / "index") == OPEN
+    assert seen_by(tmp_path / "index", "board").count("quicksilver") == 2
 
 
 @pytest.mark.parametrize(

@@ -88,10 +88,10 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
 
 
 def _meta_groups(tree: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
-    """Return what `<meta name="groups" content="...">` says, as metadata."""
+    """Return what `<meta name="groups" content="...">` says in a page or a book, as metadata."""
     keys = ("name", "property", "itemprop", "http-equiv")
-    named = [element for element in tree.iter("meta") if any(names_groups(element.get(key)) for key in keys)]
-    return [(GROUPS, element.get("content") or "") for element in named]
+    named = [element for element in tree.iter("{*}meta") if any(names_groups(element.get(key)) for key in keys)]
+    return [(GROUPS, element.get("content") or element.text or "") for element in named]
 
 
 def _drop_repeated_title(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
@@ -245,6 +245,7 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
         package = etree.fromstring(book.read("META-INF/container.xml"), parser).xpath("string(//@full-path)")
         tree = etree.fromstring(book.read(package), parser)
         title = " ".join(tree.xpath("string(//*[local-name()='title'])").split())
+        groups = apply_groups(_meta_groups(tree))
         files = {item.get("id"): item.get("href") for item in tree.xpath("//*[local-name()='item']")}
         chapters = [files.get(item.get("idref")) or "" for item in tree.xpath("//*[local-name()='itemref']")]
     for chapter in chapters:
@@ -254,6 +255,7 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
                 page = book.read(name)
             if is_binary(page):
                 raise Unreadable("it is encrypted, or no text")  # noqa: TRY301
-            yield from read_html(page, lambda _, why, name=name: notice(name, why), title)  # type: ignore[misc]
+            for section in read_html(page, lambda _, why, name=name: notice(name, why), title):  # type: ignore[misc]
+                yield replace(section, extra=apply_groups([*groups.items(), *section.extra.items()]))
         except Unreadable as error:
             notice(name, error)

@@ -8,18 +8,21 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from email.message import MIMEPart
 from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, paragraphs, row
+from dialore.knowledge import GROUPS
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, library, paragraphs, row
 from dialore.retrieval.loaders.delimited import read_rows
 from dialore.retrieval.loaders.excel import read_xlsx
 from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
 from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_text
+from dialore.retrieval.loaders.ooxml import property_groups
 from dialore.retrieval.loaders.pdf import read_pdf
 from dialore.retrieval.loaders.powerpoint import read_pptx
 from dialore.retrieval.loaders.word import read_docx
@@ -106,8 +109,10 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
 def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
     if file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
-    elif file_format in _BINARY:
-        yield from _BINARY[file_format](data, notice)
+    elif file_format in _OFFICE:
+        yield from _read_office(data, file_format, notice)
+    elif file_format == "epub":
+        yield from read_epub(data, notice)
     elif is_binary(data):
         raise Unreadable("it is a binary file")
     elif file_format == "html":
@@ -128,7 +133,16 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
 
 
 _HEAD = 1 << 20  # bytes by which the encoding of lines is told
-_BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
+_OFFICE = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
+
+
+def _read_office(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
+    """Yield the sections of an Office file, for the groups that its custom properties name."""
+    with library("Office file", "lxml"):
+        groups = property_groups(data)
+    for section in _OFFICE[file_format](data, notice):
+        extra = {**section.extra, GROUPS: groups} if groups else section.extra
+        yield replace(section, extra=extra)
 
 
 # --- messages
