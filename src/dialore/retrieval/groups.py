@@ -27,6 +27,7 @@ _JSON_KEY = re.compile(r"""["'](?:meta(?:data)?\.)?groups["']\s*:""", re.IGNOREC
 _ASSIGNMENT = re.compile(r"([^:=]{0,60}?)(?::|=)")
 _CONTAINERS = ("metadata", "meta")
 """Keys under which dumps of LangChain, LlamaIndex and Haystack keep the metadata of a text."""
+_MAX_NAME_LENGTH = 200
 _MAX_SHOWN = 60
 _MAX_DEPTH = 100
 _NOTHING = object()
@@ -42,7 +43,9 @@ def names_groups(name: object) -> bool:
     Case, surrounding spaces and punctuation, full-width letters, invisible characters and a remark in brackets make no
     difference. The singular `group` is another word: many tables have a column of that name.
     """
-    if not isinstance(name, str) or len(name) > 200:
+    if not isinstance(name, str) or len(name) > _MAX_NAME_LENGTH:
+        return False
+    if name.isascii() and _PLAIN_NAME not in name.lower():
         return False
     folded = unicodedata.normalize("NFKC", name).casefold()
     if _PLAIN_NAME not in (visible := "".join(c for c in folded if unicodedata.category(c) != "Cf")):
@@ -116,7 +119,7 @@ def apply_groups(metadata: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> dic
         if names_groups(name):
             applied[GROUPS] = groups
             continue
-        for nested in _nested_groups(value):
+        for nested in _nested_groups(value) if _may_hold_groups(value) else ():
             if groups is None or parse_groups(nested) != groups:
                 shown = repr(str(name)[:_MAX_SHOWN])
                 raise RefusedGroups(f"{GROUPS} is named inside {shown}: name it beside the other metadata")
@@ -162,7 +165,14 @@ def _is_container(name: object, value: object) -> bool:
 
 def holds_groups(value: object) -> bool:
     """Return whether `groups` is named anywhere inside a value: as a key, or as a key of JSON in a text."""
-    return next(_nested_groups(value), _NOTHING) is not _NOTHING
+    return _may_hold_groups(value) and next(_nested_groups(value), _NOTHING) is not _NOTHING
+
+
+def _may_hold_groups(value: object) -> bool:
+    """Return False for values that quickly prove to be plain."""
+    if isinstance(value, str):
+        return value.lstrip()[:1] in {"{", "["}
+    return not isinstance(value, int | float | None)
 
 
 def _nested_groups(value: object, depth: int = 0) -> Iterator[object]:
@@ -207,7 +217,8 @@ def narrow_groups(own: Sequence[str], allowed: Sequence[str] | None) -> list[str
 
 def parse_json(text: str) -> Any:  # noqa: ANN401 - decoded JSON has any type
     """Return decoded JSON, in which no object loses `groups` because it names them twice."""
-    return json.loads(text, object_pairs_hook=join_pairs)
+    may_name_groups = "\\u" in text or _PLAIN_NAME in unicodedata.normalize("NFKC", text).casefold()
+    return json.loads(text, object_pairs_hook=join_pairs if may_name_groups else None)
 
 
 def join_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

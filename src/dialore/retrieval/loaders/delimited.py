@@ -54,6 +54,7 @@ def read_rows(lines: Iterable[str], reject: Reject, notice: Reject) -> Iterator[
         for record in itertools.chain(head, records):
             yield from _read_unnamed(record)
         return
+    records.is_head = False
     table = _Table(head[header])
     if not table.is_restricted:
         for record in head[:header]:
@@ -152,8 +153,11 @@ def _read_unnamed(record: _Record) -> Iterator[Section]:
         yield Section([Paragraph(row(cell.text for cell in record.cells.values()))])
 
 
-def _cells_of(values: Sequence[str]) -> dict[int, Cell]:
+def _cells_of(values: Sequence[str], *, is_head: bool = True) -> dict[int, Cell]:
+    """Return the cells that are not empty, by column; whether they may be names matters in the head only."""
     texts = {column: " ".join(value.split()) for column, value in enumerate(values)}
+    if not is_head:
+        return {column: Cell(text, is_name=False) for column, text in texts.items() if text}
     return {column: text_cell(text) for column, text in texts.items() if text}
 
 
@@ -223,6 +227,7 @@ class _Records(Iterator[_Record]):
         self._form, self._columns, self._notice = form, columns, notice
         self._rows = with_long_cells(csv.reader(self._lines, **form))
         self._unclosed = 0
+        self.is_head = True
 
     def __next__(self) -> _Record:
         try:
@@ -241,11 +246,13 @@ class _Records(Iterator[_Record]):
             self._unclosed += 1
             if self._unclosed <= _MAX_NOTICES:
                 self._notice(f"line {first}", "it opens a quote that is not closed: it is read without quoting")
-        return _Record(first, values, _cells_of(values), is_doubtful=bool(problem) and problem != _NONE)
+        return _Record(
+            first, values, _cells_of(values, is_head=self.is_head), is_doubtful=bool(problem) and problem != _NONE
+        )
 
     def _quoting_problem(self, lines: Sequence[str]) -> str:
         """Return what may be wrong with the quotes of a record; empty for a single line that is closed."""
-        if not any(self._form.get("quotechar", '"') in line for line in lines[:1]):
+        if self._form.get("quotechar", '"') not in lines[0]:
             return ""
         try:
             list(with_long_cells(csv.reader(lines, **self._form, strict=True)))
