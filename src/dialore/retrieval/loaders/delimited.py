@@ -21,6 +21,8 @@ MAX_METADATA_CELL = 100
 _SAMPLE_LINES = 200
 """Lines by which the form of a table is recognised."""
 _MAX_NOTICES = 20
+_SURE_SIZE = 4
+"""Lines and columns of a quoted text that looks like rows; two lines with one comma each are no proof."""
 _DELIMITERS = ",;\t|"
 _SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
 
@@ -246,9 +248,8 @@ class _Records(Iterator[_Record]):
             self._unclosed += 1
             if self._unclosed <= _MAX_NOTICES:
                 self._notice(f"line {first}", "it opens a quote that is not closed: it is read without quoting")
-        return _Record(
-            first, values, _cells_of(values, is_head=self.is_head), is_doubtful=bool(problem) and problem != _NONE
-        )
+        is_doubtful = problem in {_OPEN, _MALFORMED}
+        return _Record(first, values, _cells_of(values, is_head=self.is_head), is_doubtful)
 
     def _quoting_problem(self, lines: Sequence[str]) -> str:
         """Return what may be wrong with the quotes of a record; empty for a single line that is closed."""
@@ -263,11 +264,14 @@ class _Records(Iterator[_Record]):
 
     def _took_in_rows(self, lines: Sequence[str], problem: str) -> bool:
         """Return whether lines of a record are rows of their own."""
-        are_rows = [len(self._split_plainly(line)) == self._columns for line in lines]
+        are_rows = (len(self._split_plainly(line)) == self._columns for line in lines)
+        if self._columns < 2:
+            return False
         if problem != _NONE:
-            return self._columns > 1 and (any(are_rows[1:]) or (len(lines) == 1 and are_rows[0]))
+            is_first_row = next(are_rows)
+            return any(are_rows) or (len(lines) == 1 and is_first_row)
         # Properly closed: by the quote of a later row only if each line alone is a whole row.
-        return self._columns > 1 and all(are_rows) and self._columns + len(lines) > 4
+        return self._columns + len(lines) > _SURE_SIZE and all(are_rows)
 
     def _split_plainly(self, line: str) -> list[str]:
         """Return the values of a line that is read without quoting, without quotes around them."""
