@@ -123,14 +123,17 @@ def _as_json(value: object) -> str:
 _FORMS = "one JSON object a line, or one JSON document"
 
 
-MAX_JSON_DEPTH = 200
+MAX_JSON_DEPTH = 512
 """Levels of nesting of JSON that is read: more cannot be processed by functions that call themselves."""
 
 
-def load_json(data: str | bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
-    """Decode JSON from outside. Raises ValueError if it is malformed or nested too deeply, never RecursionError."""
+def load_json(data: str | bytes, pairs_hook: Callable[[list[tuple[str, Any]]], Any] | None = None) -> Any:  # noqa: ANN401
+    """Decode JSON from outside. Raises ValueError if it is malformed or nested too deeply, never RecursionError.
+
+    `pairs_hook` makes each object from its pairs of names and values.
+    """
     try:
-        value = json.loads(data)
+        value = json.loads(data, object_pairs_hook=pairs_hook)
     except RecursionError:
         raise ValueError(TOO_DEEP) from None
     openings = data.count("[") + data.count("{") if isinstance(data, str) else data.count(b"[") + data.count(b"{")

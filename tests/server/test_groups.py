@@ -204,3 +204,104 @@ def test_without_keys_the_owner_reads_everything(serving, tmp_path):
     build_documents(tmp_path / "base", texts=[OPEN, CLOSED])
     running = serving(sources={"documents": [str(tmp_path / "base")]})
     assert SECRET in running.http.get("/v1/knowledge/pieces", params={"source": "documents"}).text
+
+
+# --- files that name groups themselves
+
+
+@pytest.fixture
+def uploads(serving, keys):
+    """A service with a key of all groups, one of two, one of one, and one of none; returns its requests by key."""
+    groups = {"all": ["*"], "board": ["board", "staff"], "app": ["staff"], "writer": []}
+    made = {name: new_key() for name in groups}
+    settings = [
+        {"name": name, "sha256": digest, "knowledge": True, "groups": groups[name]}
+        for name, (_, digest) in made.items()
+    ]
+    found = serving(server={"keys": settings})
+
+    class Uploads:
+        def headers(self, key):
+            return {"Authorization": f"Bearer {made[key][0]}"}
+
+        def send(self, key, name, text, **query):
+            files = {"file": (name, text.encode())}
+            return found.http.post("/v1/knowledge/files", files=files, params=query, headers=self.headers(key))
+
+        def delete(self, key, identifier):
+            return found.http.delete(f"/v1/knowledge/documents/{identifier}", headers=self.headers(key))
+
+        def texts(self, key):
+            query = {"source": "documents"}
+            answer = found.http.get("/v1/knowledge/pieces", params=query, headers=self.headers(key))
+            return sorted(piece["text"] for piece in answer.json()["data"])
+
+        def documents(self, key):
+            return found.http.get("/v1/knowledge/documents", headers=self.headers(key)).json()["data"]
+
+        def add(self, key, **body):
+            return found.http.post("/v1/knowledge/documents", json=body, headers=self.headers(key))
+
+    return Uploads()
+
+
+FOR_BOARD = "---\ngroups: board\n---\nThe buyer is Mallory.\n"
+MIXED = "text,groups\nOpen row,\nBoard row quicksilver,board\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("p.md", FOR_BOARD),
+        ("p.jsonl", '{"text": "The buyer is Mallory.", "metadata": {"Groups": "board"}}'),
+        ("p.csv", "text,groups\nThe buyer is Mallory.,board\n"),
+    ],
+)
+def test_a_key_writes_to_no_group_of_others_by_what_a_file_says(uploads, name, text):
+    for key in ("writer", "app"):
+        refused = uploads.send(key, name, text)
+        assert (refused.status_code, refused.json()["error"]["code"]) == (403, "groups_not_allowed")
+        assert "board" in refused.json()["error"]["message"]
+    assert uploads.documents("all") == []
+    taken = uploads.send("board", name, text)
+    assert (taken.status_code, taken.json()["restricted"]) == (201, 1)
+    assert (uploads.texts("app"), len(uploads.texts("board"))) == ([], 1)
+
+
+@pytest.mark.parametrize("metadata", [{"Groups": ["board"]}, {"metadata": {"groups": "board"}}, {"a": [{"groups": 1}]}])
+def test_a_text_names_no_groups_in_its_metadata(uploads, metadata):
+    assert uploads.add("writer", text="Hello.", metadata=metadata).status_code == 400
+    assert uploads.documents("all") == []
+
+
+def test_groups_that_a_file_names_are_narrowed_to_the_keys_and_never_widened(uploads):
+    assert uploads.send("board", "p.md", FOR_BOARD).json()["restricted"] == 1
+    assert uploads.texts("app") == []  # though staff is a group of the key, too
+    uploads.send("board", "rows.csv", MIXED)
+    assert uploads.texts("app") == ["text: Open row"]
+    told = uploads.send("app", "q.md", "---\ngroups: [board, staff]\n---\nFor two groups.\n").json()
+    assert (told["restricted"], ["board" in notice for notice in told["notices"]]) == (1, [True])
+    assert "For two groups." in uploads.texts("app")
+    assert uploads.texts("writer") == []
+    asked = uploads.send("board", "r.md", FOR_BOARD, groups="staff")
+    assert asked.status_code == 403
+
+
+def test_only_passages_that_a_key_may_read_and_write_are_replaced_or_deleted(uploads):
+    first = uploads.send("all", "prices.csv", MIXED).json()
+    assert uploads.texts("writer") == ["text: Open row"]
+    second = uploads.send("writer", "prices.csv", "text,groups\nNew row,\n").json()
+    assert second["replaced"]
+    assert uploads.texts("all") == ["text: Board row quicksilver", "text: New row"]
+    assert uploads.delete("writer", first["id"]).status_code == 404
+    assert uploads.delete("board", second["id"]).status_code == 403  # the key cannot write what everybody reads
+    assert not uploads.send("app", "prices.csv", "text,groups\nOur row,staff\n").json()["replaced"]
+    assert uploads.delete("writer", second["id"]).json()["passages"] == 1
+    assert uploads.texts("writer") == []
+    assert uploads.texts("all") == ["text: Board row quicksilver", "text: Our row"]
+    third = uploads.send("all", "prices.csv", MIXED).json()
+    assert (third["replaced"], third["id"]) == (True, first["id"])
+    assert uploads.delete("writer", third["id"]).json()["passages"] == 1
+    assert uploads.texts("all") == ["text: Board row quicksilver"]
+    assert uploads.delete("all", third["id"]).json()["passages"] == 1
+    assert uploads.documents("all") == []

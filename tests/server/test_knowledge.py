@@ -47,7 +47,7 @@ def test_an_uploaded_file_is_known_at_the_next_question_and_forgotten_when_delet
     [piece] = [one for one in found["knowledge"] if one["source"] == "documents"]
     assert (piece["text"], piece["file"]) == ("Dogs are welcome on the terrace.", "cafe.md")
     [listed] = running.http.get("/v1/knowledge/documents").json()["data"]
-    assert made.json() == {**listed, "replaced": False, "rejects": [], "notices": []}
+    assert made.json() == {**listed, "replaced": False, "restricted": 0, "rejects": [], "notices": []}
     again = running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", page.encode())})
     assert again.json() == made.json()
     gone = running.http.delete(f"/v1/knowledge/documents/{made.json()['id']}")

@@ -262,5 +262,6 @@ def _show_report(report: DocumentReport, *, json: bool) -> None:
     counts = {name: getattr(report, name) for name in ("added", "deleted", "duplicates")}
     done = [f"{count:,} {name}" for name, count in counts.items() if count]
     done += [f"{report.unchanged:,} documents unchanged"] if report.unchanged else []
+    done += [f"{report.restricted:,} of those added for some groups only"] if report.restricted else []
     summary = ", ".join(done) or "nothing to change"
     note(f"{summary}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")

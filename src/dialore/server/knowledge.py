@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Query, Request, UploadFile
 from fastapi import Response as Reply
 from pydantic import BaseModel, Field
 
-from dialore.knowledge import GROUPS, Fact, Knowledge
+from dialore.knowledge import Fact, Knowledge
+from dialore.retrieval.groups import holds_groups, split_groups
 from dialore.server.agents import MODEL
 from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, service_of, text_of_messages, usage_of
 from dialore.server.errors import ServiceError, reply
@@ -146,10 +147,10 @@ def list_documents(request: Request) -> Reply:
 @router.post("/knowledge/documents", dependencies=_CHANGES)
 async def add_document(request: Request, body: NewDocument) -> Reply:
     """Add a text; the next response knows it."""
-    if GROUPS in body.metadata:
+    if holds_groups(body.metadata):
         raise ServiceError(400, "groups are a field of its own, beside metadata", code="invalid_request")
     groups = request.state.caller.groups_of_new(body.groups)
-    about = (body.title, body.url, groups, body.metadata)
+    about = (body.title, body.url, groups or (), body.metadata)
     return reply(await service_of(request).knowledge.add_text(body.text, *about), 201)
 
 
@@ -157,19 +158,22 @@ async def add_document(request: Request, body: NewDocument) -> Reply:
 async def add_file(
     request: Request, file: UploadFile, groups: Annotated[str | None, Query(max_length=1000)] = None
 ) -> Reply:
-    """Upload a file; the next response knows it. `groups` says who may read it, with commas between them."""
+    """Upload a file; the next response knows it. `groups` says who may read it, with commas between them.
+
+    Groups that the file itself names hold, as far as they are among these, else among the key's own.
+    """
     service, caller = service_of(request), request.state.caller
     most = service.settings.server.max_upload
-    allowed = caller.groups_of_new(None if groups is None else [name for name in groups.split(",") if name])
-    made = await service.knowledge.add_file(file.filename or "", await file.read(), most, allowed, caller.groups)
+    allowed = caller.groups_of_new(None if groups is None else split_groups(groups))
+    made = await service.knowledge.add_file(file.filename or "", await file.read(), most, allowed, caller)
     return reply(made, 201)
 
 
 @router.delete("/knowledge/documents/{identifier}", dependencies=_CHANGES)
 async def delete_document(request: Request, identifier: str) -> Reply:
-    """Delete a document that was added."""
-    await service_of(request).knowledge.delete_document(identifier, request.state.caller.groups)
-    return reply({"id": identifier, "deleted": True})
+    """Delete a document that was added: those of its passages that the caller may read and write."""
+    deleted = await service_of(request).knowledge.delete_document(identifier, request.state.caller)
+    return reply({"id": identifier, "deleted": True, "passages": deleted})
 
 
 # --- facts

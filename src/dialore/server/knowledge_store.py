@@ -16,7 +16,7 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import lmdb
 
@@ -32,6 +32,7 @@ from dialore.retrieval.graph.changes import GraphEditor
 from dialore.retrieval.graph.lmdb_file import folder_lock
 from dialore.retrieval.graph.opening import open_store as open_graph
 from dialore.retrieval.graph.writing import build_graph
+from dialore.retrieval.groups import RefusedGroups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import ENDINGS
@@ -64,6 +65,17 @@ def _changing(
                 return await asyncio.to_thread(alone)
 
     return changed
+
+
+class Owner(Protocol):
+    """Whoever changes documents: what they may read, and what they may write."""
+
+    @property
+    def groups(self) -> frozenset[str] | None:
+        """The groups whose passages they may read; None: all."""
+
+    def may_write(self, groups: Sequence[str], /) -> bool:
+        """Return whether they may change passages for these groups."""
 
 
 class AddedKnowledge:
@@ -99,12 +111,14 @@ class AddedKnowledge:
     # --- documents
 
     async def add_file(
-        self, name: str, data: bytes, most: int, groups: Sequence[str] = (), reader: frozenset[str] | None = None
+        self, name: str, data: bytes, most: int, groups: Sequence[str] | None = None, owner: Owner | None = None
     ) -> dict[str, object]:
         """Read a file, in the place of an earlier one of its name; what is told of it is in `rejects` and `notices`.
 
-        Members of `groups` may read it, or everybody. It takes the place of what its `reader`, with these groups, sees.
-        Raises ServiceError where it cannot be read or kept, or is larger than `most` when unpacked.
+        Members of `groups` may read it, as far as the file itself names none or some of these; see
+        `Caller.groups_of_new`. Of an earlier file those passages go that its `owner` may read and write.
+        Raises ServiceError where it cannot be read or kept, is larger than `most` when unpacked, or names groups that
+        are not among `groups`.
         """
         name = _UNSAFE.sub("_", Path(name.replace("\\", "/")).name).lstrip(".")[-_NAME:]
         # Packed files are not taken: what they unpack to is not known before.
@@ -113,14 +127,14 @@ class AddedKnowledge:
         _check_unpacked(data, most)
         # Threads of its own: a file that takes long keeps no search waiting for one.
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._threads, self._add_file, name, data, tuple(groups), reader)
+        return await loop.run_in_executor(self._threads, self._add_file, name, data, groups, owner)
 
-    def _add_file(
-        self, name: str, data: bytes, groups: tuple[str, ...], reading: frozenset[str] | None
-    ) -> dict[str, object]:
-        begins = "\0".join((name, *groups)).encode()
+    def _add_file(self, name: str, data: bytes, groups: Sequence[str] | None, owner: Owner | None) -> dict[str, object]:
+        begins = json.dumps([name, groups]).encode()
         identifier = hashlib.sha256(begins + b"\0" + data).hexdigest()[:16]
-        folder, metadata = self._files / identifier, {GROUPS: [*groups]} if groups else {}
+        folder = self._files / identifier
+        metadata = {} if groups is None else {GROUPS: [*groups]}
+        may_write = owner.may_write if owner else None
         with _explain_unkept(self.folder):
             folder.mkdir(exist_ok=True)
             with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
@@ -133,21 +147,28 @@ class AddedKnowledge:
                         ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
                         folder_lock(self._files, exclusive=True),
                     ):
-                        seen = self._documents(reading)
-                        seen.pop(identifier, None)
-                        old = {former: path for former, (path, about) in seen.items() if about["file"] == name}
-                        report = self._take(files=read, replaces=list(old.values()), metadata=metadata)
+                        _check_groups(read, groups)
+                        before = self._documents(owner.groups if owner else None)
+                        before.pop(identifier, None)
+                        old = {former: path for former, (path, about) in before.items() if about["file"] == name}
+                        report = self._take(
+                            files=read, replaces=list(old.values()), may_change=may_write, metadata=metadata
+                        )
+                        left = self._documents()
                 except BaseException as error:
                     if not is_known:
                         shutil.rmtree(folder, ignore_errors=True)
                     if self._is_closed:
                         raise ServiceError(503, "the service is ending", code="unavailable") from error
                     raise
-            for former in old:
+            for former in old.keys() - left.keys():
                 shutil.rmtree(self._files / former, ignore_errors=True)
         told = {"rejects": report.rejects, "notices": report.notices}
         short = {kind: [line.replace(f"{folder}/", "") for line in lines] for kind, lines in told.items()}
-        return {**self._documents()[identifier][1], "replaced": bool(old), **short}
+        # Of a document that the owner sees in part, only that part can be replaced.
+        after = self._documents(owner.groups if owner else None)
+        replaced = any(former not in after or after[former] != before[former] for former in old)
+        return {**left[identifier][1], "replaced": replaced, "restricted": report.restricted, **short}
 
     @_changing
     def add_text(
@@ -160,9 +181,15 @@ class AddedKnowledge:
         self._take(texts=[piece], texts_name=identifier)
         return self._documents()[identifier][1]
 
-    def _take(self, *, replaces: Sequence[str] = (), **given: Any) -> DocumentReport:  # noqa: ANN401 - of build_documents
+    def _take(
+        self,
+        *,
+        replaces: Sequence[str] = (),
+        may_change: Callable[[Sequence[str]], bool] | None = None,
+        **given: Any,  # noqa: ANN401 - of build_documents
+    ) -> DocumentReport:
         if self._index.exists():
-            report = add_documents(self._index, replaces=replaces, **given)
+            report = add_documents(self._index, replaces=replaces, may_change=may_change, **given)
         else:
             fresh = self._index.with_suffix(".new")  # who is answered meanwhile does not open half of it
             report = build_documents(fresh, **given, name=ADDED)
@@ -219,14 +246,25 @@ class AddedKnowledge:
         return [about for _, about in self._documents(groups).values()]
 
     @_changing
-    def delete_document(self, identifier: str, groups: frozenset[str] | None = None) -> None:
-        """Delete a document and its file; raises ServiceError where there is none that a reader may read."""
-        path, about = self._documents(groups).get(identifier, ("", {}))
+    def delete_document(self, identifier: str, owner: Owner | None = None) -> int:
+        """Delete a document and its file, of its passages those that its owner may read and write.
+
+        Returns:
+            How many passages were deleted.
+
+        Raises:
+            ServiceError: There is none that the owner may read, or none that they may write.
+        """
+        path, _ = self._documents(owner.groups if owner else None).get(identifier, ("", {}))
         if not path:
             raise ServiceError(404, "there is no such document", code="document_not_found")
-        delete_documents(self._index, files=[path])
-        if about["file"]:
+        report = delete_documents(self._index, files=[path], may_change=owner.may_write if owner else None)
+        if not report.deleted:
+            message = "its passages are for other groups than the key's own"
+            raise ServiceError(403, message, code="groups_not_allowed")
+        if identifier not in self._documents():
             shutil.rmtree(self._files / identifier, ignore_errors=True)
+        return report.deleted
 
     # --- facts
 
@@ -282,6 +320,16 @@ def _explain_unkept(folder: Path) -> Iterator[None]:
             raise full_disk(why) or ServiceError(503, "it cannot be kept now", code="storage_failed") from error
         message = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))
         raise ServiceError(400, message, code="invalid_file") from error
+
+
+def _check_groups(read: ReadFiles, allowed: Sequence[str] | None) -> None:
+    """Refuse a file of which some passages are for groups that may not be written to."""
+    for file in read.files:
+        for section in read.sections(file):
+            try:
+                narrow_groups(section.extra.get(GROUPS, []), allowed)
+            except RefusedGroups as error:
+                raise ServiceError(403, f"the file is refused: {error}", code="groups_not_allowed") from error
 
 
 def _check_unpacked(data: bytes, most: int) -> None:

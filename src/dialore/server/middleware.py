@@ -65,16 +65,27 @@ class Caller:
         """The groups whose passages it may read; None: all."""
         return None if EVERY_GROUP in self.settings.groups else frozenset(self.settings.groups)
 
-    def groups_of_new(self, asked: Sequence[str] | None) -> tuple[str, ...]:
-        """Return who may read what the caller adds: the groups asked for, if it has them, else its own."""
+    def groups_of_new(self, asked: Sequence[str] | None) -> list[str] | None:
+        """Return the groups that may read what the caller adds: those asked for, else the key's own.
+
+        What a file itself says is narrowed to these. None: whatever the file says; an empty list: everybody, so that
+        the file may name no groups. Raises ServiceError if the key may not write to the groups asked for.
+        """
         own = self.groups
         if asked is None:
-            return tuple(sorted(own or ()))
-        if own is not None and (not own.issuperset(asked) or (own and not asked)):
+            return None if own is None else sorted(own)
+        if not self.may_write(asked):
             named = ", ".join(asked) or "none, which is everybody"
             message = f"the key {self.name} does not have all of these groups: {named}"
             raise ServiceError(403, message, code="groups_not_allowed")
-        return tuple(dict.fromkeys(asked))
+        return list(dict.fromkeys(asked))
+
+    def may_write(self, groups: Sequence[str]) -> bool:
+        """Return whether the caller may add, replace and delete passages for these groups; of none: for everybody."""
+        own = self.groups
+        if own is None:
+            return True
+        return own.issuperset(groups) and bool(own) == bool(groups)
 
     async def check(self, store: ServerStore) -> None:
         """Count a request, with those that other workers take; raises ServiceError where it is one too many."""

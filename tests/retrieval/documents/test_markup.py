@@ -104,12 +104,55 @@ def test_a_page_without_a_charset_is_read_by_its_letters_and_that_is_told(tmp_pa
         ("only,one\n", ["only | one"]),
         ("text\none\ntwo\n", ["text: one", "text: two"]),
         ("a,b\n1,2,3\n4\n", ["a: 1 | b: 2 | 3", "a: 4"]),
+        ("country,2023,2024\nNorway,12,13\n", ["country: Norway | 2023: 12 | 2024: 13"]),
+        (",part,life\n0,lid,2\n1,spout,5\n", ["0 | part: lid | life: 2", "1 | part: spout | life: 5"]),
+        ("part,life,\nlid,2,\n", ["part: lid | life: 2"]),
+        (
+            "Parts\nMade in 2026\n\npart,life,price\nlid,2,3\n",
+            ["Parts", "Made in 2026", "part: lid | life: 2 | price: 3"],
+        ),
+        (
+            "# parts, as sold\npart;life\nlid;2\nspout;5\n",
+            ["# parts, as sold", "part: lid | life: 2", "part: spout | life: 5"],
+        ),
+        ("Parts,,\npart,life,price\nlid,2,3\n", ["Parts", "part: lid | life: 2 | price: 3"]),
+        ("How old is it?,Is it new?\n3,no\n", ["How old is it?: 3 | Is it new?: no"]),
         ("a,b\n" + "x" * 300_000 + ",2\n", ["a: " + "x" * 300_000 + " | b: 2"]),
     ],
 )
 def test_tables_in_text_are_read_by_rows(tmp_path, table, rows):
     for encoding in ("utf-8", "utf-8-sig", "utf-16"):
         assert read(tmp_path, "a.csv", table.encode(encoding)) == (rows, [])
+
+
+@pytest.mark.parametrize(
+    ("table", "rows", "lines"),
+    [
+        (
+            'id,part,price\n1,"old elbow,15\n2,tee,16\n3,"union",18\n',
+            ["id: 1 | part: old elbow | price: 15", "id: 2 | part: tee | price: 16", "id: 3 | part: union | price: 18"],
+            [2],
+        ),
+        (  # closed by a later row whose own quote looks right
+            'id,part,price\n1,"elbow,15\n2,tee,16\n3,pipe 5",18\n',
+            ["id: 1 | part: elbow | price: 15", "id: 2 | part: tee | price: 16", 'id: 3 | part: pipe 5" | price: 18'],
+            [2],
+        ),
+        (  # never closed
+            'id,part\n1,"elbow\n2,tee\n3,"cap\n',
+            ["id: 1 | part: elbow", "id: 2 | part: tee", "id: 3 | part: cap"],
+            [2, 4],
+        ),
+        ('id,note\n1,"one, two\nthree"\n', ["id: 1 | note: one, two three"], []),
+        ('id,note\n2,"say ""so"""\n', ['id: 2 | note: say "so"'], []),
+        ('id,part,note\n1,lid,"a\nb\nc"\n', ["id: 1 | part: lid | note: a b c"], []),
+        ('id,part\n1,5" pipe\n', ['id: 1 | part: 5" pipe'], []),
+    ],
+)  # fmt: skip
+def test_a_quote_that_is_not_closed_takes_in_no_other_row(tmp_path, table, rows, lines):
+    found, told = read(tmp_path, "a.csv", table)
+    assert found == rows
+    assert [note.partition(":")[0] for note in told] == [f"line {line}" for line in lines]
 
 
 def test_a_row_is_a_passage_in_any_encoding(tmp_path):

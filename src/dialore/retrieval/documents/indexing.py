@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field, computed_field
 
 from dialore.errors import InputError, MissingExtraError
+from dialore.knowledge import GROUPS
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
+from dialore.retrieval.groups import RefusedGroups, apply_groups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
 
@@ -32,8 +34,12 @@ if TYPE_CHECKING:
     from dialore.retrieval.loaders.reading import FileFormat
 
     Store = SqliteStore | PostgresStore
+    MayChange = Callable[[Sequence[str]], bool]
+    """Whether passages of some groups may be replaced or deleted."""
 
+GROUPS_HINT = 'give groups as a list of names: {"groups": ["staff", "board"]}'
 _BATCH = 2048  # passages that are embedded and written at once
+_RECENT_NOTICES = 20  # among which the same notice is not repeated
 _EVERY = 500  # texts between two reports of progress
 
 
@@ -87,6 +93,7 @@ class DocumentReport(BaseModel):
         rejects: files and lines that could not be read, a sentence each.
         notices: parts of files that were left out, and what was assumed of others, a sentence each.
         skipped: files of folders that were passed over, for their names do not say how to read them.
+        restricted: of the passages added, how many only members of some groups may read.
     """
 
     path: str
@@ -98,6 +105,7 @@ class DocumentReport(BaseModel):
     rejects: list[str] = Field(default_factory=list)
     notices: list[str] = Field(default_factory=list)
     skipped: list[str] = Field(default_factory=list)
+    restricted: int = 0
     documents: int = 0
     passages: int = 0
     seconds: float = 0.0
@@ -107,6 +115,14 @@ class DocumentReport(BaseModel):
     def rejected(self) -> int:
         """How many files and lines could not be read."""
         return len(self.rejects)
+
+
+def apply_metadata_groups(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return metadata with its `groups` as a list of names; raise InputError if they cannot be applied."""
+    try:
+        return apply_groups(metadata)
+    except RefusedGroups as error:
+        raise InputError(f"the metadata cannot be applied: {error}", hint=GROUPS_HINT) from error
 
 
 class _Change:
@@ -122,6 +138,7 @@ class _Change:
     ) -> None:
         self._transaction, self.report, self._embedder = transaction, report, embedder
         self._metadata = dict(metadata)
+        self._allowed: list[str] | None = self._metadata.get(GROUPS)
         self.step: Step = on_step or (lambda _step, _done, _total: None)
         self._documents = transaction.documents()
         self._last = max(self._documents, default=0)
@@ -133,6 +150,8 @@ class _Change:
         """Take in files that were read, each in the place of what is there under its name."""
         for told in ("rejects", "notices", "skipped"):
             getattr(self.report, told).extend(getattr(read, told))
+        for name in self.number_of.keys() & set(read.refused):
+            self.drop(self.number_of.pop(name))  # what was public before may be restricted now
         self.report.unchanged = len(read.unchanged)
         for done, file in enumerate(read.files):
             self.step("writing", done, len(read.files))
@@ -142,8 +161,13 @@ class _Change:
                 self.report.unchanged += 1
                 continue
             number = self._add(document)
-            for section in read.sections(file):
-                self._put(number, self._chunking.split(section, document.name))
+            try:
+                for section in read.sections(file):
+                    self._put(number, self._chunking.split(section, document.name))
+            except RefusedGroups as error:
+                self.report.rejects.append(f"{document.name}: {error}")
+                self._take_back(number)
+                continue
             if known is not None:
                 self.drop(known)
             self.number_of[document.name] = number
@@ -158,7 +182,10 @@ class _Change:
                 self.step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
-            self._put(number, self._chunking.split(section, piece.file))
+            try:
+                self._put(number, self._chunking.split(section, piece.file))
+            except RefusedGroups as error:
+                raise InputError(f"{name}, text {done + 1}: {error}", hint=GROUPS_HINT) from error
 
     def _add(self, document: Document) -> int:
         self._last += 1
@@ -167,13 +194,36 @@ class _Change:
         return self._last
 
     def _put(self, number: int, pieces: Iterable[Piece]) -> None:
-        """Take in passages of a document."""
+        """Take in passages of a document; raise RefusedGroups if nobody knows who may read one, or it may not be."""
         for given in pieces:
-            piece = replace(given, extra={**given.extra, **self._metadata}) if self._metadata else given
+            piece = self._with_metadata(given, number)
             self.report.duplicates += (number, piece.id) in self._pending
             self._pending.setdefault((number, piece.id), piece)
             if len(self._pending) >= _BATCH:
                 self.flush()
+
+    def _with_metadata(self, piece: Piece, number: int) -> Piece:
+        """Return a passage with the metadata of the change; its own groups are narrowed to those of the change."""
+        own = apply_groups(piece.extra)
+        extra = {**own, **self._metadata}
+        own_groups = own.get(GROUPS, [])
+        groups = narrow_groups(own_groups, self._allowed)
+        if own_groups and groups != own_groups:
+            name = self._documents[number].name
+            notice = f"{name}: for {', '.join(groups)} alone, not for all of its {GROUPS} {', '.join(own_groups)}"
+            if notice not in self.report.notices[-_RECENT_NOTICES:]:
+                self.report.notices.append(notice)
+        extra.pop(GROUPS, None)
+        if groups or GROUPS in own:
+            extra[GROUPS] = groups
+        return replace(piece, extra=extra) if extra != piece.extra else piece
+
+    def _take_back(self, number: int) -> None:
+        """Remove what was taken in of a document that is refused."""
+        self._pending = {key: piece for key, piece in self._pending.items() if key[0] != number}
+        written = list(self._transaction.passages([number], "document"))
+        self.report.restricted -= sum(bool(passage.piece.extra.get(GROUPS)) for passage in written)
+        self.report.added -= self._transaction.remove("document", [number])
 
     def flush(self) -> None:
         """Write what is pending, but what its document has already."""
@@ -188,6 +238,7 @@ class _Change:
             embedder = self._embedder()
             self._transaction.insert(passages, embedder.encode(searched) if embedder else None)
             self.report.added += len(passages)
+            self.report.restricted += sum(bool(passage.piece.extra.get(GROUPS)) for passage in passages)
 
     def drop(self, number: int) -> None:
         """Remove a document with its passages."""
@@ -200,12 +251,29 @@ class _Change:
         self.report.deleted += removed
         return removed
 
-    def drop_files(self, named: Collection[str], folders: Sequence[Path], but: Collection[str] = ()) -> bool:
-        """Remove the documents that are named, or files in the folders and below; returns whether there were any."""
+    def drop_files(
+        self,
+        named: Collection[str],
+        folders: Sequence[Path],
+        but: Collection[str] = (),
+        may_change: MayChange | None = None,
+    ) -> bool:
+        """Remove the documents that are named, or files in the folders and below; returns whether there were any.
+
+        With `may_change`, only their passages go whose groups it approves of.
+        """
         wanted = {name for name in self.number_of if name in named or any(map(Path(name).is_relative_to, folders))}
         for name in wanted.difference(but):
-            self.drop(self.number_of.pop(name))
+            if may_change is None:
+                self.drop(self.number_of.pop(name))
+            else:
+                self._drop_approved(self.number_of[name], may_change)
         return bool(wanted.difference(but))
+
+    def _drop_approved(self, number: int, may_change: MayChange) -> None:
+        stored = self._transaction.passages([number], "document")
+        approved = [passage.number for passage in stored if may_change(passage.piece.extra.get(GROUPS, []))]
+        self.remove("number", approved)
 
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
@@ -280,7 +348,8 @@ def build_documents(
         chunking: how texts are split into passages.
         embedder: makes the vectors; None takes the shipped static one.
         vectors: without, the index is searched by BM25 alone.
-        metadata: of every passage, in place of what its file says; `groups` names the groups that may read them.
+        metadata: of every passage, in place of what its file says. `groups` names who may read them; the groups that a
+            file itself names are narrowed to these, and it is refused if none is left.
         file_format: how all files are read, whatever their names.
         reader: reads them, with its limits; None: one with the usual ones.
         on_step: told what is done, how much of it and of how much.
@@ -289,6 +358,7 @@ def build_documents(
         InputError: no file of a name, none that can be read, the path holds something else or cannot be written.
         MissingExtraError: PostgreSQL without the extra `postgres`.
     """
+    metadata = apply_metadata_groups(metadata or {})
     if vectors and embedder is None:
         from dialore.retrieval.embedding import load_embedder
 
@@ -318,6 +388,7 @@ def add_documents(
     texts_name: str = "texts",
     prune: bool = False,
     replaces: Collection[str] = (),
+    may_change: MayChange | None = None,
     embedder: Embedder | None = None,
     metadata: Mapping[str, Any] | None = None,
     file_format: FileFormat | None = None,
@@ -328,17 +399,18 @@ def add_documents(
 
     Arguments are as those of `build_documents`; texts join those that are there under the same name. With `prune`,
     documents go whose files have vanished from the folders; the new ones come in the place of those that `replaces`
-    names.
+    names, or of those of their passages whose groups `may_change` approves of.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
     """
+    metadata = apply_metadata_groups(metadata or {})
     with closing(open_store(path)) as store, store.read() as transaction:
         chunking = Chunking(**transaction.settings().chunking)
         hashes = {document.name: document.hash for document in transaction.documents().values()}
 
     def is_known(document: Document) -> bool:
-        return hashes.get(document.name) == _split_by(document, chunking, metadata or {}).hash
+        return hashes.get(document.name) == _split_by(document, chunking, metadata).hash
 
     if not isinstance(files, ReadFiles):
         folder = _folder_of(path)
@@ -347,7 +419,7 @@ def add_documents(
         change.files(read)
         change.texts(texts, texts_name)
         if read.files:
-            change.drop_files(replaces, ())
+            change.drop_files(replaces, (), may_change=may_change)
         if prune:
             change.drop_files((), read.folders, but=set(map(shown_path, read.formats)))
         change.flush()
@@ -358,11 +430,17 @@ def add_documents(
 
 
 def delete_documents(
-    path: Path | str, *, ids: Collection[str] = (), files: Collection[Path | str] = (), urls: Collection[str] = ()
+    path: Path | str,
+    *,
+    ids: Collection[str] = (),
+    files: Collection[Path | str] = (),
+    urls: Collection[str] = (),
+    may_change: MayChange | None = None,
 ) -> DocumentReport:
     """Delete passages by their ids or addresses, and those of files, folders (all files below) and names of texts.
 
-    What is not there is reported, not refused.
+    What is not there is reported, not refused. Of files, with `may_change`, only the passages go whose groups it
+    approves of.
 
     Raises:
         InputError: no such index, or another writer has it for 30 seconds.
@@ -373,6 +451,6 @@ def delete_documents(
         missing += [identifier for identifier in urls if not change.remove("url", [identifier])]
         for file in files:
             named = shown_path(Path(file)), shown_path(Path(file).resolve())
-            if not change.drop_files(named, [Path(named[1])]):
+            if not change.drop_files(named, [Path(named[1])], may_change=may_change):
                 missing.append(named[0])
     return change.report

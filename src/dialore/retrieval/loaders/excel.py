@@ -6,25 +6,19 @@ import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
+from dialore.retrieval.loaders.headers import YEARS, are_names, may_be_name, refuse_groups
+from dialore.retrieval.loaders.headers import Cell as _Shown
 from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
-_LONGEST_NAME = 60  # letters that a column is called by; a longer text is no name
 _LONGEST_CODE = 255
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
-
-
-class _Shown(NamedTuple):
-    """A cell as shown, and whether a column may be called so: by a text, a year, a date."""
-
-    text: str
-    is_name: bool
 
 
 def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
@@ -67,7 +61,7 @@ class _Workbook:
             self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
         self._printed: dict[str, None] = {}
-        yield from _table(self._rows(part))
+        yield from _table(refuse_groups(self._rows(part), where))
         if self._unknown:
             why = f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"
             self._package.notice(where, why)
@@ -109,8 +103,7 @@ class _Workbook:
                 text, is_name = self._cell(cell)
                 text = " ".join(text.split())
                 if text:
-                    is_name = is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
-                    cells[column] = _Shown(text, is_name)
+                    cells[column] = _Shown(text, is_name and may_be_name(text))
             yield cells
 
     def _cell(self, cell: Element) -> _Shown:
@@ -161,7 +154,7 @@ def _table(rows: Iterable[dict[int, _Shown]]) -> Iterator[str]:
     used: set[int] = set()
     fresh = True
     for cells, following in pairwise(chain(rows, [{}])):
-        if fresh and _are_names(cells, following, names):
+        if fresh and are_names(cells, following, names):
             yield from _empty_columns(names, used)
             names, used, fresh = cells, set(), False
         elif cells:
@@ -174,18 +167,6 @@ def _table(rows: Iterable[dict[int, _Shown]]) -> Iterator[str]:
         else:
             fresh = True
     yield from _empty_columns(names, used)
-
-
-def _are_names(cells: dict[int, _Shown], following: dict[int, _Shown], names: dict[int, _Shown]) -> bool:
-    """Return whether a row names the columns of the next: short texts, and not more rows of a table that has names."""
-    if len(cells) < 2 or not following or not all(cell.is_name for cell in cells.values()):
-        return False
-    unnamed = following.keys() - cells.keys()
-    if len(unnamed) > 1 or (
-        unnamed != {min(following)} and unnamed and all(cell.is_name for cell in following.values())
-    ):
-        return False
-    return cells.keys() != names.keys() or any(at in cells and not cell.is_name for at, cell in following.items())
 
 
 def _empty_columns(names: dict[int, _Shown], used: set[int]) -> Iterator[str]:
@@ -211,7 +192,6 @@ _LITERAL = re.compile(r'"([^"]*)"|\\(.)')
 _NUMBER = re.compile(r"(?:[#0?](?:[#0?,]*[#0?])?(?:\.[#0?]*)?|\.[#0?]+)(,*)")
 _TOKEN = re.compile(r'"[^"]*"|\\.|AM/PM|A/P|\[h+\]|\[m+\]|\[s+\]|y+|m+|d+|h+|s+|.', re.IGNORECASE)
 _DATE = re.compile(r"AM/PM|A/P|\[[hms]+\]|y+|m+|d+|h+|s+", re.IGNORECASE)
-_YEARS = range(1900, 2100)
 _EXACT = 10**15  # whole numbers below are exact
 
 
@@ -228,7 +208,7 @@ def format_number(value: str, code: str, *, since_1904: bool = False) -> _Shown:
     if number < 0 and len(sections) > 1:
         section, sign = sections[1], ""
     text = None if "[<" in code or "[>" in code or "[=" in code else _number(abs(number), section)
-    return _Shown(plain(number) if text is None else sign + text, is_name=number in _YEARS)
+    return _Shown(plain(number) if text is None else sign + text, is_name=number in YEARS)
 
 
 def plain(number: float) -> str:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from dialore.errors import InputError, as_path
 from dialore.retrieval.chunking import Section, Unreadable
 from dialore.retrieval.documents.store import Document
+from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.reader import Reader, section_of
 from dialore.retrieval.loaders.reading import format_of
 from dialore.text import shown_path
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-_READERS = 2
+_READERS = 3
 """Rises when files are read in another way: then they are read again though they have not changed."""
 
 
@@ -41,7 +42,8 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
     say how, and none that is hidden; what is named itself is read as text where its name says nothing. Files that
     `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`; `rejects` and
-    `notices` are sentences. Raises InputError where there is nothing of a name, or no room.
+    `notices` are sentences. Files that are rejected because they name groups that cannot be applied are also `refused`.
+    Raises InputError where there is nothing of a name, or no room.
     """
 
     def __init__(
@@ -56,6 +58,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
     ) -> None:
         self.files: list[ReadFile] = []
         self.unchanged: list[str] = []
+        self.refused: list[str] = []
         self.folders: list[Path] = []
         self.formats: dict[Path, FileFormat] = {}
         self.skipped, self.rejects, self.notices = list[str](), list[str](), list[str]()
@@ -135,6 +138,8 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
                     told.append(f"{name}, {text}" if text.startswith(("line", "page")) else f"{name}: {text}")
         except Unreadable as error:
             self.rejects.append(f"{name}: {error}")
+            if isinstance(error, RefusedGroups):
+                self.refused.append(name)
             self._sections.seek(begin)
             self._sections.truncate()
         else:

@@ -6,11 +6,13 @@ import posixpath
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from io import BytesIO
 from typing import Any
 from urllib.parse import unquote
 
 from dialore.encodings import decode, is_binary
+from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import (
     Paragraph,
     Reject,
@@ -21,6 +23,8 @@ from dialore.retrieval.chunking import (
     row,
     split_at_headings,
 )
+from dialore.retrieval.groups import apply_groups, names_groups
+from dialore.retrieval.loaders.front_matter import split_front_matter
 from dialore.retrieval.loaders.markup import TAG
 
 
@@ -56,6 +60,9 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
         text, _, note = decode(data, charset)
         if note:
             notice("", note)
+        front = split_front_matter(text, notice, only_groups=True)
+        if GROUPS in front.metadata:
+            text = front.text
         if "<?xml" in text[:200] or "/xhtml" in text[:1000].lower():
             text = _SELF_CLOSED.sub(r"<\1\2></\1>", text)
         text = text.replace("\0", "")
@@ -63,18 +70,28 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
             return
         parser = etree.HTMLParser(encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True)
         tree = etree.fromstring(text.encode("utf-8", "replace"), parser)
+        groups = [] if tree is None else _meta_groups(tree)
         if any(error.level_name == "FATAL" for error in parser.error_log):
             notice("", f"it is read as plain text: {parser.error_log.last_error.message.strip()}")
             tree = etree.fromstring(TAG.sub(" ", text).encode("utf-8", "replace") or b" ", parser)
     if tree is None:
         return
+    extra = apply_groups([*front.metadata.items(), *groups])
     own = " ".join(tree.xpath("string(//title[not(ancestor::svg)])").split())
     title = " > ".join(dict.fromkeys(name for name in (title, own) if name))
     addresses = tree.xpath("//link[@rel='canonical']/@href | //meta[@property='og:url']/@content")
     url = next((address for address in addresses if address.startswith(("http://", "https://"))), "")
     main = tree.xpath("//main | //*[@role='main']") or tree.xpath("//article[count(//article) = 1]")
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
-        yield from split_at_headings(_drop_repeated_title(blocks, title), title, url)
+        for section in split_at_headings(_drop_repeated_title(blocks, title), title, url):
+            yield replace(section, extra=extra)
+
+
+def _meta_groups(tree: Any) -> list[tuple[str, Any]]:  # noqa: ANN401
+    """Return what `<meta name="groups" content="...">` says in a page or a book, as metadata."""
+    keys = ("name", "property", "itemprop", "http-equiv")
+    named = [element for element in tree.iter("{*}meta") if any(names_groups(element.get(key)) for key in keys)]
+    return [(GROUPS, element.get("content") or element.text or "") for element in named]
 
 
 def _drop_repeated_title(blocks: Iterable[tuple[int, Paragraph]], title: str) -> Iterator[tuple[int, Paragraph]]:
@@ -228,6 +245,7 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
         package = etree.fromstring(book.read("META-INF/container.xml"), parser).xpath("string(//@full-path)")
         tree = etree.fromstring(book.read(package), parser)
         title = " ".join(tree.xpath("string(//*[local-name()='title'])").split())
+        groups = apply_groups(_meta_groups(tree))
         files = {item.get("id"): item.get("href") for item in tree.xpath("//*[local-name()='item']")}
         chapters = [files.get(item.get("idref")) or "" for item in tree.xpath("//*[local-name()='itemref']")]
     for chapter in chapters:
@@ -237,6 +255,7 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
                 page = book.read(name)
             if is_binary(page):
                 raise Unreadable("it is encrypted, or no text")  # noqa: TRY301
-            yield from read_html(page, lambda _, why, name=name: notice(name, why), title)  # type: ignore[misc]
+            for section in read_html(page, lambda _, why, name=name: notice(name, why), title):  # type: ignore[misc]
+                yield replace(section, extra=apply_groups([*groups.items(), *section.extra.items()]))
         except Unreadable as error:
             notice(name, error)

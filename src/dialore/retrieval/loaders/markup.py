@@ -1,21 +1,15 @@
-"""JSON lines, tables in text, and Markdown as sections."""
+"""JSON lines and Markdown as sections."""
 
 from __future__ import annotations
 
-import csv
 import functools
 import html
-import itertools
-import json
 import re
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from dialore.errors import InputError
-from dialore.files import load_json, parse_yaml, with_long_cells
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import (
     Paragraph,
@@ -28,17 +22,17 @@ from dialore.retrieval.chunking import (
     split_at_headings,
     unwrap,
 )
+from dialore.retrieval.groups import RefusedGroups, apply_groups, lift_metadata, parse_json
+from dialore.retrieval.loaders.front_matter import split_front_matter
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-_TEXT_KEYS = ("text", "passage", "contents", "content", "sentence", "body")
+_TEXT_KEYS = ("text", "passage", "contents", "content", "page_content", "sentence", "body", "text_resource")
 _URL_KEYS = ("url", "link", "source_url")
 _OURS = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
-_FRONT_MATTER = re.compile(r"\A---[ \t\r]*\n(.*?)\n(?:---|\.\.\.)[ \t\r]*(?:\n|\Z)", re.DOTALL)
-_TITLE = re.compile(r"^title[ \t]*:(.*)$", re.MULTILINE)
 TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
 _TARGET = re.compile(r"^\([\w./: -]+\)=[ \t]*$", re.MULTILINE)
@@ -55,19 +49,22 @@ _DEEPEST, _DIRECTIVES = 200, 10
 
 def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
     """Yield the sections of a JSONL file, one a line; `reject` is told of lines that are left out."""
-    taken = number = 0
+    taken = number = refused = 0
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            section = _section(load_json(line))
+            section = _section(parse_json(line))
         except ValueError as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
+            refused += isinstance(error, RefusedGroups)
             reject(f"line {number}", error)
         else:
             taken += 1
             yield section
+    if refused and not taken:
+        raise RefusedGroups(f"none of its lines is taken: {GROUPS} cannot be applied")
     if number and not taken:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
@@ -77,79 +74,29 @@ def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
         data = {"text": data}
     if not isinstance(data, dict):
         raise Unreadable("neither an object nor a string")
-    key = next((key for key in _TEXT_KEYS if isinstance(data.get(key), str) and data[key].strip()), None)
-    if key is None:
-        raise Unreadable("no text in it")
-    url_key = next((key for key in _URL_KEYS if isinstance(data.get(key), str)), "")
-    title = data.get("title")
-    extra = {name: value for name, value in data.items() if name not in {key, url_key, *_OURS}}
+    if isinstance(data.get("kwargs"), dict) and "page_content" in data["kwargs"]:
+        data = data["kwargs"]  # a serialised object of LangChain
+    key, text = _find_text(data)
+    # The text itself is no metadata, whatever it says.
+    fields = apply_groups(lift_metadata({name: value for name, value in data.items() if name != key}))
+    url_key = next((name for name in _URL_KEYS if isinstance(fields.get(name), str)), "")
+    title = fields.get("title")
+    extra = {name: value for name, value in fields.items() if name not in {url_key, *_OURS}}
     if title is not None and not isinstance(title, str):
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
-    return Section(paragraphs(data[key]), " ".join((title or "").split()), data[url_key] if url_key else "", extra)
+    return Section(paragraphs(text), " ".join((title or "").split()), fields[url_key] if url_key else "", extra)
 
 
-# --- Tables in text
-
-
-def read_rows(lines: Iterable[str]) -> Iterator[Section]:
-    """Yield the sections of a CSV or TSV file, one a row, each value after what the first row calls it."""
-    lines = iter(lines)
-    sample = list(itertools.islice(lines, _SAMPLE))
-    separator = _SEPARATOR.fullmatch(sample[0].strip()) if sample else None
-    if separator:
-        del sample[0]
-    delimiter = separator[1] if separator else _delimiter(sample)
-    rows = csv.reader(itertools.chain(sample, lines), delimiter=delimiter, **_quoting("".join(sample), delimiter))
-    names: list[str] | None = None
-    held: list[str] | None = None  # a first row is a passage of its own where no other follows
-    for values in with_long_cells(rows):
-        cells = [" ".join(value.split()) for value in values]
-        if not any(cells):
-            continue
-        if names is None:
-            cells = [GROUPS if cell.lower() == GROUPS else cell for cell in cells]
-            named = all(cell and not _NUMBER.fullmatch(cell) for cell in cells)
-            names, held = (cells, cells) if named else ([], None)
-            if named:
-                continue
-        held = None
-        named_cells = list(itertools.zip_longest(names[: len(cells)], cells, fillvalue=""))
-        extra: dict[str, Any] = {name: cell for name, cell in named_cells if name and 0 < len(cell) <= _LONGEST_CELL}
-        if GROUPS in names:
-            column = names.index(GROUPS)
-            of = cells[column] if column < len(cells) else ""
-            extra[GROUPS] = [name.strip() for name in re.split("[,;|]", of) if name.strip()]
-        told = (f"{name}: {cell}" if name and cell else cell for name, cell in named_cells if name != GROUPS)
-        yield Section([Paragraph(row(told))], extra=extra)
-    if held:
-        yield Section([Paragraph(row(held))])
-
-
-_LONGEST_CELL = 100
-"""Characters of a cell up to which it is metadata, too, which passages are filtered by."""
-_SAMPLE = 200  # lines by which a table's form is told
-_SEPARATOR = re.compile(r"\ufeff?sep=(.)", re.IGNORECASE)
-_NUMBER = re.compile(r"[-+]?[\d.,:/%€$£ -]+")
-
-
-def _delimiter(sample: Sequence[str]) -> str:
-    """Return the sign that parts the values of most lines into the same number of them, at least two."""
-    best, delimiter = 0.0, ","
-    for sign in ",;\t|":
-        counts = Counter(len(values) for values in with_long_cells(csv.reader(sample, delimiter=sign)) if values)
-        columns, lines = counts.most_common(1)[0] if counts else (1, 0)
-        if columns > 1 and lines / counts.total() > best:
-            best, delimiter = lines / counts.total(), sign
-    return delimiter
-
-
-def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
-    """Return how values that hold the delimiter are quoted: by double quotes, doubled inside or after a backslash."""
-    sign = re.escape(delimiter)
-    if '"' not in sample and re.search(rf"(?:^|{sign})'[^'\n{sign}]*{sign}[^'\n]*'", sample, re.MULTILINE):
-        return {"quotechar": "'"}
-    return {"escapechar": "\\"} if '\\"' in sample and '""' not in sample else {}
+def _find_text(data: dict[str, Any]) -> tuple[str, str]:
+    """Return the key of an object's text, and the text."""
+    for key in _TEXT_KEYS:
+        value = data.get(key)
+        if key == "text_resource" and isinstance(value, dict):
+            value = value.get("text")
+        if isinstance(value, str) and value.strip():
+            return key, value
+    raise Unreadable("no text in it")
 
 
 # --- Markdown
@@ -157,26 +104,15 @@ def _quoting(sample: str, delimiter: str) -> dict[str, Any]:
 
 def read_markdown(text: str, notice: Reject) -> Iterator[Section]:
     """Yield the sections of a Markdown text; front matter gives a title and metadata."""
-    title, extra = "", dict[str, Any]()
-    if front := _FRONT_MATTER.match(text):
-        titled = _TITLE.search(front[1])
-        title = titled[1].strip().strip("\"'") if titled else ""
-        text, extra = text[front.end() :], _metadata(front[1])
-    for section in split_at_headings(_blocks(_TARGET.sub("", text), notice), title):
-        yield replace(section, extra=extra)
+    front = split_front_matter(text, notice)
+    for section in split_at_headings(_blocks(_TARGET.sub("", front.text), notice), front.title):
+        yield replace(section, extra=front.metadata)
 
 
-def _metadata(front: str) -> dict[str, Any]:
-    """Return what front matter says besides the title; nothing where it is no YAML, but Unreadable if it has groups."""
-    try:
-        fields = json.loads(json.dumps(parse_yaml(front, "front matter"), default=str))
-    except (InputError, ValueError) as error:
-        if re.search(rf"^\s*{GROUPS}\b", front, re.MULTILINE | re.IGNORECASE):
-            raise Unreadable(f"its front matter names {GROUPS}, but is not valid YAML") from error
-        return {}
-    if not isinstance(fields, dict):
-        return {}
-    return {GROUPS if name.lower() == GROUPS else name: value for name, value in fields.items() if name != "title"}
+def read_text(text: str, notice: Reject) -> Iterator[Section]:
+    """Yield the one section of a plain text. It has no front matter, unless that names `groups`."""
+    front = split_front_matter(text, notice, only_groups=True)
+    yield Section(paragraphs(front.text), front.title, extra=front.metadata)
 
 
 @functools.cache

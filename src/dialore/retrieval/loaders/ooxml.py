@@ -11,7 +11,9 @@ from contextlib import contextmanager, nullcontext
 from typing import IO, TYPE_CHECKING, Any
 
 from dialore.errors import first_line
+from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Unreadable, row
+from dialore.retrieval.groups import apply_groups, names_groups
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -107,6 +109,27 @@ class Package:
         if root is None:
             return []
         return _chart(root) if kind == "chart" else texts_of(root)
+
+
+def property_groups(data: bytes) -> list[str]:
+    """Return the groups that a custom property `groups` of a file names; an empty list if it has none.
+
+    Raises:
+        RefusedGroups: They cannot be applied.
+    """
+    from lxml import etree
+
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            names = {name.replace("\\", "/").lower(): name for name in archive.namelist()}
+            content = archive.read(names["docprops/custom.xml"])
+    except (KeyError, zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError):
+        return []  # the reader of the format reports what is damaged
+    root = etree.fromstring(content, etree.XMLParser(recover=True, **_OPTIONS))
+    properties = () if root is None else root.iter("{*}property")
+    named = [element for element in properties if names_groups(element.get("name"))]
+    pairs = [(GROUPS, "".join(element.itertext("*")).strip()) for element in named]
+    return list(apply_groups(pairs).get(GROUPS, []))
 
 
 def local(element: Element) -> str:

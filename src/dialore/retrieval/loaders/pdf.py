@@ -10,7 +10,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from dialore.errors import MissingExtraError
+from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, join_texts, library
+from dialore.retrieval.groups import apply_groups
 from dialore.text import SENTENCE_ENDS
 
 _HYPHEN = re.compile(r"(?<=[a-z])(?:\ufffe|[-\u2010\u00ad]\n)(?=[a-z])")
@@ -25,6 +27,7 @@ _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
 _BESIDE = _NOTES | {2, 16}  # with links and the windows of notes: what shows no text of its own
 _XFA = {2, 3}  # PDFium's numbers of such forms
+_GROUP_KEYS = ("groups", "Groups", "GROUPS")
 _NEXT_TO_NONE, _LARGE = 20, 0.2
 """Letters of a page, and the part of it that a picture takes."""
 _SHARPNESS = 2.0
@@ -46,6 +49,8 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
                 pictured.append(number)
             pages.append(text)
         title = document.get_metadata_value("Title")
+        named = [(GROUPS, text) for name in _GROUP_KEYS if (text := document.get_metadata_value(name))]
+        extra = apply_groups(named)
     paragraphs = list(_across_pages(pages))
     scanned = _page_list(pictured)
     why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
@@ -55,7 +60,7 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
         reject(scanned, why)
     if unclear := _page_list(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
-    yield Section(paragraphs, " ".join(title.split()))
+    yield Section(paragraphs, " ".join(title.split()), extra=extra)
 
 
 def _open_pdf(data: bytes, reject: Reject) -> Any:  # noqa: ANN401 - pypdfium2 has no types

@@ -18,6 +18,7 @@ from typing import IO
 
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable
+from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
 from dialore.text import storable
 
@@ -112,6 +113,8 @@ class Reader(AbstractContextManager["Reader"]):
             raise Unreadable(f"the process that read it ended ({process.returncode}): {why}")
         if kind == "failed":
             self.close()
+        if kind == "refused":
+            raise RefusedGroups(text)
         if kind in {"end", "failed"} and text:
             raise Unreadable(text)
         return kind, text
@@ -161,6 +164,8 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
         try:
             characters_left = sys.maxsize if file_format in BY_LINE else characters
             kind, why = "end", _say_sections(Path(path), file_format, say, seconds, characters_left, ocr=ocr)
+        except RefusedGroups as error:
+            kind, why = "refused", str(error)
         except (Unreadable, DialoreError) as error:
             kind, why = "end", str(error)
         except OSError as error:

@@ -8,16 +8,21 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from email.message import MIMEPart
 from itertools import chain
 from pathlib import Path
 from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
-from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, paragraphs, row
+from dialore.knowledge import GROUPS
+from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, library, paragraphs, row
+from dialore.retrieval.loaders.delimited import read_rows
 from dialore.retrieval.loaders.excel import read_xlsx
+from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
-from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_rows
+from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_text
+from dialore.retrieval.loaders.ooxml import property_groups
 from dialore.retrieval.loaders.pdf import read_pdf
 from dialore.retrieval.loaders.powerpoint import read_pptx
 from dialore.retrieval.loaders.word import read_docx
@@ -75,6 +80,9 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
             raise Unreadable("it is a binary file")
         if note:
             notice("", note)
+        start = head.decode(encoding, "replace")
+        if file_format == "lines" or (file_format == "jsonl" and start.lstrip("\ufeff \t\r\n")[:1] not in {*'{["'}):
+            check_head(start)
         raw.seek(0)
         bad = 0
 
@@ -89,7 +97,7 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
         if file_format == "jsonl":
             yield from read_jsonl(whole_lines(), reject)
         elif file_format == "csv":
-            yield from read_rows(whole_lines())
+            yield from read_rows(whole_lines(), reject, notice)
         else:
             yield from (
                 Section([Paragraph(part)]) for line in whole_lines() for part in line.splitlines() if part.strip()
@@ -101,8 +109,10 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
 def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
     if file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
-    elif file_format in _BINARY:
-        yield from _BINARY[file_format](data, notice)
+    elif file_format in _OFFICE:
+        yield from _read_office(data, file_format, notice)
+    elif file_format == "epub":
+        yield from read_epub(data, notice)
     elif is_binary(data):
         raise Unreadable("it is a binary file")
     elif file_format == "html":
@@ -119,11 +129,20 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
         text, _, note = decode(data)
         if note:
             notice("", note)
-        yield from read_markdown(text, notice) if file_format == "markdown" else [Section(paragraphs(text))]
+        yield from read_markdown(text, notice) if file_format == "markdown" else read_text(text, notice)
 
 
 _HEAD = 1 << 20  # bytes by which the encoding of lines is told
-_BINARY = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx, "epub": read_epub}
+_OFFICE = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
+
+
+def _read_office(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
+    """Yield the sections of an Office file, for the groups that its custom properties name."""
+    with library("Office file", "lxml"):
+        groups = property_groups(data)
+    for section in _OFFICE[file_format](data, notice):
+        extra = {**section.extra, GROUPS: groups} if groups else section.extra
+        yield replace(section, extra=extra)
 
 
 # --- messages
@@ -183,6 +202,10 @@ def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool) -> Itera
     data = payload if isinstance(payload, bytes) else b""
     charset, is_attachment = str(part.get_content_charset() or ""), part.is_attachment()
     file_format = ENDINGS.get(Path(name).suffix.lower())
+
+    def told(where: object, why: object) -> None:
+        notice(f"{name}, {where}".rstrip(", "), why)
+
     if part.get_content_type() == "text/html" and not is_attachment:
         yield from read_html(data, notice, charset=charset)
     elif part.get_content_type() == "text/plain" and not is_attachment:
@@ -196,10 +219,6 @@ def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool) -> Itera
         raise Unreadable("an attachment whose name does not say how to read it")
     elif file_format in {"jsonl", "csv"}:
         lines = io.StringIO(decode(data).text, newline="")
-        yield from read_rows(lines) if file_format == "csv" else read_jsonl(lines, notice)
+        yield from read_rows(lines, told, told) if file_format == "csv" else read_jsonl(lines, told)
     else:
-
-        def told(where: object, why: object) -> None:
-            notice(f"{name}, {where}".rstrip(", "), why)
-
         yield from _read_whole(data, file_format, told, ocr=ocr)
