@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import time
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field, computed_field
 from dialore.errors import InputError, MissingExtraError
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
+from dialore.retrieval.documents.metadata import MetadataError, encode_metadata
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.loaders.files import ReadFiles
 from dialore.text import shown_path, storable
@@ -142,11 +142,31 @@ class _Change:
                 self.report.unchanged += 1
                 continue
             number = self._add(document)
-            for section in read.sections(file):
-                self._put(number, self._chunking.split(section, document.name))
+            if not self._put_sections(number, read.sections(file)):
+                continue  # what it was before stays
             if known is not None:
                 self.drop(known)
             self.number_of[document.name] = number
+
+    def _put_sections(self, number: int, sections: Iterable[Section]) -> bool:
+        """Take in sections of a document, and return whether any was.
+
+        Sections whose metadata cannot be kept are rejected by document and line.
+        """
+        name = self._documents[number].name
+        has_any = False
+        for section in sections:
+            try:
+                encode_metadata({**section.extra, **self._metadata})
+            except MetadataError as error:
+                location = f"{name}, line {section.line}" if section.line else name
+                reject = f"{location}: {error}"
+                if reject not in self.report.rejects[-1:]:  # sections of a document share what its front matter says
+                    self.report.rejects.append(reject)
+                continue
+            has_any = True
+            self._put(number, self._chunking.split(section, name))
+        return has_any
 
     def texts(self, texts: Iterable[str | Piece], name: str) -> None:
         """Take in texts beside those that are there under the same name."""
@@ -158,6 +178,11 @@ class _Change:
                 self.step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
+            try:
+                encode_metadata({**piece.extra, **self._metadata})
+            except MetadataError as error:
+                self.report.rejects.append(f"{name}, text {done + 1}: {error}")
+                continue
             self._put(number, self._chunking.split(section, piece.file))
 
     def _add(self, document: Document) -> int:
@@ -243,7 +268,7 @@ def _changing(
 
 def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any]) -> Document:
     """Return a document that was read, with a hash of how it is split and what is said of it, too."""
-    told = f" {json.dumps(metadata, sort_keys=True)}" if metadata else ""
+    told = f" {encode_metadata(metadata)}" if metadata else ""
     digest = hashlib.blake2b(f"{document.hash} {chunking}{told}".encode(), digest_size=16)
     return document.model_copy(update={"hash": digest.hexdigest()})
 

@@ -51,13 +51,16 @@ _HNSW: dict[str, Any] = {"connectivity": 32, "expansion_add": 128, "expansion_se
 _BATCH = 50_000  # vectors that are added at once
 _TABLES = """
 DROP TABLE IF EXISTS passages;
+DROP TABLE IF EXISTS metadata;
 DROP TABLE IF EXISTS vectors;
 DROP TABLE IF EXISTS frequencies;
 DROP TABLE IF EXISTS search;
 CREATE TABLE passages (number INTEGER PRIMARY KEY, id INTEGER, document INTEGER, length INTEGER, text TEXT, title TEXT,
-    url TEXT, file TEXT, page INTEGER, extra TEXT);
+    url TEXT, file TEXT, page INTEGER, metadata_number INTEGER);
 CREATE UNIQUE INDEX passages_document ON passages (document, id);
 CREATE INDEX passages_id ON passages (id);
+CREATE INDEX passages_metadata ON passages (metadata_number);
+CREATE TABLE metadata (number INTEGER PRIMARY KEY, document INTEGER, content TEXT);
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB);
 CREATE VIRTUAL TABLE search USING fts5(terms, tokenize="ascii tokenchars ''''");
 CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
@@ -250,19 +253,24 @@ class _SqliteTransaction(Transaction):
     """One state of an index in a file, or a change of it; see `Transaction`."""
 
     _connection: sqlite3.Connection
-    items = (
-        "SELECT 1 FROM (SELECT CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END"
-        " AS text, CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-0-9]*'"
-        " AND value NOT GLOB '*[^-+0-9.eE]*' THEN CAST(value AS REAL) END AS number"
-        " FROM json_each(NULLIF(extra, ''), ?)) AS item"
+    day_of = "CASE WHEN text GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]*' THEN text END"
+    # Metadata that is no JSON hides its passages from readers of some groups and breaks no query.
+    field_items = (
+        f"SELECT 1 FROM (SELECT text, number, {day_of} AS day FROM (SELECT"
+        " CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END AS text,"
+        " CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-+0-9]*[0-9]*'"
+        " AND value NOT GLOB '*[^-+0-9.eE]*' AND value NOT GLOB '*[0-9.][-+]*'"
+        " THEN CAST(value AS REAL) END AS number"
+        " FROM json_each(CASE WHEN json_valid(metadata.content) THEN metadata.content"
+        " ELSE '{\"groups\": null}' END, ?)) AS own) AS item"
     )
 
     def __init__(self, connection: sqlite3.Connection, store: SqliteStore, filter_: Filter = ALL) -> None:
         super().__init__(connection, str(store.path), filter_)
         self._store = store
 
-    def _path_of(self, field: str) -> object:
-        return f'$."{field}"'
+    def _path_of(self, *steps: str) -> object:
+        return "$" + "".join(f'."{step}"' for step in steps)
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
         return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(list(values))
@@ -384,6 +392,9 @@ class _SqliteTransaction(Transaction):
             pairs = zip(made.vectors, made.scales.astype("<f4"), strict=True)
             blobs = (row.tobytes() + scale.tobytes() for row, scale in pairs)
             many("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
+
+    def _insert_metadata(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        self._connection.executemany("INSERT INTO metadata VALUES (?, ?, ?)", rows)
 
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)

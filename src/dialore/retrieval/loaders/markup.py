@@ -67,7 +67,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
             reject(f"line {number}", error)
         else:
             taken += 1
-            yield section
+            yield replace(section, line=number)
     if number and not taken:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
