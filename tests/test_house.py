@@ -43,6 +43,7 @@ GROUND = {
     "pages",
     "errors",
     "files",
+    "sqlite_errors",
     "_lazy",
     "_version",
     "llm",

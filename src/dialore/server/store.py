@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import logging
+import sqlite3
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -18,7 +19,9 @@ from alembic.util import CommandError
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from dialore.errors import InputError, SourceError, first_line, import_optional
+from dialore.files import create_private, unwritable
 from dialore.sources.memory import Statement, standing, with_intervals
+from dialore.sqlite_errors import explain_sqlite_error
 
 log = logging.getLogger(__name__)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -134,6 +137,7 @@ class ServerStore:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         url = read_url(place)
+        self._file = url.database or ""
         self._place, self._engine = url.render_as_string(hide_password=True), open_engine(url)
         self._clock = clock
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
@@ -149,7 +153,8 @@ class ServerStore:
         try:
             await self._upgrade(_ALL)
         except SourceError as error:
-            raise InputError(error.message, hint="name a file, or postgresql://user@host/database") from error
+            hint = error.hint or "name a file, or postgresql://user@host/database"
+            raise InputError(error.message, hint=hint) from error
         except CommandError as error:
             hint = "install a newer dialore, or name another"
             raise InputError(f"{self._place}: {first_line(error)}", hint=hint) from error
@@ -389,8 +394,11 @@ class ServerStore:
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
                 return work(connection)
         except SQLAlchemyError as error:  # in one line, without its password
-            message = first_line(getattr(error, "orig", None) or error)
-            raise SourceError(f"{self._place} cannot be asked: {message}") from error
+            cause = getattr(error, "orig", None) or error
+            if isinstance(cause, sqlite3.Error):
+                explained = explain_sqlite_error(cause, self._file, description="a store")
+                raise SourceError(explained.message, hint=explained.hint) from error
+            raise SourceError(f"{self._place} cannot be asked: {first_line(cause)}") from error
 
 
 async def try_store(work: Awaitable[T], otherwise: T) -> T:
@@ -446,8 +454,11 @@ def open_engine(url: sa.URL) -> sa.Engine:
         import_optional("psycopg", "a store in PostgreSQL", "postgres")
         return sa.create_engine(url, pool_pre_ping=True)
     file = Path(url.database or "")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        create_private(file)
+    except OSError as error:
+        raise unwritable(file, error) from error
     # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
     waits = {"timeout": _WAIT, "isolation_level": None}
     engine = sa.create_engine(url, connect_args=waits, pool_size=1, max_overflow=0)

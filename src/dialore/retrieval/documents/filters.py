@@ -80,9 +80,9 @@ def filter_of_reader() -> Filter:
 def parse_where(text: str) -> tuple[Condition, ...]:
     """Return the conditions of an expression, joined by `and`; raise InputError where it is none.
 
-    A condition is a field, an operator (`=`, `!=`, `<`, `<=`, `>`, `>=`) and a value, or a field and `in (a, b)`. Fields
-    and values with spaces or signs stand in quotes. A field `a.b` is also the field `b` of an object `a`. A value such
-    as 2026, 2026-01 or 2026-01-31 is compared with as much of a date as it gives.
+    A condition is a field, an operator (`=`, `!=`, `<`, `<=`, `>`, `>=`) and a value, or a field and `in (a, b)`.
+    Fields and values with spaces or signs stand in quotes. A field `a.b` is also the field `b` of an object `a`. A
+    value such as 2026, 2026-01 or 2026-01-31 is compared with as much of a date as it gives.
     """
     parser = _Parser(text)
     conditions = [parser.condition()]

@@ -13,7 +13,7 @@ from dialore.text import storable
 
 MAX_METADATA_BYTES = 32_000
 """Size of the metadata of one document, row or line as JSON, in bytes."""
-MAX_METADATA_DEPTH = 450
+MAX_METADATA_DEPTH = 410
 """Levels of lists and objects within each other; databases and Python refuse about a thousand."""
 _MAX_INTEGER_BITS = 63
 """Integers beyond this size are kept as text, because databases would round or refuse them."""
@@ -62,15 +62,20 @@ def _as_json(value: object, depth: int) -> object:
         return _integer_as_json(int(value))
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
+    return _container_as_json(value, depth + 1)
+
+
+def _container_as_json(value: object, depth: int) -> object:
+    """Return an object or list with its members as JSON can hold them, and anything else as text."""
     if isinstance(value, Mapping):
         members: dict[str, object] = {}
         for key, member in value.items():
-            members[_key_as_text(key)] = _as_json(member, depth + 1)
+            members[_key_as_text(key)] = _as_json(member, depth)
         return members
     if isinstance(value, list | tuple | set | frozenset):
         items: list[object] = []
         for item in value:
-            items.append(_as_json(item, depth + 1))  # noqa: PERF401 - a comprehension halves the depth that is possible
+            items.append(_as_json(item, depth))  # noqa: PERF401 - a comprehension is a level of recursion more
         return items
     return storable(value.isoformat() if isinstance(value, date | time) else str(value))
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.files import whole_file
+from dialore.files import create_private, whole_file
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
 from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
@@ -37,10 +37,13 @@ from dialore.retrieval.documents.store import (
     selective,
 )
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
+from dialore.sqlite_errors import classify_sqlite_error, explain_sqlite_error
 
 _OURS = 0x644C6F72  # SQLite's application id of our files
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
+_CHECKPOINT_WAIT_MS = 2000
+"""How long a change that deleted text waits for readers of the former state, whose log still holds that text."""
 _COLUMNS_KEPT = 32
 """Columns that are kept, of all filters; the one that was not asked for longest goes first."""
 APPROXIMATE_FROM = 200_000
@@ -164,7 +167,7 @@ class SqliteStore:
             if new:
                 try:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self.path.touch()
+                    create_private(self.path)
                 except OSError as error:
                     raise InputError(f"cannot write {self.path}: {error.strerror}", hint="name another file") from error
             self._stat()
@@ -176,7 +179,9 @@ class SqliteStore:
 
     def _change(self, connection: sqlite3.Connection, fresh: IndexSettings | None) -> Iterator[_SqliteTransaction]:
         connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("PRAGMA secure_delete = ON")
         if fresh is not None:
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
             connection.execute(f"PRAGMA application_id = {_OURS}")
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
@@ -187,11 +192,15 @@ class SqliteStore:
             transaction.begin(fresh)
         yield transaction
         transaction.finish()
-        if fresh is not None:
+        may_hold_deleted_text = transaction.has_removed or fresh is not None
+        if may_hold_deleted_text:
+            # FTS5 only marks terms as deleted; they leave the file when its segments are merged.
             connection.execute("INSERT INTO search (search) VALUES ('optimize')")
         connection.execute("COMMIT")
-        # Without waiting: a reader of the former state keeps a part of the log for a while.
-        connection.execute("PRAGMA busy_timeout = 0")
+        # The log may hold deleted text until it is emptied. A reader of the former state keeps a part of it.
+        connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS if may_hold_deleted_text else 0}")
+        if may_hold_deleted_text:
+            _shrink(connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         approximate = transaction.settings().approximate
         # Former ones, and what killed writers left half written; not those of NAME.old.
@@ -207,18 +216,19 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            message, hint = f"{self.path} is damaged: {error}", f"delete it and {AGAIN}"
-            if re.search("readonly|unable to open|full", str(error)):
-                message, hint = f"cannot open or write {self.path}: {error}", "check its permissions and the disk"
-            elif "not a database" in str(error):
-                message, hint = f"{self.path} is not a document index", BUILD
-            elif "locked" in str(error):
-                message, hint = f"{self.path} is being changed by another process", "wait until it is done"
-            elif "no such table: state" in str(error):
-                message, hint = f"{self.path} was never finished", AGAIN
-            elif "fts5" in str(error):
-                message, hint = "this Python's SQLite has no FTS5", "take a Python from python.org or your system"
-            raise InputError(message, hint=hint) from error
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> InputError:
+        if classify_sqlite_error(error) == "other":
+            if "no such table: state" in str(error):
+                return InputError(f"{self.path} was never finished", hint=AGAIN)
+            if "no such module: fts5" in str(error):
+                hint = "take a Python from python.org or your system"
+                return InputError("this Python's SQLite has no FTS5", hint=hint)
+        rebuild = f"delete it and {AGAIN}"
+        return explain_sqlite_error(
+            error, self.path, description="a document index", rebuild=rebuild, other_file=BUILD
+        )
 
     def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
@@ -374,7 +384,7 @@ class _SqliteTransaction(Transaction):
             added += len(numbers)
             on_added(added, lacking)
         name = f"{path.name}.{secrets.token_hex(4)}.hnsw"
-        with whole_file(path.with_name(name)) as temporary:
+        with whole_file(path.with_name(name), private=True) as temporary:
             graph.save(str(temporary))
         settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
         self.ask("UPDATE state SET settings = ?", settings.model_dump_json())
@@ -399,6 +409,15 @@ class _SqliteTransaction(Transaction):
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Give free pages back to the disk, unless another writer has begun: then its change does so."""
+    try:
+        connection.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
+    except sqlite3.OperationalError as error:
+        if classify_sqlite_error(error) != "busy":
+            raise
 
 
 def _neighbours(dimension: int) -> Any:  # noqa: ANN401 - usearch is imported when first used

@@ -154,7 +154,7 @@ class Transaction(ABC):
     def __init__(self, connection: Any, path: str, filter_: Filter = ALL) -> None:  # noqa: ANN401 - a driver's
         self._connection, self._path, self.filter = connection, path, filter_
         self._metadata_numbers: dict[tuple[int, str], int] = {}
-        self._has_removed = False
+        self.has_removed = False
         self._seen, self._seen_values = self._condition(filter_)
 
     def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
@@ -362,7 +362,7 @@ class Transaction(ABC):
         selection = f"FROM passages WHERE {condition}"
         count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {selection}", value).fetchone()
         if count:
-            self._has_removed = True
+            self.has_removed = True
             # A document that lost passages is no longer what its file says: it is read again when it is added again.
             self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {selection})", value)
             self._remove(selection, value)
@@ -373,7 +373,7 @@ class Transaction(ABC):
 
     def finish(self) -> None:
         """Count the change, and delete documents and metadata without passages."""
-        if self._has_removed:
+        if self.has_removed:
             self.ask(
                 "DELETE FROM metadata WHERE NOT EXISTS"
                 " (SELECT 1 FROM passages WHERE passages.metadata_number = metadata.number)"
