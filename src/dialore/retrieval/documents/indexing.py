@@ -39,6 +39,7 @@ _EVERY = 500  # texts between two reports of progress
 
 # --- opening
 
+_SQLITE_HEADER_BYTES, _APPLICATION_ID_OFFSET = 100, 68
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -51,6 +52,19 @@ def open_store(path: Path | str) -> Store:
     from dialore.retrieval.documents.sqlite import SqliteStore
 
     return SqliteStore(Path(path))
+
+
+def is_index_file(path: Path) -> bool:
+    """Return whether a file begins as the file of an index does."""
+    from dialore.retrieval.documents.sqlite import APPLICATION_ID
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SQLITE_HEADER_BYTES)
+    except OSError:
+        return False
+    application_id = head[_APPLICATION_ID_OFFSET : _APPLICATION_ID_OFFSET + 4]
+    return head.startswith(b"SQLite format 3\0") and application_id == APPLICATION_ID.to_bytes(4, "big")
 
 
 def embedder_of(
@@ -77,23 +91,34 @@ def shown_place(path: Path | str) -> str:
 
 
 class DocumentReport(BaseModel):
-    """The report of a change of an index, in passages unless said otherwise, and its state afterwards.
+    """The report of a change of an index, and its state afterwards.
 
     Attributes:
-        deleted: those of documents that were read anew included.
+        added: passages.
+        deleted: passages, those of documents that were read anew included.
         duplicates: passages left out, for their document had them already.
+        added_documents: documents that the index did not have.
+        changed_documents: documents that were read anew.
+        deleted_documents: documents that the index no longer has.
         unchanged: documents left as they were, for their files have not changed.
+        gone: documents that are still in the index although their files vanished from the folders.
         missing: ids, files or urls that were to be deleted and that nothing has.
         rejects: files and lines that could not be read, a sentence each.
         notices: parts of files that were left out, and what was assumed of others, a sentence each.
         skipped: files of folders that were passed over, for their names do not say how to read them.
+        documents: documents of the index.
+        passages: passages of the index.
     """
 
     path: str
     added: int = 0
     deleted: int = 0
     duplicates: int = 0
+    added_documents: int = 0
+    changed_documents: int = 0
+    deleted_documents: int = 0
     unchanged: int = 0
+    gone: list[str] = Field(default_factory=list)
     missing: list[str] = Field(default_factory=list)
     rejects: list[str] = Field(default_factory=list)
     notices: list[str] = Field(default_factory=list)
@@ -146,6 +171,7 @@ class _Change:
                 continue  # what it was before stays
             if known is not None:
                 self.drop(known)
+                self.report.changed_documents += 1
             self.number_of[document.name] = number
 
     def _put_sections(self, number: int, sections: Iterable[Section]) -> bool:
@@ -232,6 +258,15 @@ class _Change:
             self.drop(self.number_of.pop(name))
         return bool(wanted.difference(but))
 
+    def find_gone(self, folders: Sequence[Path], found: Collection[str]) -> list[str]:
+        """Return the documents below the folders whose files have vanished; `found` names those that were found."""
+        gone: list[str] = []
+        for name in self.number_of:
+            is_below = any(map(Path(name).is_relative_to, folders))
+            if is_below and name not in found and _has_vanished(Path(name)):
+                gone.append(name)
+        return gone
+
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
         message = ": ".join(["nothing to make passages of", *self.report.rejects[:1]])
@@ -251,6 +286,7 @@ def _changing(
     report = DocumentReport(path=shown_place(path))
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
+            before = {document.name for document in transaction.documents().values()}
             chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
             change = _Change(transaction, report, chosen, metadata or {}, on_step)
             yield change
@@ -261,9 +297,19 @@ def _changing(
                 transaction.update_approximate(lambda done, total: change.step("indexing vectors", done, total))
             except MissingExtraError as error:
                 report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
+            after = {document.name for document in transaction.documents().values() if document.passages}
+        report.added_documents, report.deleted_documents = len(after - before), len(before - after)
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
     report.seconds = round(time.monotonic() - started, 3)
+
+
+def _has_vanished(path: Path) -> bool:
+    """Return whether there is no such file; False if nobody can tell, as in a folder that may not be read."""
+    try:
+        return not path.exists()
+    except OSError:
+        return False
 
 
 def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any]) -> Document:
@@ -351,8 +397,8 @@ def add_documents(
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
 
-    Arguments are as those of `build_documents`; texts join those that are there under the same name. With `prune`,
-    documents go whose files have vanished from the folders; the new ones come in the place of those that `replaces`
+    Arguments are as those of `build_documents`; texts join those that are there under the same name. Documents whose
+    files have vanished from the folders are reported as `gone`, and deleted with `prune`; the new ones come in the place of those that `replaces`
     names.
 
     Raises:
@@ -373,8 +419,11 @@ def add_documents(
         change.texts(texts, texts_name)
         if read.files:
             change.drop_files(replaces, ())
+        gone = change.find_gone(read.folders, set(map(shown_path, read.formats)))
         if prune:
-            change.drop_files((), read.folders, but=set(map(shown_path, read.formats)))
+            change.drop_files(gone, ())
+        else:
+            change.report.gone = gone
         change.flush()
         report = change.report
         if report.rejects and not (report.added or report.duplicates or report.unchanged or report.deleted):

@@ -39,7 +39,8 @@ from dialore.retrieval.documents.store import (
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
 from dialore.sqlite_errors import classify_sqlite_error, explain_sqlite_error
 
-_OURS = 0x644C6F72  # SQLite's application id of our files
+APPLICATION_ID = 0x644C6F72
+"""SQLite's application id of the files of indices."""
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
 _CHECKPOINT_WAIT_MS = 2000
@@ -142,7 +143,7 @@ class SqliteStore:
         with ExitStack() as failed:
             failed.callback(connection.close)
             # Asked of SQLite: to open and close the file here would release the locks that the process holds on it.
-            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
+            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
                 raise InputError(f"{self.path} is not a document index", hint=BUILD)
             connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, search, 'instance')")
             failed.pop_all()
@@ -182,7 +183,7 @@ class SqliteStore:
         connection.execute("PRAGMA secure_delete = ON")
         if fresh is not None:
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
-            connection.execute(f"PRAGMA application_id = {_OURS}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         transaction = _SqliteTransaction(connection, self)
@@ -226,9 +227,7 @@ class SqliteStore:
                 hint = "take a Python from python.org or your system"
                 return InputError("this Python's SQLite has no FTS5", hint=hint)
         rebuild = f"delete it and {AGAIN}"
-        return explain_sqlite_error(
-            error, self.path, description="a document index", rebuild=rebuild, other_file=BUILD
-        )
+        return explain_sqlite_error(error, self.path, description="a document index", rebuild=rebuild, other_file=BUILD)
 
     def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
