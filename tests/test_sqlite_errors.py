@@ -60,7 +60,7 @@ def limited(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProces
         resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 
     command = [sys.executable, "-B", "-c", code, *arguments]
-    return subprocess.run(command, cwd=cwd, preexec_fn=limit, capture_output=True, text=True, check=False, timeout=120)  # noqa: PLW1509
+    return subprocess.run(command, cwd=cwd, preexec_fn=limit, capture_output=True, text=True, check=False, timeout=120)
 
 
 def test_an_index_on_a_disk_that_fails_is_sound_and_not_to_be_deleted(tmp_path):

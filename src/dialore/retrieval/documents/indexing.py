@@ -398,8 +398,8 @@ def add_documents(
     """Add files and texts to an index; files that it has are read again only where they changed.
 
     Arguments are as those of `build_documents`; texts join those that are there under the same name. Documents whose
-    files have vanished from the folders are reported as `gone`, and deleted with `prune`; the new ones come in the place of those that `replaces`
-    names.
+    files have vanished from the folders are reported as `gone`, or deleted with `prune`. The new documents come in the
+    place of those that `replaces` names.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
