@@ -43,7 +43,7 @@ def test_an_error_names_file_cause_and_remedy(code):
 def test_a_connection_explains_its_errors_but_not_violated_constraints(tmp_path):
     path = tmp_path / "data.sqlite"
     with contextlib.closing(sqlite3.connect(path, factory=ExplainedConnection)) as database:
-        database.explain_as = {"path": path, "description": "data"}
+        database.explain_as = {"path": path, "description": "data", "other_file": "none"}
         database.execute("CREATE TABLE t (a UNIQUE)")
         with pytest.raises(InputError, match=r"data\.sqlite"):
             database.execute("SELECT * FROM missing")

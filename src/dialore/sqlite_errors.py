@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypedDict
 
 from dialore.errors import InputError
 
@@ -86,20 +86,28 @@ def explain_sqlite_error(
     return InputError(explanation.message.format_map(values), hint=explanation.hint.format_map(values))
 
 
+class ExplainAs(TypedDict):
+    """Arguments of `explain_sqlite_error`."""
+
+    path: Path | str
+    description: str
+    other_file: str
+
+
 class ExplainedConnection(sqlite3.Connection):
     """A connection whose errors are InputErrors that name its file; set `explain_as` after opening it.
 
     Violated constraints and misuse by the program stay errors of SQLite.
     """
 
-    explain_as: dict[str, Any]
+    explain_as: ExplainAs
 
     def execute(self, *arguments: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as there
         """See `sqlite3.Connection`."""
         with self._explaining():
             return super().execute(*arguments)
 
-    def executemany(self, sql: str, parameters: Iterable[Any]) -> sqlite3.Cursor:  # type: ignore[override]
+    def executemany(self, sql: str, parameters: Iterable[Any]) -> sqlite3.Cursor:
         """See `sqlite3.Connection`."""
         with self._explaining():
             return super().executemany(sql, parameters)

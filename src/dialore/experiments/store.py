@@ -23,7 +23,7 @@ from dialore.evaluation.base import SampleScore
 from dialore.evaluation.judges.comparing import Preference
 from dialore.files import create_private, create_private_folder
 from dialore.response import Response
-from dialore.sqlite_errors import ExplainedConnection, explain_sqlite_error
+from dialore.sqlite_errors import ExplainAs, ExplainedConnection, explain_sqlite_error
 
 FILE = "run.sqlite"
 _FORMAT = 1
@@ -470,7 +470,7 @@ def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
 
     One that may only be read is read: where no log stands beside it, it is whole, and SQLite wants no file of its own.
     """
-    explain_as = {"path": path, "description": "a run", "other_file": "name another folder"}
+    explain_as: ExplainAs = {"path": path, "description": "a run", "other_file": "name another folder"}
     try:
         if may_write:
             create_private(path)

@@ -67,7 +67,7 @@ def _as_json(value: object, depth: int) -> object:
 
 def _container_as_json(value: object, depth: int) -> object:
     """Return an object or list with its members as JSON can hold them, and anything else as text."""
-    if isinstance(value, Mapping):
+    if isinstance(value, dict | Mapping):
         members: dict[str, object] = {}
         for key, member in value.items():
             members[_key_as_text(key)] = _as_json(member, depth)

@@ -168,14 +168,14 @@ class _PostgresTransaction(Transaction):
         weights = rare * [terms[term] for term in asked]
         mean = max(state.length / state.passages, 1e-9)
         match = " | ".join(map(_quote_lexeme, chosen))
-        sql = _BM25.replace("{seen}", self._seen)
+        sql = _BM25.replace("{seen}", self._seen_each)
         return list(self.ask(sql, mean, match, *self._seen_values, asked, weights.tolist(), top))
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: by the vectors' index, approximately among many."""
         self.ask("SELECT set_config('hnsw.ef_search', ?, true)", str(min(max(top, 40), _WIDEST)))
         self.ask("SELECT set_config('hnsw.iterative_scan', 'strict_order', true)")
-        sql = f"SELECT number, -(vector <#> ?::halfvec) FROM passages WHERE TRUE{self._seen}"
+        sql = f"SELECT number, -(vector <#> ?::halfvec) FROM passages WHERE TRUE{self._seen_each}"
         sql += " ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
         rows = self.ask(sql, vector, *self._seen_values, vector, top)

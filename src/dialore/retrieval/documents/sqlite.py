@@ -64,7 +64,8 @@ CREATE TABLE passages (number INTEGER PRIMARY KEY, id INTEGER, document INTEGER,
 CREATE UNIQUE INDEX passages_document ON passages (document, id);
 CREATE INDEX passages_id ON passages (id);
 CREATE INDEX passages_metadata ON passages (metadata_number);
-CREATE TABLE metadata (number INTEGER PRIMARY KEY, document INTEGER, content TEXT);
+CREATE TABLE metadata (number INTEGER PRIMARY KEY, document INTEGER,
+    content TEXT CHECK (json_valid(content)));
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB);
 CREATE VIRTUAL TABLE search USING fts5(terms, tokenize="ascii tokenchars ''''");
 CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
@@ -263,15 +264,13 @@ class _SqliteTransaction(Transaction):
 
     _connection: sqlite3.Connection
     day_of = "CASE WHEN text GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]*' THEN text END"
-    # Metadata that is no JSON hides its passages from readers of some groups and breaks no query.
     field_items = (
         f"SELECT 1 FROM (SELECT text, number, {day_of} AS day FROM (SELECT"
         " CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END AS text,"
         " CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-+0-9]*[0-9]*'"
         " AND value NOT GLOB '*[^-+0-9.eE]*' AND value NOT GLOB '*[0-9.][-+]*'"
         " THEN CAST(value AS REAL) END AS number"
-        " FROM json_each(CASE WHEN json_valid(metadata.content) THEN metadata.content"
-        " ELSE '{\"groups\": null}' END, ?)) AS own) AS item"
+        " FROM json_each(metadata.content, ?)) AS own) AS item"
     )
 
     def __init__(self, connection: sqlite3.Connection, store: SqliteStore, filter_: Filter = ALL) -> None:
@@ -329,7 +328,8 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
         condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
-        sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._visible_condition()} ORDER BY number"
+        seen = self._visible_condition(self._seen_each)
+        sql = f"SELECT number, vector FROM vectors WHERE {condition}{seen} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
         nearest = _nearest(query, proposed, top) + _nearest(query, column, top)
@@ -337,16 +337,22 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         return sorted(nearest, key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def _visible_condition(self) -> str:
+    def _visible_condition(self, seen: str) -> str:
         """Return the condition that a row of another table is of a passage which the filter lets through."""
-        return f" AND number IN (SELECT number FROM passages WHERE TRUE{self._seen})" if self.filter else ""
+        if not self.filter:
+            return ""
+        if seen == self._seen_each:
+            return f" AND EXISTS (SELECT 1 FROM passages WHERE passages.number = vectors.number{seen})"
+        return f" AND number IN (SELECT number FROM passages WHERE TRUE{seen})"
 
     def column(self, name: str, known: _Column | None, after: int) -> _Column:
         """Return a column of the passages whose numbers are above `after`; what is known is not read again."""
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._visible_condition()} ORDER BY number"
+        sql = (
+            f"SELECT number, {name} FROM {table} WHERE number > ?{self._visible_condition(self._seen)} ORDER BY number"
+        )
         rows = self.ask(sql, last, *self._seen_values).fetchall()
         values: tuple[NDArray[Any], ...]
         if name == "vector":

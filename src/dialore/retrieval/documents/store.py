@@ -134,6 +134,10 @@ _COLUMNS = (
     "number, id, text, title, url, file, page, "
     "(SELECT content FROM metadata WHERE metadata.number = passages.metadata_number)"
 )
+_SCANNED = "(metadata_number IN (SELECT number FROM metadata WHERE {}))"
+"""Compares each row of metadata once, which many passages may share."""
+_SELECTED = "EXISTS (SELECT 1 FROM metadata WHERE metadata.number = passages.metadata_number AND ({}))"
+"""Compares the metadata of each passage that is reached."""
 _RECENT_METADATA = 1000
 """Metadata among which a further passage of the same document looks for its own."""
 
@@ -155,31 +159,31 @@ class Transaction(ABC):
         self._connection, self._path, self.filter = connection, path, filter_
         self._metadata_numbers: dict[tuple[int, str], int] = {}
         self.has_removed = False
-        self._seen, self._seen_values = self._condition(filter_)
+        # The same condition for all passages, and for the few that another condition selects.
+        self._seen, self._seen_values = self._condition(filter_, _SCANNED)
+        self._seen_each, _ = self._condition(filter_, _SELECTED)
 
-    def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
-        """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
+    def _condition(self, filter_: Filter, metadata_matches: str) -> tuple[str, list[object]]:
+        """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters.
+
+        `metadata_matches` is the SQL of passages whose metadata fulfils a condition.
+        """
         sql, values = "", list[object]()
         for condition in filter_.conditions:
-            condition_sql, condition_values = self._condition_sql(condition)
+            condition_sql, condition_values = self._condition_sql(condition, metadata_matches)
             sql += f" AND {condition_sql}"
             values += condition_values
         if filter_.groups is not None:
             groups_path = self._path_of(GROUPS)
             among, own_groups = self.among("text", filter_.groups)
             items = self.field_items
-            sql += (
-                " AND metadata_number NOT IN (SELECT number FROM metadata"
-                f" WHERE EXISTS ({items}) AND NOT EXISTS ({items} WHERE {among}))"
-            )
+            is_closed = f"EXISTS ({items}) AND NOT EXISTS ({items} WHERE {among})"
+            sql += f" AND NOT {metadata_matches.format(is_closed)}"
             values += [groups_path, groups_path, own_groups]
         return sql, values
 
-    def _condition_sql(self, condition: Condition) -> tuple[str, list[object]]:
-        """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal.
-
-        Metadata is compared once for each row of its table, which all passages of a document or row share.
-        """
+    def _condition_sql(self, condition: Condition, metadata_matches: str) -> tuple[str, list[object]]:
+        """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
         any_of, compared = comparisons(condition)
         negated = "NOT " if condition.operator == "!=" else ""
         if condition.field in COLUMNS:
@@ -191,7 +195,7 @@ class Transaction(ABC):
         for path in self._paths_of(condition.field):
             sql += f"{' OR ' if sql else ''}EXISTS ({self.field_items} WHERE {any_of})"
             values += [path, *compared]
-        return f"metadata_number {negated}IN (SELECT number FROM metadata WHERE {sql})", values
+        return f"{negated}{metadata_matches.format(sql)}", values
 
     def _paths_of(self, field: str) -> list[object]:
         """Return the paths that a field may stand for.
@@ -286,9 +290,12 @@ class Transaction(ABC):
 
     def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[StoredPassage]:
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
-        condition, value = ("number > ?", 0) if values is None else self.among(column, values)
+        condition, value, seen = "number > ?", 0, self._seen
+        if values is not None:
+            condition, value = self.among(column, values)
+            seen = self._seen_each
         for number, identifier, text, title, url, file, page, metadata in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number", value, *self._seen_values
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{seen} ORDER BY number", value, *self._seen_values
         ):
             piece = Piece(text, title, url, file, page, decode_metadata(metadata))
             yield StoredPassage(number, identifier, piece)
