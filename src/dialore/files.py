@@ -192,10 +192,13 @@ def write_whole(path: Path, content: str | bytes | Iterable[str], *, private: bo
                 file.writelines([content] if isinstance(content, str) else content)
 
 
+PRIVATE_MODE = 0o600
+
+
 def create_private(path: Path) -> None:
     """Make an empty file that only this account may read, unless there is one; raises OSError."""
     if not path.exists():
-        path.touch(mode=0o600)
+        path.touch(mode=PRIVATE_MODE)
 
 
 def create_private_folder(path: Path) -> None:

@@ -350,9 +350,8 @@ class _SqliteTransaction(Transaction):
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        sql = (
-            f"SELECT number, {name} FROM {table} WHERE number > ?{self._visible_condition(self._seen)} ORDER BY number"
-        )
+        seen = self._visible_condition(self._seen)
+        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{seen} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
         values: tuple[NDArray[Any], ...]
         if name == "vector":

@@ -290,10 +290,8 @@ class Transaction(ABC):
 
     def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[StoredPassage]:
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
-        condition, value, seen = "number > ?", 0, self._seen
-        if values is not None:
-            condition, value = self.among(column, values)
-            seen = self._seen_each
+        condition, value = ("number > ?", 0) if values is None else self.among(column, values)
+        seen = self._seen if values is None else self._seen_each
         for number, identifier, text, title, url, file, page, metadata in self.ask(
             f"SELECT {_COLUMNS} FROM passages WHERE {condition}{seen} ORDER BY number", value, *self._seen_values
         ):
