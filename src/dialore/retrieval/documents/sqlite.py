@@ -328,7 +328,8 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
         condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
-        seen = self._visible_condition(self._seen_each)
+        is_seen = f"EXISTS (SELECT 1 FROM passages WHERE passages.number = vectors.number{self._seen_each})"
+        seen = f" AND {is_seen}" if self.filter else ""
         sql = f"SELECT number, vector FROM vectors WHERE {condition}{seen} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
@@ -337,20 +338,16 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         return sorted(nearest, key=lambda pair: (-pair[1], pair[0]))[:top]
 
-    def _visible_condition(self, seen: str) -> str:
+    def _visible_condition(self) -> str:
         """Return the condition that a row of another table is of a passage which the filter lets through."""
-        if not self.filter:
-            return ""
-        if seen == self._seen_each:
-            return f" AND EXISTS (SELECT 1 FROM passages WHERE passages.number = vectors.number{seen})"
-        return f" AND number IN (SELECT number FROM passages WHERE TRUE{seen})"
+        return f" AND number IN (SELECT number FROM passages WHERE TRUE{self._seen})" if self.filter else ""
 
     def column(self, name: str, known: _Column | None, after: int) -> _Column:
         """Return a column of the passages whose numbers are above `after`; what is known is not read again."""
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        seen = self._visible_condition(self._seen)
+        seen = self._visible_condition()
         sql = f"SELECT number, {name} FROM {table} WHERE number > ?{seen} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
         values: tuple[NDArray[Any], ...]
