@@ -10,6 +10,7 @@ import json
 import math
 import os
 import re
+import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator
@@ -222,16 +223,23 @@ def with_long_cells(rows: Iterator[T]) -> Iterator[T]:
 
 
 @contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Give a path that takes a file's place once the body has written it, its folder made; InputError if it fails."""
+def whole_file(path: Path, *, private: bool = False) -> Iterator[Path]:
+    """Give a path that takes a file's place once the body has written it, its folder made; InputError if it fails.
+
+    A new file that is `private` may be read by this account alone. A file that is replaced keeps its permissions.
+    """
     target = path.resolve()  # what a link, or a device, stands for is not replaced
     is_device = target.exists() and not target.is_file()
     temporary = target if is_device else target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
+            if private and not is_device:
+                create_private(temporary)
             yield temporary
             if not is_device:
+                if target.exists():
+                    temporary.chmod(stat.S_IMODE(target.stat().st_mode))
                 temporary.replace(target)
         finally:
             if not is_device:
@@ -240,14 +248,30 @@ def whole_file(path: Path) -> Iterator[Path]:
         raise unwritable(path, error) from error
 
 
-def write_whole(path: Path, content: str | bytes | Iterable[str]) -> None:
+def write_whole(path: Path, content: str | bytes | Iterable[str], *, private: bool = False) -> None:
     """Write a text, bytes, or lines as they come; see `whole_file`."""
-    with whole_file(path) as temporary:
+    with whole_file(path, private=private) as temporary:
         if isinstance(content, bytes):
             temporary.write_bytes(content)
         else:
             with temporary.open("w", encoding="utf-8", newline="") as file:
                 file.writelines([content] if isinstance(content, str) else content)
+
+
+PRIVATE_MODE = 0o600
+
+
+def create_private(path: Path) -> None:
+    """Make an empty file that only this account may read, unless there is one; raises OSError."""
+    if not path.exists():
+        path.touch(mode=PRIVATE_MODE)
+
+
+def create_private_folder(path: Path) -> None:
+    """Make a folder, and those above it, that only this account may enter, unless there is one; raises OSError."""
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def unwritable(path: Path, error: OSError) -> InputError:

@@ -158,7 +158,7 @@ def test_a_run_of_another_version_says_so(store):
 
 def test_a_damaged_run_says_so(tmp_path):
     (tmp_path / FILE).write_bytes(b"this is no database at all, but long enough to be looked at" * 40)
-    with pytest.raises(InputError, match="cannot be read: file is not a database"):
+    with pytest.raises(InputError, match="is not a run"):
         RunStore.open(tmp_path)
 
 

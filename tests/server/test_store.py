@@ -460,7 +460,7 @@ async def test_a_database_that_is_not_there_is_one_line_without_the_password():
 async def test_a_file_that_is_no_database_is_one_line(tmp_path):
     (tmp_path / "notes.txt").write_text("These are my notes. " * 100, "utf-8")
     store = ServerStore(tmp_path / "notes.txt")
-    with pytest.raises(InputError, match="cannot be asked"):
+    with pytest.raises(InputError, match=r"notes\.txt is not a store"):
         await store.open()
     await store.close()
 

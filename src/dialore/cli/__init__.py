@@ -72,12 +72,23 @@ def _begin(arguments: Sequence[str] | None) -> int:
     except DialoreError as error:
         message = str(error)
     except (OSError, sqlite3.Error) as error:  # a disk that is full, a file that is gone
-        message = f"{type(error).__name__}: {error}"
+        message = _failure(error)
     else:
         return code if isinstance(code, int) else 0
     if message:
         say_error(message)
     return 2
+
+
+def _failure(error: Exception) -> str:
+    """Return what the system or SQLite says, with its remedy."""
+    import sqlite3
+
+    from dialore.sqlite_errors import explain_sqlite_error
+
+    if isinstance(error, sqlite3.Error):
+        return str(explain_sqlite_error(error, "a database", description="a database"))
+    return f"{type(error).__name__}: {error}"
 
 
 def _decode_argument(argument: str) -> str:

@@ -79,7 +79,7 @@ def export(
         gathered, criteria, chosen, asked, language=spoken, limit=limit, against=against, seed=seed
     )
     written = _write(out, items, made, chosen, annotators=annotators, seed=seed)
-    write_whole(key_path, made.model_dump_json(indent=1))
+    write_whole(key_path, made.model_dump_json(indent=1), private=True)
     if json:
         print_json({"sheets": [str(path) for path in written], "key": str(key_path), "items": len(items)})
         return
@@ -154,7 +154,8 @@ def import_sheets(
     names = list(dict.fromkeys(annotation.annotator for annotation in annotations))
     if not annotations:
         raise InputError("nothing is filled in", hint="fill in the sheets' empty columns")
-    write_whole(out, "".join(annotation.model_dump_json() + "\n" for annotation in annotations))
+    lines = [f"{annotation.model_dump_json()}\n" for annotation in annotations]
+    write_whole(out, lines, private=True)
     if json:
         counts = {"annotations": len(annotations), "empty": empty, "dropped": dropped}
         print_json({**counts, "annotators": names, "file": str(out)})

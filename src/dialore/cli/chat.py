@@ -267,7 +267,7 @@ class _ChatSession:
         # The turns end with the user's: what is asked of `respond` is the response to it, as it was of the chat.
         responses = [render.as_line(response) for response in self._responses]
         kept = {"id": path.stem, **about, "turns": self._turns[:-1], "responses": responses}
-        write_whole(path, f"{render.dumps(kept)}\n")
+        write_whole(path, f"{render.dumps(kept)}\n", private=True)
         self._say(f"{len(self._turns)} turns written to {path}")
 
     def _help(self, _: str) -> None:

@@ -175,7 +175,7 @@ def search(
     chosen = one_of("retriever", retriever, RETRIEVERS)
     if not query.strip():
         raise InputError("the query is empty", hint="say what to look for")
-    with closing(open_documents(indices, retriever=chosen)) as source:
+    with closing(open_documents(indices, retriever=chosen, indices_only=True)) as source:
         asked = Dialogue.model_validate({"id": "query", "turns": [query]})
         wanted = narrow(source, where) if where else source
         result = SearchResult.of(asyncio.run(wanted.search(query, asked, top)))
@@ -259,9 +259,28 @@ def _show_report(report: DocumentReport, *, json: bool) -> None:
     if json:
         print_json(report.model_dump())
         return
-    counts = {name: getattr(report, name) for name in ("added", "deleted", "duplicates")}
-    done = [f"{count:,} {name}" for name, count in counts.items() if count]
-    done += [f"{report.unchanged:,} documents unchanged"] if report.unchanged else []
-    done += [f"{report.restricted:,} of those added for some groups only"] if report.restricted else []
-    summary = ", ".join(done) or "nothing to change"
-    note(f"{summary}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
+    if report.gone:
+        names = ", ".join(Path(file).name for file in report.gone[:_SHOWN])
+        more = ", ..." if len(report.gone) > _SHOWN else ""
+        files = f"{len(report.gone):,} ({names}{more})"
+        note(f"files that are gone, but still in the index: {files}; delete them by `documents add --prune`")
+    note(f"{_summary(report)}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
+
+
+def _summary(report: DocumentReport) -> str:
+    """Return what changed, documents before passages."""
+    documents = {
+        "added": report.added_documents,
+        "changed": report.changed_documents,
+        "deleted": report.deleted_documents,
+        "unchanged": report.unchanged,
+    }
+    passages = {"added": report.added, "deleted": report.deleted, "left out as duplicates": report.duplicates}
+    parts: list[str] = []
+    for unit, counts in (("documents", documents), ("passages", passages)):
+        changes = [f"{count:,} {name}" for name, count in counts.items() if count]
+        if changes:
+            parts.append(f"{unit}: {', '.join(changes)}")
+    if report.restricted:
+        parts.append(f"restricted to groups: {report.restricted:,} of the passages added")
+    return "; ".join(parts) or "nothing to change"

@@ -12,6 +12,7 @@ from typer import Argument, Option
 from dialore.cli.options import Json
 from dialore.cli.output import Table, console, note, print_json
 from dialore.errors import InputError
+from dialore.files import write_whole
 
 if TYPE_CHECKING:  # they need the extra `serve`
     from dialore.server.store import ServerStore, User
@@ -65,7 +66,7 @@ def export(
     """
     statements = _with(store, user, key, lambda kept, who: kept.statements(who, history=True))
     lines = (statement.model_dump_json(exclude_defaults=True) + "\n" for statement in statements)
-    out.write_text("".join(lines), "utf-8")
+    write_whole(out, lines, private=True)
     note(f"{len(statements)} statements: {out}")
 
 

@@ -187,7 +187,8 @@ def _write_page(path: Path, entries: Sequence[_Entry], results: Sequence[Result]
         for identifier, entry in entries
         if not isinstance(entry, InputError)
     ]
-    write_whole(path, render_page(conversations, title="Dialore: responses and their grounds"))
+    page = render_page(conversations, title="Dialore: responses and their grounds")
+    write_whole(path, page, private=True)
     note(f"page: {path}")
 
 

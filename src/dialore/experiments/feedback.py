@@ -85,7 +85,7 @@ def as_pairs(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
 def write_lines(path: Path, entries: Iterable[Mapping[str, Any]]) -> int:
     """Write entries as JSONL, whole or not at all; gives how many there are."""
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
-    write_whole(path, lines)
+    write_whole(path, lines, private=True)
     return len(lines)
 
 

@@ -21,7 +21,9 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.evaluation.base import SampleScore
 from dialore.evaluation.judges.comparing import Preference
+from dialore.files import create_private, create_private_folder
 from dialore.response import Response
+from dialore.sqlite_errors import ExplainAs, ExplainedConnection, explain_sqlite_error
 
 FILE = "run.sqlite"
 _FORMAT = 1
@@ -85,7 +87,7 @@ class RunStore:
     def create(cls, folder: Path) -> Self:
         """Make an empty run; raises InputError where the folder holds something else, or cannot be written."""
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            create_private_folder(folder)
             if not (folder / FILE).exists() and any(path.name != _LOCK for path in folder.iterdir()):
                 raise InputError(f"{folder} is not empty and holds no run", hint="name another folder")
             database = _connect(folder / FILE)
@@ -468,20 +470,24 @@ def _connect(path: Path, *, may_write: bool = True) -> sqlite3.Connection:
 
     One that may only be read is read: where no log stands beside it, it is whole, and SQLite wants no file of its own.
     """
+    explain_as: ExplainAs = {"path": path, "description": "a run", "other_file": "name another folder"}
     try:
         if may_write:
-            database = sqlite3.connect(path, timeout=30.0)
+            create_private(path)
+            database = sqlite3.connect(path, timeout=30.0, factory=ExplainedConnection)
         else:
             whole = "" if path.with_name(f"{FILE}-wal").exists() else "&immutable=1"
-            database = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro{whole}", uri=True, timeout=30.0)
+            uri = f"{path.absolute().as_uri()}?mode=ro{whole}"
+            database = sqlite3.connect(uri, uri=True, timeout=30.0, factory=ExplainedConnection)
+        database.explain_as = explain_as
         # A commit in the log survives the death of the process at any point; only a crash of the machine may take the
         # last ones, which a run would then do again.
         if may_write:
             database.execute("pragma journal_mode = wal")
             database.execute("pragma synchronous = normal")
         version = _version(database)
-    except sqlite3.DatabaseError as error:
-        raise InputError(f"the run in {path.parent} cannot be read: {error}", hint="name another folder") from error
+    except sqlite3.Error as error:
+        raise explain_sqlite_error(error, **explain_as) from error
     if version not in {0, _FORMAT}:
         problem = f"the run in {path.parent} has format {version}; this version reads {_FORMAT}"
         hint = "score and report it with the version that made it, or run again into another folder"

@@ -16,7 +16,9 @@ from typing import Any
 from pydantic import ValidationError
 
 from dialore.errors import InputError
+from dialore.files import create_private, unwritable
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.sqlite_errors import classify_sqlite_error, explain_sqlite_error
 
 log = logging.getLogger(__name__)
 
@@ -98,10 +100,10 @@ class Cached(Wrapper):
         try:
             row = database.execute("SELECT completion FROM completions WHERE key = ?", (key,)).fetchone()
             return Completion.model_validate_json(row[0]) if row else None
-        except sqlite3.OperationalError as error:
+        except sqlite3.Error as error:
+            if classify_sqlite_error(error) in {"damaged", "not-a-database"}:
+                raise _explain(error, self._path) from error
             self._warn("read", error)
-        except sqlite3.DatabaseError:
-            raise _damaged_error(self._path) from None
         except ValidationError:
             pass  # will be asked and stored anew
         return None
@@ -115,7 +117,7 @@ class Cached(Wrapper):
 
     def _warn(self, what: str, error: sqlite3.Error) -> None:
         if not self._has_warned:
-            log.warning("the cache %s cannot be %s (%s): going on without", self._path, what, error)
+            log.warning("the cache cannot be %s, going on without: %s", what, _explain(error, self._path))
         self._has_warned = True
 
 
@@ -149,19 +151,18 @@ def _open(path: Path) -> sqlite3.Connection:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             return _connect(path)
-        except (OSError, sqlite3.OperationalError) as error:
+        except OSError as error:
+            raise unwritable(path, error) from error
+        except sqlite3.Error as error:
             # SQLite does not wait by itself where several processes make one file at once.
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                hint = "name a file that can be written"
-                raise InputError(f"cannot open the cache {path}: {error}", hint=hint) from None
+            if classify_sqlite_error(error) != "busy" or time.monotonic() > give_up:
+                raise _explain(error, path) from error
             time.sleep(0.01)
-        except sqlite3.DatabaseError:
-            raise _damaged_error(path) from None
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     with contextlib.suppress(OSError):
-        path.touch(mode=0o600)  # prompts hold what people said
+        create_private(path)  # prompts hold what people said
     with contextlib.ExitStack() as closing:
         database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         closing.callback(database.close)
@@ -186,5 +187,5 @@ def _connect(path: Path) -> sqlite3.Connection:
     return database
 
 
-def _damaged_error(path: Path) -> InputError:
-    return InputError(f"{path} is damaged or not a cache", hint=_MEND)
+def _explain(error: sqlite3.Error, path: Path) -> InputError:
+    return explain_sqlite_error(error, path, description="a cache", rebuild=_MEND)

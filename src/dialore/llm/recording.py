@@ -17,7 +17,7 @@ from typing import Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.errors import InputError, NotRecordedError, describe
-from dialore.files import read_text, unwritable
+from dialore.files import create_private, read_text, unwritable
 from dialore.llm.model import Completion, LanguageModel, Message, OnToken, Request, Sampling, Usage, Wrapper
 
 T = TypeVar("T", bound=BaseModel)
@@ -104,6 +104,7 @@ class Recorder(Wrapper):
     def _open(self) -> FileIO:
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
+            create_private(self._path)  # prompts hold what people said
             self._file = self._path.open("a+b", buffering=0)
             size = os.fstat(self._file.fileno()).st_size
             if size and os.pread(self._file.fileno(), 1, size - 1) != b"\n":

@@ -47,12 +47,16 @@ class Paragraph(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """A part of a document under one heading, beyond which no passage reaches; titles above are joined by " > "."""
+    """A part of a document under one heading, beyond which no passage reaches; titles above are joined by " > ".
+
+    `line` is its line in a file of which each line is a section of its own, else 0.
+    """
 
     paragraphs: Sequence[Paragraph]
     title: str = ""
     url: str = ""
     extra: dict[str, Any] = field(default_factory=dict)
+    line: int = 0
 
 
 class _Sentence(NamedTuple):

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 import lmdb
 
 from dialore.errors import InputError
-from dialore.files import write_whole
+from dialore.files import create_private_folder, write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
@@ -93,7 +93,7 @@ class AddedKnowledge:
         self.folder = folder.resolve()
         self._index, self._graph = self.folder / "documents.idx", self.folder / "facts.graph"
         self._sentences, self._files = self.folder / "persona.json", self.folder / "files"
-        self._files.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(self.folder)
         self._files.mkdir(mode=0o700, exist_ok=True)  # uploads are readable by this account alone
         self._lock = asyncio.Lock()
         self._limits, self._is_closed = limits, False
@@ -304,7 +304,7 @@ class AddedKnowledge:
     def set_persona(self, add: Sequence[str] = (), delete: Sequence[str] = ()) -> list[str]:
         """Add and delete sentences; returns those that there are."""
         kept = [sentence for sentence in dict.fromkeys((*self.persona, *add)) if sentence not in delete]
-        write_whole(self._sentences, json.dumps(kept))
+        write_whole(self._sentences, json.dumps(kept), private=True)
         return kept
 
 

@@ -6,6 +6,7 @@ import asyncio
 import functools
 import json
 import logging
+import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +21,9 @@ from alembic.util import CommandError
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from dialore.errors import InputError, SourceError, first_line, import_optional
+from dialore.files import create_private, unwritable
 from dialore.sources.memory import Statement, standing, with_intervals
+from dialore.sqlite_errors import explain_sqlite_error
 
 log = logging.getLogger(__name__)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
@@ -144,6 +147,7 @@ class ServerStore:
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         url = read_url(place)
+        self._file = url.database or ""
         self._place, self._engine = url.render_as_string(hide_password=True), open_engine(url)
         self._clock = clock
         self._busy_until = 0.0
@@ -160,7 +164,8 @@ class ServerStore:
         try:
             await self._upgrade(_ALL)
         except SourceError as error:
-            raise InputError(error.message, hint="name a file, or postgresql://user@host/database") from error
+            hint = error.hint or "name a file, or postgresql://user@host/database"
+            raise InputError(error.message, hint=hint) from error
         except CommandError as error:
             hint = "install a newer dialore, or name another"
             raise InputError(f"{self._place}: {first_line(error)}", hint=hint) from error
@@ -437,8 +442,11 @@ class ServerStore:
             if deletes:
                 self._clear_log()
         except SQLAlchemyError as error:  # in one line, without its password
-            message = first_line(getattr(error, "orig", None) or error)
-            raise SourceError(f"{self._place} cannot be asked: {message}") from error
+            cause = getattr(error, "orig", None) or error
+            if isinstance(cause, sqlite3.Error):
+                explained = explain_sqlite_error(cause, self._file, description="a store")
+                raise SourceError(explained.message, hint=explained.hint) from error
+            raise SourceError(f"{self._place} cannot be asked: {first_line(cause)}") from error
         return result
 
     def _clear_log(self) -> None:
@@ -497,8 +505,11 @@ def open_engine(url: sa.URL) -> sa.Engine:
         import_optional("psycopg", "a store in PostgreSQL", "postgres")
         return sa.create_engine(url, pool_pre_ping=True)
     file = Path(url.database or "")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.touch(mode=0o600)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        create_private(file)
+    except OSError as error:
+        raise unwritable(file, error) from error
     # One connection, for SQLite has one writer: what waits here wakes at once, what waits there sleeps and tries again.
     waits = {"timeout": _WAIT, "isolation_level": None}
     engine = sa.create_engine(url, connect_args=waits, pool_size=1, max_overflow=0)

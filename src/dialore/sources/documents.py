@@ -18,7 +18,14 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import add_documents, build_documents, embedder_of, open_store, shown_place
+from dialore.retrieval.documents.indexing import (
+    add_documents,
+    build_documents,
+    embedder_of,
+    is_index_file,
+    open_store,
+    shown_place,
+)
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
 from dialore.retrieval.loaders.reading import format_of
@@ -350,14 +357,18 @@ class PoolSource(HeldSource):
 
 
 def open_documents(
-    paths: Sequence[Path | str], *, retriever: _Retriever = "fused", embedder: str | None = None
+    paths: Sequence[Path | str],
+    *,
+    retriever: _Retriever = "fused",
+    embedder: str | None = None,
+    indices_only: bool = False,
 ) -> KnowledgeSource:
     """Open documents as one source: indices (files or addresses), and plain files and folders, which are read first.
 
     What is named twice is opened once. `embedder` is the spec that the user's settings name: an index whose vectors an
     endpoint made asks it at that address. `mcp:FILE` is a tool or a resource of another server, `pool:` each dialogue's
-    own sentences, ranked by the embedder or as `pool:RERANKER` says. Raises InputError where none is named, or as
-    `DocumentIndex` and `build_documents` do.
+    own sentences, ranked by the embedder or as `pool:RERANKER` says. With `indices_only`, plain files and folders are
+    refused. Raises InputError where none is named, or as `DocumentIndex` and `build_documents` do.
     """
     if not paths:
         raise InputError("no document index is named", hint="give --documents PATH")
@@ -372,7 +383,8 @@ def open_documents(
 
                 opened.append(open_mcp(Path(str(path).removeprefix(_MCP))))
             else:
-                opened.append(DocumentIndex(_index_of(path), retriever=retriever, addresses=[embedder]))
+                index = path if indices_only else _index_of(path)
+                opened.append(DocumentIndex(index, retriever=retriever, addresses=[embedder]))
             failed.callback(opened[-1].close)
         failed.pop_all()
     return opened[0] if len(opened) == 1 else MultiDocuments(opened)
@@ -382,6 +394,8 @@ def _index_of(path: Path | str) -> Path | str:
     """Return the index of a plain file or folder, made or brought up to date; any other path is an index itself."""
     plain = Path(path)
     if "://" in str(path) or not (plain.is_dir() or (plain.is_file() and format_of(plain))):
+        return path
+    if is_index_file(plain):  # whatever its name ends in
         return path
     name = hashlib.sha256(f"{__version__} {plain.resolve()}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
     index = cache_folder() / "documents" / f"{name}.idx"

@@ -20,7 +20,7 @@ from dialore.knowledge import Knowledge
 from dialore.methods.stages import NullRunner, StageContext
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import PATIENCE
-from dialore.retrieval.documents.store import Piece
+from dialore.retrieval.documents.store import LAYOUT, Piece
 from dialore.retrieval.encoders import EndpointEmbedder
 from dialore.retrieval.static import StaticEmbedder
 from dialore.session import Session, SourceSettings
@@ -91,6 +91,7 @@ def test_who_may_only_read_can_ask(monkeypatch):
         scratch.chmod(0o777)
         monkeypatch.setattr(tempfile, "tempdir", str(scratch))
         build_documents(Path(folder, "i"), texts=FACTS)
+        Path(folder, "i").chmod(0o644)  # an index is private until its owner opens it to others
         DocumentIndex(Path(folder, "i"), embedder=EMBEDDER).find("throat")  # all is imported: others may not read that
         os.seteuid(65534)
         try:
@@ -283,7 +284,7 @@ def test_what_is_no_index_or_damaged(base, tmp_path):
             DocumentIndex(base)
         with pytest.raises(SourceError, match="layout 99"):
             asyncio.run(index.search("x", ASK))
-        connection.execute(change, (2, "false"))
+        connection.execute(change, (LAYOUT, "false"))
     with pytest.raises(InputError, match="another version"):
         DocumentIndex(base)
     index.close()

@@ -15,19 +15,22 @@ from dataclasses import dataclass, replace
 
 from dialore.errors import InputError
 from dialore.knowledge import GROUPS
+from dialore.text import storable
 
 EVERY_GROUP = "*"
 """The group of a reader who may read all passages."""
 COLUMNS = ("text", "title", "url", "file", "page")
 _Value = str | float | bool
-_VALUE = r'"(?:[^"\\]|\\.)*"|\'[^\']*\'|[^\s(),"\'=<>!]+'
+_OPERATOR = re.compile(r"==|!=|<=|>=|=|<|>")
+_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
+_BARE_FIELD = re.compile(r"\w[\w.-]*")
+_BARE_VALUE = re.compile(r"""[^\s(),"'=<>!]+""")
+_WORD = re.compile(r"\w+")
 _NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?")
-_CONDITION = re.compile(
-    rf"\s*(?P<field>[^\W\d][\w.-]*)\s*(?:(?P<operator>=|==|!=|<=|>=|<|>)\s*(?P<value>{_VALUE})"
-    rf"|in\s*\((?P<values>\s*(?:{_VALUE})(?:\s*,\s*(?:{_VALUE}))*\s*)\))\s*"
-)
-_AND = re.compile(r"and\b", re.IGNORECASE)
-_HINT = 'write year >= 2024 and lang = en and tag in (a, "b c")'
+_DAY = re.compile(r"\d{4}(?:-\d\d(?:-\d\d(?:[T ].*)?)?)?")
+"""A year, a month or a day, with a time or without: the beginning of dates that are written as ISO 8601 says."""
+_HINT = 'write year >= 2024 and "Valid from" >= 2026-01 and tag in (a, "b c")'
+_SHOWN_CHARS = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,36 +78,131 @@ def filter_of_reader() -> Filter:
 
 
 def parse_where(text: str) -> tuple[Condition, ...]:
-    """Return the conditions of an expression, joined by `and`; raise InputError where it is none."""
-    conditions: list[Condition] = []
-    position = 0
-    while True:
-        match = _CONDITION.match(text, position)
-        if match is None:
-            raise InputError(f"not a condition on metadata: {text[position:].strip() or text!r}", hint=_HINT)
-        listed = match["values"]
-        values = tuple(map(_value, re.findall(_VALUE, listed) if listed else [match["value"]]))
-        operator = "in" if listed else match["operator"].replace("==", "=")
-        conditions.append(Condition(match["field"], operator, values))
-        if match.end() == len(text):
-            return tuple(conditions)
-        joined = _AND.match(text, match.end())
-        if joined is None:
-            raise InputError(f"not a condition on metadata: {text[match.end() :].strip()!r}", hint=_HINT)
-        position = joined.end()
+    """Return the conditions of an expression, joined by `and`; raise InputError where it is none.
+
+    A condition is a field, an operator (`=`, `!=`, `<`, `<=`, `>`, `>=`) and a value, or a field and `in (a, b)`.
+    Fields and values with spaces or signs stand in quotes. A field `a.b` is also the field `b` of an object `a`. A
+    value such as 2026, 2026-01 or 2026-01-31 is compared with as much of a date as it gives.
+    """
+    parser = _Parser(text)
+    conditions = [parser.condition()]
+    while not parser.at_end():
+        parser.join()
+        conditions.append(parser.condition())
+    return tuple(conditions)
 
 
-def _value(text: str) -> _Value:
-    if text[0] == '"':
+class _Parser:
+    """Reads conditions from a text, from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._position = text, 0
+
+    def at_end(self) -> bool:
+        """Return whether only spaces are left."""
+        return not self._text[self._position :].strip()
+
+    def condition(self) -> Condition:
+        """Read a condition."""
+        field = self._field()
+        operator = self._take(_OPERATOR)
+        if operator is not None:
+            return Condition(field, operator.replace("==", "="), (self._value(),))
+        word = self._take(_WORD)
+        if word is None or word.lower() != "in":
+            self._back(word)
+            raise self._error(f"an operator after the field {field!r} (=, !=, <, <=, >, >= or in)")
+        if not self._take_sign("("):
+            raise self._error("'(' after in")
+        values = [self._value()]
+        while self._take_sign(","):
+            values.append(self._value())
+        if not self._take_sign(")"):
+            raise self._error("',' or ')' after a value")
+        return Condition(field, "in", tuple(values))
+
+    def join(self) -> None:
+        """Read an `and` between two conditions."""
+        word = self._take(_WORD)
+        if word is None or word.lower() != "and":
+            self._back(word)
+            raise self._error("'and' between conditions")
+
+    def _field(self) -> str:
+        quoted = self._take(_QUOTED)
+        field = self._unquote(quoted) if quoted is not None else self._take(_BARE_FIELD)
+        if not field:
+            raise self._error("the name of a field")
+        return field
+
+    def _value(self) -> _Value:
+        quoted = self._take(_QUOTED)
+        if quoted is not None:
+            return self._unquote(quoted)
+        text = self._take(_BARE_VALUE)
+        if text is None:
+            raise self._error("a value")
+        if text in {"true", "false"}:
+            return text == "true"
+        return float(text) if _NUMBER.fullmatch(text) else text
+
+    def _unquote(self, text: str) -> str:
+        if text[0] == "'":
+            return storable(text[1:-1])
         try:
-            return str(json.loads(text))
+            return storable(str(json.loads(text)))
         except ValueError as error:
-            raise InputError(f"not a condition on metadata: {text} is no text of JSON", hint=_HINT) from error
-    if text[0] == "'":
-        return text[1:-1]
-    if text in {"true", "false"}:
-        return text == "true"
-    return float(text) if _NUMBER.fullmatch(text) else text
+            message = f"not a condition on metadata: {text} is no text of JSON"
+            raise InputError(message, hint=_HINT) from error
+
+    def _take(self, pattern: re.Pattern[str]) -> str | None:
+        """Read what matches next, after spaces; None if nothing does."""
+        rest = self._text[self._position :]
+        start = self._position + len(rest) - len(rest.lstrip())
+        match = pattern.match(self._text, start)
+        if match is None:
+            return None
+        self._position = match.end()
+        return match[0]
+
+    def _take_sign(self, sign: str) -> bool:
+        return self._take(re.compile(re.escape(sign))) is not None
+
+    def _back(self, word: str | None) -> None:
+        self._position -= len(word or "")
+
+    def _error(self, expected: str) -> InputError:
+        rest = self._text[self._position :].strip()
+        found = f"not {rest[:_SHOWN_CHARS]!r}" if rest else "not its end"
+        message = f"not a condition on metadata: {self._text!r} needs {expected}, {found}"
+        return InputError(message, hint=_HINT)
+
+
+def comparisons(condition: Condition) -> tuple[str, list[object]]:
+    """Return a condition as SQL over `text`, `number` and `day` of one item of its field, with its parameters.
+
+    The operator `!=` is written as `=`: it holds if no item is equal.
+    """
+    operator = "=" if condition.operator in {"in", "!="} else condition.operator
+    alternatives: list[str] = []
+    parameters: list[object] = []
+    for value in condition.values:
+        if isinstance(value, bool):
+            alternatives.append(f"text {operator} ?")
+            parameters.append(str(value).lower())
+            continue
+        text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else str(value)
+        is_day = _DAY.fullmatch(text) is not None
+        if isinstance(value, float):
+            alternatives.append(f"number {operator} ?")
+            parameters.append(value)
+        elif operator == "=" or not is_day or len(text) == len("2026"):
+            alternatives.append(f"text {operator} ?")
+            parameters.append(value)
+        if is_day:
+            alternatives.append(f"substr(day, 1, {len(text)}) {operator} ?")
+            parameters.append(text)
+    return " OR ".join(alternatives), parameters
 
 
 def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, object]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import time
 from contextlib import closing, contextmanager
 from dataclasses import asdict, replace
@@ -17,6 +16,7 @@ from dialore.errors import InputError, MissingExtraError
 from dialore.knowledge import GROUPS
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
+from dialore.retrieval.documents.metadata import MetadataError, encode_metadata
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.groups import RefusedGroups, apply_groups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
@@ -45,6 +45,7 @@ _EVERY = 500  # texts between two reports of progress
 
 # --- opening
 
+_SQLITE_HEADER_BYTES, _APPLICATION_ID_OFFSET = 100, 68
 _SCHEMES = ("postgresql://", "postgres://")
 
 
@@ -57,6 +58,19 @@ def open_store(path: Path | str) -> Store:
     from dialore.retrieval.documents.sqlite import SqliteStore
 
     return SqliteStore(Path(path))
+
+
+def is_index_file(path: Path) -> bool:
+    """Return whether a file begins as the file of an index does."""
+    from dialore.retrieval.documents.sqlite import APPLICATION_ID
+
+    try:
+        with path.open("rb") as file:
+            head = file.read(_SQLITE_HEADER_BYTES)
+    except OSError:
+        return False
+    application_id = head[_APPLICATION_ID_OFFSET : _APPLICATION_ID_OFFSET + 4]
+    return head.startswith(b"SQLite format 3\0") and application_id == APPLICATION_ID.to_bytes(4, "big")
 
 
 def embedder_of(
@@ -83,24 +97,35 @@ def shown_place(path: Path | str) -> str:
 
 
 class DocumentReport(BaseModel):
-    """The report of a change of an index, in passages unless said otherwise, and its state afterwards.
+    """The report of a change of an index, and its state afterwards.
 
     Attributes:
-        deleted: those of documents that were read anew included.
+        added: passages.
+        deleted: passages, those of documents that were read anew included.
         duplicates: passages left out, for their document had them already.
+        added_documents: documents that the index did not have.
+        changed_documents: documents that were read anew.
+        deleted_documents: documents that the index no longer has.
         unchanged: documents left as they were, for their files have not changed.
+        gone: documents that are still in the index although their files vanished from the folders.
         missing: ids, files or urls that were to be deleted and that nothing has.
         rejects: files and lines that could not be read, a sentence each.
         notices: parts of files that were left out, and what was assumed of others, a sentence each.
         skipped: files of folders that were passed over, for their names do not say how to read them.
         restricted: of the passages added, how many only members of some groups may read.
+        documents: documents of the index.
+        passages: passages of the index.
     """
 
     path: str
     added: int = 0
     deleted: int = 0
     duplicates: int = 0
+    added_documents: int = 0
+    changed_documents: int = 0
+    deleted_documents: int = 0
     unchanged: int = 0
+    gone: list[str] = Field(default_factory=list)
     missing: list[str] = Field(default_factory=list)
     rejects: list[str] = Field(default_factory=list)
     notices: list[str] = Field(default_factory=list)
@@ -162,15 +187,39 @@ class _Change:
                 continue
             number = self._add(document)
             try:
-                for section in read.sections(file):
-                    self._put(number, self._chunking.split(section, document.name))
+                is_kept = self._put_sections(number, read.sections(file))
             except RefusedGroups as error:
                 self.report.rejects.append(f"{document.name}: {error}")
                 self._take_back(number)
+                if known is not None:  # what was public before may be restricted now
+                    self.drop(self.number_of.pop(document.name))
                 continue
+            if not is_kept:
+                continue  # the previous version stays
             if known is not None:
                 self.drop(known)
+                self.report.changed_documents += 1
             self.number_of[document.name] = number
+
+    def _put_sections(self, number: int, sections: Iterable[Section]) -> bool:
+        """Take in sections of a document, and return whether any was.
+
+        Sections whose metadata cannot be kept are rejected by document and line.
+        """
+        name = self._documents[number].name
+        has_any = False
+        for section in sections:
+            try:
+                encode_metadata({**section.extra, **self._metadata})
+            except MetadataError as error:
+                location = f"{name}, line {section.line}" if section.line else name
+                reject = f"{location}: {error}"
+                if reject not in self.report.rejects[-1:]:  # sections of a document share what its front matter says
+                    self.report.rejects.append(reject)
+                continue
+            has_any = True
+            self._put(number, self._chunking.split(section, name))
+        return has_any
 
     def texts(self, texts: Iterable[str | Piece], name: str) -> None:
         """Take in texts beside those that are there under the same name."""
@@ -182,6 +231,11 @@ class _Change:
                 self.step("reading texts", done, None)
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
+            try:
+                encode_metadata({**piece.extra, **self._metadata})
+            except MetadataError as error:
+                self.report.rejects.append(f"{name}, text {done + 1}: {error}")
+                continue
             try:
                 self._put(number, self._chunking.split(section, piece.file))
             except RefusedGroups as error:
@@ -275,6 +329,15 @@ class _Change:
         approved = [passage.number for passage in stored if may_change(passage.piece.extra.get(GROUPS, []))]
         self.remove("number", approved)
 
+    def find_gone(self, folders: Sequence[Path], found: Collection[str]) -> list[str]:
+        """Return the documents below the folders whose files have vanished; `found` names those that were found."""
+        gone: list[str] = []
+        for name in self.number_of:
+            is_below = any(map(Path(name).is_relative_to, folders))
+            if is_below and name not in found and _has_vanished(Path(name)):
+                gone.append(name)
+        return gone
+
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
         message = ": ".join(["nothing to make passages of", *self.report.rejects[:1]])
@@ -294,6 +357,7 @@ def _changing(
     report = DocumentReport(path=shown_place(path))
     with closing(open_store(path)) as store:
         with store.write(fresh) as transaction:
+            before = {document.name for document in transaction.documents().values()}
             chosen = functools.cache(functools.partial(embedder_of, transaction.settings(), path, embedder))
             change = _Change(transaction, report, chosen, metadata or {}, on_step)
             yield change
@@ -304,14 +368,24 @@ def _changing(
                 transaction.update_approximate(lambda done, total: change.step("indexing vectors", done, total))
             except MissingExtraError as error:
                 report.notices.append(f"vectors are searched one by one, which is slow: {error.hint}")
+            after = {document.name for document in transaction.documents().values() if document.passages}
+        report.added_documents, report.deleted_documents = len(after - before), len(before - after)
         with store.read() as transaction:
             report.documents, report.passages = len(transaction.documents()), transaction.state().passages
     report.seconds = round(time.monotonic() - started, 3)
 
 
+def _has_vanished(path: Path) -> bool:
+    """Return whether there is no such file; False if nobody can tell, as in a folder that may not be read."""
+    try:
+        return not path.exists()
+    except OSError:
+        return False
+
+
 def _split_by(document: Document, chunking: Chunking, metadata: Mapping[str, Any]) -> Document:
     """Return a document that was read, with a hash of how it is split and what is said of it, too."""
-    told = f" {json.dumps(metadata, sort_keys=True)}" if metadata else ""
+    told = f" {encode_metadata(metadata)}" if metadata else ""
     digest = hashlib.blake2b(f"{document.hash} {chunking}{told}".encode(), digest_size=16)
     return document.model_copy(update={"hash": digest.hexdigest()})
 
@@ -397,9 +471,9 @@ def add_documents(
 ) -> DocumentReport:
     """Add files and texts to an index; files that it has are read again only where they changed.
 
-    Arguments are as those of `build_documents`; texts join those that are there under the same name. With `prune`,
-    documents go whose files have vanished from the folders; the new ones come in the place of those that `replaces`
-    names, or of those of their passages whose groups `may_change` approves of.
+    Arguments are as those of `build_documents`; texts join those that are there under the same name. Documents whose
+    files have vanished from the folders are reported as `gone`, or deleted with `prune`. The new documents come in the
+    place of those that `replaces` names, or of those of their passages whose groups `may_change` approves of.
 
     Raises:
         InputError: no such index, no file of a name, none that can be read, or another writer has it for 30 seconds.
@@ -420,8 +494,11 @@ def add_documents(
         change.texts(texts, texts_name)
         if read.files:
             change.drop_files(replaces, (), may_change=may_change)
+        gone = change.find_gone(read.folders, set(map(shown_path, read.formats)))
         if prune:
-            change.drop_files((), read.folders, but=set(map(shown_path, read.formats)))
+            change.drop_files(gone, ())
+        else:
+            change.report.gone = gone
         change.flush()
         report = change.report
         if report.rejects and not (report.added or report.duplicates or report.unchanged or report.deleted):

@@ -39,9 +39,11 @@ _WIDEST = 1000  # candidates of the vectors' index that pgvector looks at, at mo
 _TABLES = """
 CREATE EXTENSION IF NOT EXISTS vector WITH SCHEMA public;
 CREATE TABLE passages (number BIGINT PRIMARY KEY, id BIGINT, document BIGINT, length INTEGER, text TEXT, title TEXT,
-    url TEXT, file TEXT, page INTEGER, extra TEXT, terms TSVECTOR{vector});
+    url TEXT, file TEXT, page INTEGER, metadata_number BIGINT, terms TSVECTOR{vector});
 CREATE UNIQUE INDEX passages_document ON passages (document, id);
 CREATE INDEX passages_id ON passages (id);
+CREATE INDEX passages_metadata ON passages (metadata_number);
+CREATE TABLE metadata (number BIGINT PRIMARY KEY, document BIGINT, content TEXT, fields JSONB);
 CREATE INDEX passages_terms ON passages USING gin (terms);
 CREATE TABLE frequencies (term TEXT PRIMARY KEY, passages BIGINT);
 """
@@ -135,15 +137,18 @@ class _PostgresTransaction(Transaction):
     """One state of an index in a database, or a change of it; see `Transaction`."""
 
     mark = "%s"
-    items = (
-        "SELECT 1 FROM (SELECT value #>> '{}' AS text, CASE WHEN jsonb_typeof(value) = 'number' OR"
-        " value #>> '{}' ~ '^[-+]{0,1}[0-9]+([.][0-9]+){0,1}$' THEN (value #>> '{}')::float8 END AS number"
-        " FROM (SELECT NULLIF(extra, '')::jsonb -> ? AS held) AS field, jsonb_array_elements(CASE WHEN held IS NULL"
-        " THEN '[]' WHEN jsonb_typeof(held) = 'array' THEN held ELSE jsonb_build_array(held) END) AS value) AS item"
+    day_of = "CASE WHEN text ~ '^[0-9]{4}-[0-9]{2}' THEN text END"
+    field_items = (
+        f"SELECT 1 FROM (SELECT text, number, {day_of} AS day FROM (SELECT value #>> '{{}}' AS text,"
+        " CASE WHEN jsonb_typeof(value) = 'number' OR"
+        " value #>> '{}' ~ '^[-+]{0,1}[0-9]{1,200}([.][0-9]{1,200}){0,1}$' THEN (value #>> '{}')::float8 END AS number"
+        " FROM (SELECT metadata.fields #> ?::text[] AS held) AS field, jsonb_array_elements(CASE WHEN held IS NULL"
+        " THEN '[]' WHEN jsonb_typeof(held) = 'array' THEN held ELSE jsonb_build_array(held) END) AS value"
+        ") AS own) AS item"
     )
 
-    def _path_of(self, field: str) -> object:
-        return field
+    def _path_of(self, *steps: str) -> object:
+        return list(steps)
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
         return f"{column} = ANY(?)", list(values)
@@ -163,14 +168,14 @@ class _PostgresTransaction(Transaction):
         weights = rare * [terms[term] for term in asked]
         mean = max(state.length / state.passages, 1e-9)
         match = " | ".join(map(_quote_lexeme, chosen))
-        sql = _BM25.replace("{seen}", self._seen)
+        sql = _BM25.replace("{seen}", self._seen_each)
         return list(self.ask(sql, mean, match, *self._seen_values, asked, weights.tolist(), top))
 
     def by_vector(self, query: NDArray[np.float32], top: int) -> list[tuple[int, float]]:
         """See `Transaction`: by the vectors' index, approximately among many."""
         self.ask("SELECT set_config('hnsw.ef_search', ?, true)", str(min(max(top, 40), _WIDEST)))
         self.ask("SELECT set_config('hnsw.iterative_scan', 'strict_order', true)")
-        sql = f"SELECT number, -(vector <#> ?::halfvec) FROM passages WHERE TRUE{self._seen}"
+        sql = f"SELECT number, -(vector <#> ?::halfvec) FROM passages WHERE TRUE{self._seen_each}"
         sql += " ORDER BY vector <#> ?::halfvec LIMIT ?"
         vector = _vector(query)
         rows = self.ask(sql, vector, *self._seen_values, vector, top)
@@ -183,7 +188,7 @@ class _PostgresTransaction(Transaction):
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
     ) -> None:
-        columns = "number, id, document, length, text, title, url, file, page, extra, terms"
+        columns = "number, id, document, length, text, title, url, file, page, metadata_number, terms"
         columns += "" if vectors is None else ", vector"
         having: Counter[str] = Counter()
         with self._connection.cursor().copy(f"COPY passages ({columns}) FROM STDIN") as copy:
@@ -198,6 +203,14 @@ class _PostgresTransaction(Transaction):
             list(having),
             list(having.values()),
         )
+
+    def _insert_metadata(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        if not rows:
+            return
+        # Kept as JSON for filters, and as text, because a JSONB value does not keep the order of its fields.
+        with self._connection.cursor().copy("COPY metadata (number, document, content, fields) FROM STDIN") as copy:
+            for row in rows:
+                copy.write_row((*row, row[2]))
 
     def _remove(self, condition: str, value: object) -> None:
         lost = f"SELECT unnest(tsvector_to_array(terms)) AS lexeme {condition}"

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import InputError, MissingExtraError
-from dialore.files import whole_file
+from dialore.files import create_private, whole_file
 from dialore.retrieval.bm25 import rarity, saturation, scores_of
 from dialore.retrieval.documents.filters import ALL, Filter
 from dialore.retrieval.documents.store import (
@@ -37,10 +37,14 @@ from dialore.retrieval.documents.store import (
     selective,
 )
 from dialore.retrieval.fusion import DECIMALS, Quantised, best, quantise, rank_quantised
+from dialore.sqlite_errors import classify_sqlite_error, explain_sqlite_error
 
-_OURS = 0x644C6F72  # SQLite's application id of our files
+APPLICATION_ID = 0x644C6F72
+"""SQLite's application id of the files of indices."""
 PATIENCE = 30.0
 """Seconds that a writer waits for another."""
+_CHECKPOINT_WAIT_MS = 2000
+"""How long a change that deleted text waits for readers of the former state, whose log still holds that text."""
 _COLUMNS_KEPT = 32
 """Columns that are kept, of all filters; the one that was not asked for longest goes first."""
 APPROXIMATE_FROM = 200_000
@@ -51,13 +55,17 @@ _HNSW: dict[str, Any] = {"connectivity": 32, "expansion_add": 128, "expansion_se
 _BATCH = 50_000  # vectors that are added at once
 _TABLES = """
 DROP TABLE IF EXISTS passages;
+DROP TABLE IF EXISTS metadata;
 DROP TABLE IF EXISTS vectors;
 DROP TABLE IF EXISTS frequencies;
 DROP TABLE IF EXISTS search;
 CREATE TABLE passages (number INTEGER PRIMARY KEY, id INTEGER, document INTEGER, length INTEGER, text TEXT, title TEXT,
-    url TEXT, file TEXT, page INTEGER, extra TEXT);
+    url TEXT, file TEXT, page INTEGER, metadata_number INTEGER);
 CREATE UNIQUE INDEX passages_document ON passages (document, id);
 CREATE INDEX passages_id ON passages (id);
+CREATE INDEX passages_metadata ON passages (metadata_number);
+CREATE TABLE metadata (number INTEGER PRIMARY KEY, document INTEGER,
+    content TEXT CHECK (json_valid(content)));
 CREATE TABLE vectors (number INTEGER PRIMARY KEY, vector BLOB);
 CREATE VIRTUAL TABLE search USING fts5(terms, tokenize="ascii tokenchars ''''");
 CREATE VIRTUAL TABLE frequencies USING fts5vocab(search, 'row');
@@ -136,7 +144,7 @@ class SqliteStore:
         with ExitStack() as failed:
             failed.callback(connection.close)
             # Asked of SQLite: to open and close the file here would release the locks that the process holds on it.
-            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (_OURS,):
+            if self.path.stat().st_size and connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
                 raise InputError(f"{self.path} is not a document index", hint=BUILD)
             connection.execute("CREATE VIRTUAL TABLE temp.occurrences USING fts5vocab(main, search, 'instance')")
             failed.pop_all()
@@ -161,7 +169,7 @@ class SqliteStore:
             if new:
                 try:
                     self.path.parent.mkdir(parents=True, exist_ok=True)
-                    self.path.touch()
+                    create_private(self.path)
                 except OSError as error:
                     raise InputError(f"cannot write {self.path}: {error.strerror}", hint="name another file") from error
             self._stat()
@@ -173,8 +181,10 @@ class SqliteStore:
 
     def _change(self, connection: sqlite3.Connection, fresh: IndexSettings | None) -> Iterator[_SqliteTransaction]:
         connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("PRAGMA secure_delete = ON")
         if fresh is not None:
-            connection.execute(f"PRAGMA application_id = {_OURS}")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")  # before there are tables
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
             connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")
         transaction = _SqliteTransaction(connection, self)
@@ -184,11 +194,15 @@ class SqliteStore:
             transaction.begin(fresh)
         yield transaction
         transaction.finish()
-        if fresh is not None:
+        may_hold_deleted_text = transaction.has_removed or fresh is not None
+        if may_hold_deleted_text:
+            # FTS5 only marks terms as deleted; they leave the file when its segments are merged.
             connection.execute("INSERT INTO search (search) VALUES ('optimize')")
         connection.execute("COMMIT")
-        # Without waiting: a reader of the former state keeps a part of the log for a while.
-        connection.execute("PRAGMA busy_timeout = 0")
+        # The log may hold deleted text until it is emptied. A reader of the former state keeps a part of it.
+        connection.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MS if may_hold_deleted_text else 0}")
+        if may_hold_deleted_text:
+            _shrink(connection)
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         approximate = transaction.settings().approximate
         # Former ones, and what killed writers left half written; not those of NAME.old.
@@ -204,18 +218,17 @@ class SqliteStore:
         try:
             yield
         except sqlite3.Error as error:
-            message, hint = f"{self.path} is damaged: {error}", f"delete it and {AGAIN}"
-            if re.search("readonly|unable to open|full", str(error)):
-                message, hint = f"cannot open or write {self.path}: {error}", "check its permissions and the disk"
-            elif "not a database" in str(error):
-                message, hint = f"{self.path} is not a document index", BUILD
-            elif "locked" in str(error):
-                message, hint = f"{self.path} is being changed by another process", "wait until it is done"
-            elif "no such table: state" in str(error):
-                message, hint = f"{self.path} was never finished", AGAIN
-            elif "fts5" in str(error):
-                message, hint = "this Python's SQLite has no FTS5", "take a Python from python.org or your system"
-            raise InputError(message, hint=hint) from error
+            raise self._explain(error) from error
+
+    def _explain(self, error: sqlite3.Error) -> InputError:
+        if classify_sqlite_error(error) == "other":
+            if "no such table: state" in str(error):
+                return InputError(f"{self.path} was never finished", hint=AGAIN)
+            if "no such module: fts5" in str(error):
+                hint = "take a Python from python.org or your system"
+                return InputError("this Python's SQLite has no FTS5", hint=hint)
+        rebuild = f"delete it and {AGAIN}"
+        return explain_sqlite_error(error, self.path, description="a document index", rebuild=rebuild, other_file=BUILD)
 
     def approximate(self, settings: IndexSettings) -> Any:  # noqa: ANN401 - usearch is imported when first used
         """Return the approximate index that is valid now; None where there is none, or it cannot be read."""
@@ -250,19 +263,22 @@ class _SqliteTransaction(Transaction):
     """One state of an index in a file, or a change of it; see `Transaction`."""
 
     _connection: sqlite3.Connection
-    items = (
-        "SELECT 1 FROM (SELECT CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END"
-        " AS text, CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-0-9]*'"
-        " AND value NOT GLOB '*[^-+0-9.eE]*' THEN CAST(value AS REAL) END AS number"
-        " FROM json_each(NULLIF(extra, ''), ?)) AS item"
+    day_of = "CASE WHEN text GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]*' THEN text END"
+    field_items = (
+        f"SELECT 1 FROM (SELECT text, number, {day_of} AS day FROM (SELECT"
+        " CASE type WHEN 'true' THEN 'true' WHEN 'false' THEN 'false' ELSE CAST(value AS TEXT) END AS text,"
+        " CASE WHEN type IN ('integer', 'real') OR type = 'text' AND value GLOB '[-+0-9]*[0-9]*'"
+        " AND value NOT GLOB '*[^-+0-9.eE]*' AND value NOT GLOB '*[0-9.][-+]*'"
+        " THEN CAST(value AS REAL) END AS number"
+        " FROM json_each(metadata.content, ?)) AS own) AS item"
     )
 
     def __init__(self, connection: sqlite3.Connection, store: SqliteStore, filter_: Filter = ALL) -> None:
         super().__init__(connection, str(store.path), filter_)
         self._store = store
 
-    def _path_of(self, field: str) -> object:
-        return f'$."{field}"'
+    def _path_of(self, *steps: str) -> object:
+        return "$" + "".join(f'."{step}"' for step in steps)
 
     def among(self, column: str, values: Collection[Any]) -> tuple[str, object]:
         return f"{column} IN (SELECT value FROM json_each(?))", json.dumps(list(values))
@@ -312,7 +328,9 @@ class _SqliteTransaction(Transaction):
             return _nearest(query, self._store.column("vector", self), top)
         column = self._store.column("vector", self, settings.approximate.last)
         condition, value = self.among("number", index.search(query, (8 if self.filter else 2) * top).keys.tolist())
-        sql = f"SELECT number, vector FROM vectors WHERE {condition}{self._visible_condition()} ORDER BY number"
+        is_seen = f"EXISTS (SELECT 1 FROM passages WHERE passages.number = vectors.number{self._seen_each})"
+        seen = f" AND {is_seen}" if self.filter else ""
+        sql = f"SELECT number, vector FROM vectors WHERE {condition}{seen} ORDER BY number"
         rows = self.ask(sql, value, *self._seen_values).fetchall()
         proposed = _Column(column.state, 0, *_vectors(rows, settings.dimension))
         nearest = _nearest(query, proposed, top) + _nearest(query, column, top)
@@ -329,7 +347,8 @@ class _SqliteTransaction(Transaction):
         state = self.state()
         last = int(known.numbers[-1]) if known is not None and len(known.numbers) else after
         table = "vectors" if name == "vector" else "passages"
-        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{self._visible_condition()} ORDER BY number"
+        seen = self._visible_condition()
+        sql = f"SELECT number, {name} FROM {table} WHERE number > ?{seen} ORDER BY number"
         rows = self.ask(sql, last, *self._seen_values).fetchall()
         values: tuple[NDArray[Any], ...]
         if name == "vector":
@@ -366,7 +385,7 @@ class _SqliteTransaction(Transaction):
             added += len(numbers)
             on_added(added, lacking)
         name = f"{path.name}.{secrets.token_hex(4)}.hnsw"
-        with whole_file(path.with_name(name)) as temporary:
+        with whole_file(path.with_name(name), private=True) as temporary:
             graph.save(str(temporary))
         settings.approximate = Approximate(file=name, last=state.last, passages=size + lacking)
         self.ask("UPDATE state SET settings = ?", settings.model_dump_json())
@@ -385,9 +404,21 @@ class _SqliteTransaction(Transaction):
             blobs = (row.tobytes() + scale.tobytes() for row, scale in pairs)
             many("INSERT INTO vectors VALUES (?, ?)", zip(numbers, blobs, strict=True))
 
+    def _insert_metadata(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        self._connection.executemany("INSERT INTO metadata VALUES (?, ?, ?)", rows)
+
     def _remove(self, condition: str, value: object) -> None:
         self.ask(f"DELETE FROM search WHERE rowid IN (SELECT number {condition})", value)
         self.ask(f"DELETE FROM vectors WHERE number IN (SELECT number {condition})", value)
+
+
+def _shrink(connection: sqlite3.Connection) -> None:
+    """Give free pages back to the disk, unless another writer has begun: then its change does so."""
+    try:
+        connection.executescript("PRAGMA incremental_vacuum")  # execute() would free a single page
+    except sqlite3.OperationalError as error:
+        if classify_sqlite_error(error) != "busy":
+            raise
 
 
 def _neighbours(dimension: int) -> Any:  # noqa: ANN401 - usearch is imported when first used

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import re
 import time
 from abc import ABC, abstractmethod
@@ -16,14 +15,15 @@ from pydantic import BaseModel, Field, ValidationError
 
 from dialore.errors import InputError
 from dialore.knowledge import GROUPS, stable_id
-from dialore.retrieval.documents.filters import ALL, COLUMNS, Condition, Filter
+from dialore.retrieval.documents.filters import ALL, COLUMNS, Condition, Filter, comparisons
+from dialore.retrieval.documents.metadata import decode_metadata, encode_metadata
 from dialore.text import storable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-LAYOUT = 2
+LAYOUT = 3
 TERMS = {"stems": True, "stop_words": False, "chinese": "search", "others": "unicode"}
 """How texts become terms (see `split_terms`), as an index has it written."""
 BUILD = "build one with `dialore documents build`"
@@ -115,22 +115,31 @@ class StoredPassage(NamedTuple):
 
 
 class NewPassage(NamedTuple):
-    """A passage to be kept: its id, its document's number and its terms."""
+    """A passage to be kept: its id, the numbers of its document and of its metadata (0: none), and its terms."""
 
     piece: Piece
     id: int
     document: int
     terms: list[str]
+    metadata_number: int = 0
 
     def row(self, number: int) -> tuple[Any, ...]:
-        """Its columns in the table of passages, up to `extra`."""
+        """Its columns in the table of passages, up to `metadata_number`."""
         piece = self.piece
-        extra = storable(json.dumps(piece.extra, ensure_ascii=False)) if piece.extra else ""
-        where = (piece.title, piece.url, piece.file, piece.page, extra)
-        return number, self.id, self.document, len(self.terms), piece.text, *where
+        location = (piece.title, piece.url, piece.file, piece.page)
+        return number, self.id, self.document, len(self.terms), piece.text, *location, self.metadata_number
 
 
-_COLUMNS = "number, id, text, title, url, file, page, extra"
+_COLUMNS = (
+    "number, id, text, title, url, file, page, "
+    "(SELECT content FROM metadata WHERE metadata.number = passages.metadata_number)"
+)
+_SCANNED = "(metadata_number IN (SELECT number FROM metadata WHERE {}))"
+"""Compares each row of metadata once, which many passages may share."""
+_SELECTED = "EXISTS (SELECT 1 FROM metadata WHERE metadata.number = passages.metadata_number AND ({}))"
+"""Compares the metadata of each passage that is reached."""
+_RECENT_METADATA = 1000
+"""Metadata among which a further passage of the same document looks for its own."""
 
 
 class Transaction(ABC):
@@ -138,42 +147,73 @@ class Transaction(ABC):
 
     mark = "?"
     """How the database writes a parameter."""
-    items: str
-    """A row for each item of a field of the metadata: its `text`, its `number` (null where it is none)."""
+    field_items: str
+    """SELECT of a row for each item of a field in a row of the table of metadata; its parameter is the field's path.
+
+    Columns: `text`, `number` (null if it is none) and `day` (the text if it begins with a year and a month, else null).
+    """
+    day_of: str
+    """SQL of a `text` that begins with a year and a month; null for any other."""
 
     def __init__(self, connection: Any, path: str, filter_: Filter = ALL) -> None:  # noqa: ANN401 - a driver's
         self._connection, self._path, self.filter = connection, path, filter_
-        self._seen, self._seen_values = self._condition(filter_)
+        self._metadata_numbers: dict[tuple[int, str], int] = {}
+        self.has_removed = False
+        # The same condition for all passages, and for the few that another condition selects.
+        self._seen, self._seen_values = self._condition(filter_, _SCANNED)
+        self._seen_each, _ = self._condition(filter_, _SELECTED)
 
-    def _condition(self, filter_: Filter) -> tuple[str, list[object]]:
-        """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters."""
-        compared = [self._condition_sql(condition) for condition in filter_.conditions]
-        sql = "".join(f" AND {made}" for made, _ in compared)
-        values = [value for _, own in compared for value in own]
+    def _condition(self, filter_: Filter, metadata_matches: str) -> tuple[str, list[object]]:
+        """Return a filter as a condition of SQL on passages, beginning with AND, with its parameters.
+
+        `metadata_matches` is the SQL of passages whose metadata fulfils a condition.
+        """
+        sql, values = "", list[object]()
+        for condition in filter_.conditions:
+            condition_sql, condition_values = self._condition_sql(condition, metadata_matches)
+            sql += f" AND {condition_sql}"
+            values += condition_values
         if filter_.groups is not None:
+            groups_path = self._path_of(GROUPS)
             among, own_groups = self.among("text", filter_.groups)
-            sql += f" AND (NOT EXISTS ({self.items}) OR EXISTS ({self.items} WHERE {among}))"
-            values += [self._path_of(GROUPS), self._path_of(GROUPS), own_groups]
+            items = self.field_items
+            is_closed = f"EXISTS ({items}) AND NOT EXISTS ({items} WHERE {among})"
+            sql += f" AND NOT {metadata_matches.format(is_closed)}"
+            values += [groups_path, groups_path, own_groups]
         return sql, values
 
-    def _condition_sql(self, condition: Condition) -> tuple[str, list[object]]:
+    def _condition_sql(self, condition: Condition, metadata_matches: str) -> tuple[str, list[object]]:
         """Return a condition as SQL; of a list any item counts, and `!=` holds where none is equal."""
-        name, operator = condition.field, condition.operator
-        sign = "=" if operator in {"in", "!="} else operator
-        kinds = ("number" if isinstance(value, float) else "text" for value in condition.values)
-        any_of = " OR ".join(f"{kind} {sign} ?" for kind in kinds)
-        own: list[object] = [str(value).lower() if isinstance(value, bool) else value for value in condition.values]
-        items = self.items
-        if name in COLUMNS:
-            number = "page" if name == "page" else "NULL"
-            items = f"SELECT 1 FROM (SELECT CAST({name} AS TEXT) AS text, {number} AS number) AS item"
-        else:
-            own.insert(0, self._path_of(name))
-        return f"{'NOT ' if operator == '!=' else ''}EXISTS ({items} WHERE {any_of})", own
+        any_of, compared = comparisons(condition)
+        negated = "NOT " if condition.operator == "!=" else ""
+        if condition.field in COLUMNS:
+            number = "page" if condition.field == "page" else "NULL"
+            column = f"SELECT CAST({condition.field} AS TEXT) AS text, {number} AS number"
+            item = f"SELECT 1 FROM (SELECT text, number, {self.day_of} AS day FROM ({column}) AS own) AS item"
+            return f"{negated}EXISTS ({item} WHERE {any_of})", compared
+        sql, values = "", list[object]()
+        for path in self._paths_of(condition.field):
+            sql += f"{' OR ' if sql else ''}EXISTS ({self.field_items} WHERE {any_of})"
+            values += [path, *compared]
+        return f"{negated}{metadata_matches.format(sql)}", values
+
+    def _paths_of(self, field: str) -> list[object]:
+        """Return the paths that a field may stand for.
+
+        `a.b` is a field of that name, or `b` in the object `a`. `metadata.b` is also `b`, because readers may have
+        lifted it from there.
+        """
+        paths = [self._path_of(field)]
+        steps = field.split(".")
+        if len(steps) > 1 and all(steps):
+            paths.append(self._path_of(*steps))
+            if steps[0] == "metadata":
+                paths.append(self._path_of(*steps[1:]))
+        return paths
 
     @abstractmethod
-    def _path_of(self, field: str) -> object:
-        """Return what the database takes for a field of the metadata."""
+    def _path_of(self, *steps: str) -> object:
+        """Return the database's path of a field of the metadata, or of a field in objects."""
 
     def ask(self, sql: str, *values: object) -> Any:  # noqa: ANN401 - a cursor of either library
         """Execute a statement whose parameters are written `?`."""
@@ -205,6 +245,10 @@ class Transaction(ABC):
     def _insert(
         self, numbers: Sequence[int], passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None
     ) -> None: ...
+
+    @abstractmethod
+    def _insert_metadata(self, rows: Sequence[tuple[int, int, str]]) -> None:
+        """Add metadata: its number, its document's number, and its JSON."""
 
     @abstractmethod
     def _remove(self, condition: str, value: object) -> None: ...
@@ -247,12 +291,12 @@ class Transaction(ABC):
     def passages(self, values: Collection[int] | None = None, column: str = "number") -> Iterator[StoredPassage]:
         """Yield the passages whose `number`, or `id`, is among the values; all in order where none is named."""
         condition, value = ("number > ?", 0) if values is None else self.among(column, values)
-        for number, identifier, text, title, url, file, page, extra in self.ask(
-            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{self._seen} ORDER BY number", value, *self._seen_values
+        seen = self._seen if values is None else self._seen_each
+        for number, identifier, text, title, url, file, page, metadata in self.ask(
+            f"SELECT {_COLUMNS} FROM passages WHERE {condition}{seen} ORDER BY number", value, *self._seen_values
         ):
-            yield StoredPassage(
-                number, identifier, Piece(text, title, url, file, page, json.loads(extra) if extra else {})
-            )
+            piece = Piece(text, title, url, file, page, decode_metadata(metadata))
+            yield StoredPassage(number, identifier, piece)
 
     def titles(self, most: int) -> list[str]:
         """Return the first titles of passages, each once, in the order of the passages."""
@@ -283,11 +327,39 @@ class Transaction(ABC):
 
     def insert(self, passages: Sequence[NewPassage], vectors: NDArray[np.float32] | None) -> None:
         """Add passages to documents, with their vectors (n, dimension)."""
+        passages = self._with_metadata(passages)
         last = self.state().last
         self._insert(range(last + 1, last + 1 + len(passages)), passages, vectors)
         length = sum(len(passage.terms) for passage in passages)
         self.ask("UPDATE state SET passages = passages + ?, length = length + ?, last = last + ?",
                  len(passages), length, len(passages))  # fmt: skip
+
+    def _with_metadata(self, passages: Sequence[NewPassage]) -> list[NewPassage]:
+        """Store the metadata of passages, once for each document that repeats it, and return them with its numbers."""
+        numbered: list[NewPassage] = []
+        rows: list[tuple[int, int, str]] = []
+        last = int(self.ask("SELECT COALESCE(MAX(number), 0) FROM metadata").fetchone()[0])
+        previous: dict[str, Any] | None = None
+        content = ""
+        for passage in passages:
+            if passage.piece.extra is not previous:
+                previous = passage.piece.extra
+                content = encode_metadata(previous)
+            if not content:
+                numbered.append(passage)
+                continue
+            key = (passage.document, content)
+            number = self._metadata_numbers.get(key)
+            if number is None:
+                last += 1
+                number = last
+                if len(self._metadata_numbers) >= _RECENT_METADATA:
+                    self._metadata_numbers.clear()
+                self._metadata_numbers[key] = number
+                rows.append((number, passage.document, content))
+            numbered.append(passage._replace(metadata_number=number))
+        self._insert_metadata(rows)
+        return numbered
 
     def remove(self, column: str, values: Collection[Any]) -> int:
         """Remove the passages whose `document`, `id` or `url` is among the values; returns how many there were."""
@@ -295,6 +367,7 @@ class Transaction(ABC):
         selection = f"FROM passages WHERE {condition}"
         count, length = self.ask(f"SELECT COUNT(*), COALESCE(SUM(length), 0) {selection}", value).fetchone()
         if count:
+            self.has_removed = True
             # A document that lost passages is no longer what its file says: it is read again when it is added again.
             self.ask(f"UPDATE documents SET hash = '' WHERE number IN (SELECT document {selection})", value)
             self._remove(selection, value)
@@ -304,7 +377,13 @@ class Transaction(ABC):
         return int(count)
 
     def finish(self) -> None:
-        """Count the change, and forget documents without passages."""
+        """Count the change, and delete documents and metadata without passages."""
+        if self.has_removed:
+            self.ask(
+                "DELETE FROM metadata WHERE NOT EXISTS"
+                " (SELECT 1 FROM passages WHERE passages.metadata_number = metadata.number)"
+            )
+            self._metadata_numbers.clear()
         self.ask("DELETE FROM documents WHERE NOT EXISTS (SELECT 1 FROM passages WHERE document = documents.number)")
         self.ask("UPDATE state SET version = version + 1")
 

@@ -7,6 +7,7 @@ import hashlib
 import itertools
 import secrets
 import shutil
+import stat
 import time
 from array import array
 from contextlib import ExitStack, closing, contextmanager, suppress
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from dialore.errors import GraphError
+from dialore.files import PRIVATE_MODE
 from dialore.retrieval.graph.lmdb_file import (
     EDGE,
     MAP_SIZE,
@@ -489,7 +491,7 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
             with suppress(OSError), folder_lock(leftover, exclusive=True, wait=False):
                 shutil.rmtree(leftover, ignore_errors=True)
         folder = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
-        folder.mkdir()
+        folder.mkdir(mode=0o700)
     try:
         with folder_lock(folder, exclusive=True, wait=False):
             yield folder
@@ -500,6 +502,8 @@ def replacing(target: Path, made: str = "graph") -> Iterator[Path]:
             with writing(target), folder_lock(target.parent, exclusive=True):
                 # The lock file of the old graph names the old one's states: readers of the new one need another.
                 target.with_name(f"{target.name}-lock").unlink(missing_ok=True)
+                mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_MODE
+                (folder / made).chmod(mode)
                 (folder / made).replace(target)
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -62,7 +62,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
             reject(f"line {number}", error)
         else:
             taken += 1
-            yield section
+            yield replace(section, line=number)
     if refused and not taken:
         raise RefusedGroups(f"none of its lines is taken: {GROUPS} cannot be applied")
     if number and not taken:

@@ -122,8 +122,8 @@ class Reader(AbstractContextManager["Reader"]):
 
 def section_of(text: str) -> Section:
     """Return a section from the text of its message."""
-    paragraphs, title, url, extra = json.loads(text)
-    return Section([Paragraph(*paragraph) for paragraph in paragraphs], title, url, extra)
+    paragraphs, *fields = json.loads(text)
+    return Section([Paragraph(*paragraph) for paragraph in paragraphs], *fields)
 
 
 def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
@@ -190,7 +190,8 @@ def _say_sections(
     characters = 0
     for section in read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr):
         _limit_time(seconds)
-        text = json.dumps([section.paragraphs, section.title, section.url, section.extra], ensure_ascii=False)
+        fields = [section.paragraphs, section.title, section.url, section.extra, section.line]
+        text = json.dumps(fields, ensure_ascii=False)
         if any(not paragraph.text.isspace() and paragraph.text for paragraph in section.paragraphs):
             characters += len(text)
             if characters > most:
