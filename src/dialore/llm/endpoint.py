@@ -34,7 +34,8 @@ _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
 
 
-Call = Callable[[dict[str, Any], Request, OnToken | None], Awaitable[Completion]]
+Call = Callable[[Callable[[], dict[str, Any]], Request, OnToken | None], Awaitable[Completion]]
+"""Answers a request. The body is made by a function, called when it is sent: a call may have to wait before that."""
 
 
 class ThoughtsError(ModelError):
@@ -84,7 +85,7 @@ class Endpoint:
         self._refused_in_a_row = 0
         self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
         self.call: Call = self._call
-        """Has a body answered; another may take its place, as `BatchQueue` does."""
+        """Sends a request; `BatchQueue` replaces it."""
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
@@ -136,12 +137,18 @@ class Endpoint:
         """One call, or a few where the server refuses its form."""
         server, form = self.capabilities, self.capabilities.format
         unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
-        for _ in range(_ADAPTATIONS):
+        body: dict[str, Any] = {}
+
+        def make_body() -> dict[str, Any]:
+            nonlocal body, form
             streamed = on_token is not None or server.should_stream(self.http.timeout)
             form = max(form, server.format, key=FORMATS.index)
             body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
+            return body
+
+        for _ in range(_ADAPTATIONS):
             try:
-                completion = await self.call(body, request, on_token)
+                completion = await self.call(make_body, request, on_token)
             except ModelError as error:
                 if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
                     continue
@@ -155,8 +162,10 @@ class Endpoint:
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
-    async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
-        async with self.http.open(self.path, body, flows=True) as response:
+    async def _call(
+        self, make_body: Callable[[], dict[str, Any]], request: Request, on_token: OnToken | None
+    ) -> Completion:
+        async with self.http.open(self.path, make_body(), flows=True) as response:
             begun = await self.http.begin(response)
             if response.status != 200:
                 raise self.http.status_error(response, await self.http.read(response, begun))
