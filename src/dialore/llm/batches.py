@@ -361,10 +361,10 @@ class _Sender:
             expected = _count_answers(state, len(batch.keys))
             if found >= expected:
                 return
+            if reads_left == _READS_OF_ANSWERS - 1:
+                late = f"{expected - found:,} answers of the batch {batch.id} are not there yet"
+                tell(f"{late}: its files are read again")
             if reads_left:
-                tell(
-                    f"{expected - found:,} answers of the batch {batch.id} are not there yet: its files are read again"
-                )
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_POLL, pause * _GROWTH)
                 state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))

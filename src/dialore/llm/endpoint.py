@@ -42,6 +42,10 @@ class ThoughtsError(ModelError):
     """A model spent its tokens on thoughts."""
 
 
+class BrokenStreamError(ModelError):
+    """A stream ended before the answer did."""
+
+
 class Endpoint:
     """Any OpenAI-compatible endpoint: OpenAI, vLLM, Ollama, llama.cpp and the like.
 
@@ -94,6 +98,7 @@ class Endpoint:
             hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
         has_begun = False
+        is_broken = False  # whether a stream of this request broke off: the answer is then asked for in one piece
 
         def pass_on(piece: str) -> None:
             nonlocal has_begun
@@ -102,11 +107,14 @@ class Endpoint:
                 on_token(piece)
 
         async def attempt(failures: int) -> Completion:
+            nonlocal is_broken
             async with self.limiter.slot():
                 started = time.perf_counter()
                 try:
-                    completion = await self._ask(request, None if on_token is None else pass_on, failures)
+                    listener = None if on_token is None else pass_on
+                    completion = await self._ask(request, listener, failures, may_stream=not is_broken)
                 except ModelError as error:
+                    is_broken |= isinstance(error, BrokenStreamError)
                     self._judge(error, failures)
                     raise
                 self._refused_in_a_row = 0
@@ -133,7 +141,7 @@ class Endpoint:
             error.message += f" (as {self._refused_in_a_row} times before, and nothing else)"
             error.configuration = True
 
-    async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
+    async def _ask(self, request: Request, on_token: OnToken | None, failures: int, *, may_stream: bool) -> Completion:
         """One call, or a few where the server refuses its form."""
         server, form = self.capabilities, self.capabilities.format
         unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
@@ -141,7 +149,7 @@ class Endpoint:
 
         def make_body() -> dict[str, Any]:
             nonlocal body, form
-            streamed = on_token is not None or server.should_stream(self.http.timeout)
+            streamed = may_stream and (on_token is not None or server.should_stream(self.http.timeout))
             form = max(form, server.format, key=FORMATS.index)
             body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
             return body
@@ -157,7 +165,7 @@ class Endpoint:
                     form = following(form)
                     continue
                 raise (await self._not_found(unsaid) if unsaid.status == 404 else unsaid) from None
-            server.step_down(form)
+            server.succeeded(form, unsaid)
             server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
@@ -212,9 +220,8 @@ class Endpoint:
             if not reader.reason:
                 raise
         if not reader.reason:
-            self.capabilities.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
-            raise ModelError(broken, hint="try again", retryable=True)
+            raise BrokenStreamError(broken, hint="try again", retryable=True)
 
 
 async def list_models(http: HttpClient) -> list[str]:
