@@ -72,6 +72,8 @@ REFUSALS = {
 async def test_a_refused_schema_is_found_out_once(faulty_server, caplog, name):
     faulty_server.by_request = refusing(has_format, REFUSALS[name])
     assert await ask(faulty_server, PLAN) == "at eight"
+    if name == "without words, 500":  # such a failure may pass, so it counts when it comes again
+        assert await ask(faulty_server, PLAN) == "at eight"
     before = len(faulty_server.calls)
     assert await ask(faulty_server, PLAN) == "at eight"  # another endpoint of the same address and model
     assert len(faulty_server.calls) == before + 1
@@ -201,9 +203,30 @@ async def test_a_character_split_over_two_pieces_is_whole(faulty_server):
 
 async def test_a_server_whose_streams_never_end_well_is_asked_for_whole_answers(faulty_server):
     faulty_server.by_request = refusing(lambda body: body.get("stream"), stream("at", finish=None, done=False))
-    assert await ask(faulty_server) == "at eight"
+    for _ in range(4):
+        assert await ask(faulty_server) == "at eight"
+    streamed = ["stream" in asked.body for asked in faulty_server.calls]
+    assert streamed == [True, False, True, False, True, False, False]
+
+
+async def test_a_stream_that_breaks_off_ends_streaming_for_nobody_else(faulty_server):
     assert await ask(faulty_server, streamed=True) == "at eight"
-    assert ["stream" in asked.body for asked in faulty_server.calls] == [True, False, False]
+    for _ in range(4):
+        faulty_server.reply(stream("at", finish=None, done=False))
+        assert await ask(faulty_server) == "at eight"
+        assert "stream" not in faulty_server.calls[-1].body
+        assert await ask(faulty_server, streamed=True) == "at eight"
+        assert "stream" in faulty_server.calls[-1].body
+
+
+@pytest.mark.parametrize(
+    "trouble", [status(500, "unexpected end of stream"), answer({"error": {"message": "unexpected stop of stream"}})]
+)
+async def test_trouble_inside_the_server_refuses_no_parameter(faulty_server, trouble):
+    faulty_server.reply(trouble)
+    assert await ask(faulty_server) == "at eight"
+    assert "stream" in faulty_server.calls[-1].body
+    assert "temperature" in faulty_server.calls[-1].body
 
 
 # --- thoughts

@@ -40,6 +40,7 @@ _WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _MIN_DOUBTS = 2
+_MAX_BROKEN_STREAMS = 3
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
@@ -65,6 +66,7 @@ class ServerCapabilities:
         self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
         self.streams = True
+        self._broken_streams: int | None = 0  # None once a stream has ended as it should
         self._doubts = 0  # requests that succeeded in another form after a failure inside the server
         self.slowest: float | None = None  # seconds of the slowest answer
 
@@ -138,6 +140,14 @@ class ServerCapabilities:
             if self._doubts < _MIN_DOUBTS:
                 return
         self.step_down(form)
+
+    def stream_ended(self, *, whole: bool) -> None:
+        """Record how a stream ended. Streaming is given up if the first few streams of a server all broke off."""
+        if whole:
+            self._broken_streams = None
+        elif self._broken_streams is not None:
+            self._broken_streams += 1
+            self.streams = self.streams and self._broken_streams < _MAX_BROKEN_STREAMS
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
         messages = [Message(**message) for message in sent.get("messages", ())]

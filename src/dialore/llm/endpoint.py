@@ -210,6 +210,7 @@ class Endpoint:
             async with asyncio.timeout(None) as rest, aclosing(self.http.events(response, begun)) as events:
                 async for data in events:
                     if data == _DONE:
+                        self.capabilities.stream_ended(whole=True)
                         return
                     reader.take(load_json(data, self.http.where), "delta")
                     self.http.has_answered = True
@@ -219,6 +220,7 @@ class Endpoint:
             # The answer itself is whole once the server has said why it ends.
             if not reader.reason:
                 raise
+        self.capabilities.stream_ended(whole=bool(reader.reason))
         if not reader.reason:
             broken = f"{self.http.where} broke off in the middle of its answer"
             raise BrokenStreamError(broken, hint="try again", retryable=True)
