@@ -12,6 +12,7 @@ import functools
 import json
 import logging
 import math
+import os
 import re
 import select
 import socket
@@ -253,6 +254,7 @@ class HttpClient:
             self._headers["Authorization"] = f"Bearer {self.key}"
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
         self.has_answered = False
 
     async def json(self, path: str, body: object = None, **options: Any) -> Any:  # noqa: ANN401 - of any type
@@ -380,6 +382,8 @@ class HttpClient:
     def _leave(self) -> None:
         """Close a session of another loop, where that is running."""
         session, self._session = self._session, None
+        if self._process != os.getpid():
+            return  # the process was forked: the connections are the other one's
         if session is not None and not session.closed and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
@@ -389,7 +393,8 @@ class HttpClient:
         import aiohttp
 
         loop = asyncio.get_running_loop()
-        if self._session is not None and not self._session.closed and self._loop is loop:
+        is_open = self._session is not None and not self._session.closed
+        if self._session is not None and is_open and self._loop is loop and self._process == os.getpid():
             return self._session
         self._leave()
         parts = urlsplit(self.base_url)
@@ -398,7 +403,7 @@ class HttpClient:
         proxy = None if is_here or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
         connector, cookies = _connector_class()(limit=0, ttl_dns_cache=300), aiohttp.DummyCookieJar()
         made = aiohttp.ClientSession(headers=self._headers, connector=connector, cookie_jar=cookies, proxy=proxy)
-        self._session, self._loop = made, loop
+        self._session, self._loop, self._process = made, loop, os.getpid()
         return made
 
 

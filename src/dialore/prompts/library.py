@@ -85,6 +85,8 @@ class _Sandbox(SandboxedEnvironment):
 
 MAX_CHARS = 8_000_000
 """The longest text that a prompt may render to, and the most that one expression of it may handle."""
+_ITEM = 16
+"""What an item of a list counts beside its text."""
 _SPENT: ContextVar[list[int]] = ContextVar("_SPENT")
 """What the render under way has written and looped over so far, in characters."""
 
@@ -95,7 +97,7 @@ def _measure(*values: object) -> int:
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        size += len(value) if isinstance(value, str) else 1
+        size += _ITEM + len(value) if isinstance(value, str) else _ITEM
         if isinstance(value, dict):
             waiting += [*value.keys(), *value.values()]
         elif isinstance(value, list | tuple | set | frozenset):
