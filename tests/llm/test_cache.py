@@ -217,13 +217,17 @@ def test_a_cache_works_in_a_process_that_was_forked(tmp_path):
     cached = Cached(FakeModel(), tmp_path / "cache.sqlite")
     request = Request(messages=(Message(role="user", content="Hello"),))
     first = asyncio.run(cached.complete(request))
+    _FORKED.update(cached=cached, request=request)
     with multiprocessing.get_context("fork").Pool(2) as pool:
-        asked = [pool.apply_async(_ask_cached, (cached, request)) for _ in range(3)]
+        asked = [pool.apply_async(_ask_cached) for _ in range(3)]
         answers = [answer.get(timeout=20) for answer in asked]
     assert answers == [(first.text, 1)] * 3
     assert asyncio.run(cached.complete(request)).usage.cached == 1
 
 
-def _ask_cached(cached, request):
-    completion = asyncio.run(cached.complete(request))
+_FORKED = {}
+
+
+def _ask_cached():
+    completion = asyncio.run(_FORKED["cached"].complete(_FORKED["request"]))
     return completion.text, completion.usage.cached

@@ -309,7 +309,9 @@ class Reader:
         if sent is None or made is None:
             usage, estimated = Usage.estimate(self._request.messages, text), True
         else:
-            usage, estimated = Usage(calls=1, prompt_tokens=sent, completion_tokens=made), False
+            cached = min(sent, _cached_tokens(self._usage))
+            usage = Usage(calls=1, prompt_tokens=sent, cached_prompt_tokens=cached, completion_tokens=made)
+            estimated = False
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
     def _check(self, payload: dict[str, Any], choice: dict[str, Any]) -> None:
@@ -345,6 +347,15 @@ class Reader:
 
 def _word(fields: dict[str, Any], name: str) -> str:
     return storable(value) if isinstance(value := fields.get(name), str) else ""
+
+
+def _cached_tokens(usage: dict[str, Any]) -> int:
+    """Return how many prompt tokens a server had cached, as OpenAI, DeepSeek or Anthropic name them."""
+    details = usage.get("prompt_tokens_details")
+    values = [usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), usage.get("cached_tokens")]
+    if isinstance(details, dict):
+        values.insert(0, details.get("cached_tokens"))
+    return next((count for value in values if (count := _count(value))), 0)
 
 
 def _count(value: object) -> int | None:
