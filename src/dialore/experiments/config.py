@@ -15,7 +15,7 @@ from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published_sets
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
-from dialore.llm.model import Price
+from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotations
 from dialore.session import REHEARSAL, options_by_method
 from dialore.settings import (
     Flag,

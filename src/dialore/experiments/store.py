@@ -131,7 +131,7 @@ class RunStore:
             except BaseException:
                 kept = (
                     "select 1 from responses union all select 1 from batches"
-                    f" union all select 1 from facts where name = '{SPENT}' limit 1"
+                    " union all select 1 from facts where name = 'spent' limit 1"
                 )
                 if is_new and store._database.execute(kept).fetchone() is None:  # noqa: SLF001 - its own
                     store.close()

@@ -253,7 +253,7 @@ class _Sender:
         try:
             async with first.turn:
                 if first.is_over:
-                    return None
+                    return None  # type: ignore[unreachable] - it may be over after the wait
                 try:
                     completion = await self._direct(make_body, request, on_token)
                 except ModelError:
@@ -353,6 +353,7 @@ class _Sender:
         If they stay missing, `batch.unread` is the error for them: they are paid for, so they are not sent again.
         """
         pause = POLL
+        expected = found = 0
         for reads_left in reversed(range(_READS_OF_ANSWERS)):
             for file in filter(None, (state.output_file_id, state.error_file_id)):
                 for row in await self._patiently(partial(self._rows, file)):
@@ -499,7 +500,7 @@ def _response(row: _Row) -> dict[str, Any]:
 def _count_answers(state: _State, requests: int) -> int:
     """Return how many lines the files of an ended batch hold, by the provider's own count where it gives one."""
     counts = state.request_counts or {}
-    numbers = [counts[name] for name in ("completed", "failed") if isinstance(counts.get(name), int)]
+    numbers: list[int] = [counts[name] for name in ("completed", "failed") if isinstance(counts.get(name), int)]
     if numbers:
         return min(sum(numbers), requests)
     return requests if state.status == "completed" else 0

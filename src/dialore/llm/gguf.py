@@ -21,6 +21,7 @@ from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
     from email.message import Message
+    from http.client import HTTPMessage
 
     from dialore.llm.model import Api, Completion, OnToken, Request
 
@@ -226,7 +227,7 @@ class _HubHeaders(urllib.request.HTTPRedirectHandler):
         fp: IO[bytes],
         code: int,
         msg: str,
-        headers: Message,
+        headers: HTTPMessage,
         newurl: str,
     ) -> urllib.request.Request | None:
         """See `HTTPRedirectHandler`; refuses to go from https to another scheme."""

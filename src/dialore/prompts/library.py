@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import jinja2
 import jinja2.nodes
@@ -54,7 +54,8 @@ class _Sandbox(SandboxedEnvironment):
     def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
         """Parse a template so that its loops and concatenations are counted."""
         template: jinja2.nodes.Template = _Counting().visit(super()._parse(source, name, filename))
-        return template.set_environment(self)
+        template.set_environment(self)
+        return template
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Return whether a template may read an attribute."""
@@ -183,8 +184,10 @@ class _Counting(NodeTransformer):
 
     def visit_Concat(self, node: jinja2.nodes.Concat) -> jinja2.nodes.Node:  # noqa: N802 - the name of the node
         self.generic_visit(node)
-        texts = [_filtered(part, "_text") for part in node.nodes]
-        return functools.reduce(lambda left, right: jinja2.nodes.Add(left, right, lineno=node.lineno), texts)
+        whole: jinja2.nodes.Expr = _filtered(node.nodes[0], "_text")
+        for part in node.nodes[1:]:
+            whole = jinja2.nodes.Add(whole, _filtered(part, "_text"), lineno=node.lineno)
+        return whole
 
     def visit_For(self, node: jinja2.nodes.For) -> jinja2.nodes.Node:  # noqa: N802 - the name of the node
         self.generic_visit(node)
@@ -196,8 +199,10 @@ class _Counting(NodeTransformer):
         return node
 
 
-def _filtered(node: jinja2.nodes.Expr, name: str, *arguments: jinja2.nodes.Expr) -> jinja2.nodes.Filter:
-    return jinja2.nodes.Filter(node, name, list(arguments), [], None, None, lineno=node.lineno)
+def _filtered(node: jinja2.nodes.Node, name: str, *arguments: jinja2.nodes.Expr) -> jinja2.nodes.Filter:
+    return jinja2.nodes.Filter(
+        cast("jinja2.nodes.Expr", node), name, list(arguments), [], None, None, lineno=node.lineno
+    )
 
 
 def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
