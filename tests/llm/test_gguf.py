@@ -9,6 +9,7 @@ import os
 import struct
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -171,8 +172,8 @@ async def test_real_weights_answer_by_every_method_streamed_and_not(part):
 class _Hub(http.server.BaseHTTPRequestHandler):
     """Redirects to another host name, as the hub does to its storage."""
 
-    headers_sent: dict[str, str] = {}
-    seen: list[tuple[str, str | None]] = []
+    headers_sent: ClassVar[dict[str, str]] = {}
+    seen: ClassVar[list[tuple[str, str | None]]] = []
 
     def do_GET(self):
         self.seen.append((self.path, self.headers.get("Authorization")))

@@ -252,8 +252,8 @@ class _Sender:
         self._queue.direct += 1
         try:
             async with first.turn:
-                if first.is_over:
-                    return None  # type: ignore[unreachable] - it may be over after the wait
+                if self._first[request.output_schema is not None].is_over:  # others have had their turns meanwhile
+                    return None
                 try:
                     completion = await self._direct(make_body, request, on_token)
                 except ModelError:
