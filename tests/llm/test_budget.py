@@ -113,6 +113,8 @@ def test_a_budget_goes_on_in_the_next_command(tmp_path):
             budget.check()
             budget.spend(usage, (1.0, 1.0))
             assert budget.tokens == 10 * commands
-    with RunStore.resumed(tmp_path / "run") as store, pytest.raises(BudgetError):
-        store.count_spending(budget := Budget(20))
-        budget.check()
+    with RunStore.resumed(tmp_path / "run") as store:
+        budget = Budget(20)
+        store.count_spending(budget)
+        with pytest.raises(BudgetError):
+            budget.check()

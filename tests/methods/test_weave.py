@@ -1,8 +1,9 @@
 """Weave: what it asks, what it looks up, what it sends, in every case that its issue names."""
 
-from __future__ import dataclasses
+from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
