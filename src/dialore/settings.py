@@ -163,8 +163,10 @@ class ModelSettings(Strict):
     name: str = Field(default="", description="Its name in tables, where that is not the model's.")
     key_env: str = Field(default="", description="The environment variable that holds its key.")
     extra_body: dict[str, Any] = Field(default_factory=dict, description="Further fields of every request's body.")
-    price: tuple[float, float] | None = Field(
-        default=None, description="Money per million prompt tokens and per million completion tokens."
+    price: tuple[float, float] | tuple[float, float, float] | None = Field(
+        default=None,
+        description="Money per million prompt tokens and per million completion tokens; third, if they differ, per "
+        "million prompt tokens that the server had cached.",
     )
     named_by: str = _unkept("The file that says the address, if one does.", "")
     api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = _unkept(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -44,6 +45,7 @@ class FaultyBatches(BatchServer):
         self.sizes: list[int] = []
         self.url = ""
         self.hold = None
+        self.lists = super().listed
 
     @web.middleware
     async def refusing(self, request, handler):
@@ -59,6 +61,9 @@ class FaultyBatches(BatchServer):
     async def chat(self, request):
         self.direct.append(await request.json())
         return web.json_response(completion(self.direct[-1]))
+
+    async def listed(self, request):
+        return await self.lists(request)
 
     def validated(self, content, endpoint):
         lines, problems = super().validated(content, endpoint)
@@ -321,6 +326,53 @@ async def test_a_batch_whose_beginning_was_not_answered_is_not_begun_twice(provi
     assert len(provider.batches) == 1
 
 
+@pytest.mark.parametrize("others", [0, 250])
+async def test_a_batch_whose_beginning_broke_the_connection_is_looked_for(provider, go, others):
+    async def cut(request, handler):
+        answer = await handler(request)
+        if request.method == "POST" and request.path == "/v1/batches":
+            provider.hold = None
+            request.transport.close()
+        return answer
+
+    async def listed(request):
+        rows = [{"id": f"other-{index}", "input_file_id": f"other-{index}"} for index in range(others)]
+        rows += list(provider.batches.values())
+        start = 0
+        if "after" in request.query:
+            start = 1 + next(index for index, row in enumerate(rows) if row["id"] == request.query["after"])
+        page = rows[start : start + int(request.query["limit"])]
+        return web.json_response({"data": page, "has_more": start + len(page) < len(rows)})
+
+    provider.hold = cut
+    provider.lists = listed
+    assert (await go(6)).ok == 6
+    assert len(provider.batches) == 1
+    assert set(provider.paid.values()) == {1}
+
+
+async def test_a_parameter_that_is_refused_is_in_no_batch(provider, go):
+    answered = provider.answered
+
+    async def direct(request, handler):
+        if request.path.endswith("/chat/completions") and "temperature" in await request.json():
+            provider.direct.append(await request.json())
+            return refusal(400, "Unsupported parameter: 'temperature' is not supported with this model.")
+        return await handler(request)
+
+    bodies = []
+
+    def answered_line(line):
+        bodies.append(line["body"])
+        return answered(line)
+
+    provider.hold, provider.answered = direct, answered_line
+    assert (await go(6)).ok == 6
+    assert len(provider.batches) == 1
+    assert len(bodies) == 5
+    assert not any("temperature" in body for body in bodies)
+
+
 async def test_a_file_that_was_sent_before_and_is_gone_since_is_sent_again(provider, go):
     provider.refuse["POST", "/v1/batches"] = [(500, "trouble")] * 7
     with pytest.raises(ModelError, match="the same command again"):
@@ -332,22 +384,89 @@ async def test_a_file_that_was_sent_before_and_is_gone_since_is_sent_again(provi
     assert len(provider.batches) == 1
 
 
-@pytest.mark.parametrize("spoil", [lambda content: content[:-40], lambda content: b"not JSON\n" + content])
-async def test_a_file_of_answers_that_is_cut_short_is_used_as_far_as_it_goes(provider, go, spoil):
-    """Fault 10."""
+@pytest.mark.parametrize("spoil", [lambda content: content[:-40], lambda content: content[: content.rindex(b"{")]])
+async def test_answers_that_stay_missing_end_the_run_and_are_read_by_the_next(provider, go, spoil):
+    """Fault 10: the file stays shorter than the provider's count."""
     keep = provider.keep_file
-    spoilt = []
+    files = []
 
     def kept(content):
-        if b'"response"' in content and not spoilt:
-            spoilt.append(content)
-            content = spoil(content)
-        return keep(content)
+        name = keep(content)
+        if b'"response"' in content and not files:
+            files.append((name, content))
+            provider.files[name] = spoil(content)
+        return name
 
     provider.keep_file = kept
+    with pytest.raises(ModelError, match=r"5 answers.* 4 .*the same command again"):
+        await go(6)
+    name, content = files[0]
+    provider.files[name] = content
+    progress = await go(6)
+    assert progress.before + progress.ok == 6
+    assert set(provider.paid.values()) == {1}
+
+
+async def test_lines_that_cannot_be_read_beside_all_answers_are_left_out(provider, go):
+    keep = provider.keep_file
+    provider.keep_file = lambda content: keep(b"not JSON\n" + content if b'"response"' in content else content)
     assert (await go(6)).ok == 6
-    lost = 0 if spoil(b"a\n").startswith(b"not") else 1
-    assert sum(provider.paid.values()) == 5 + lost
+    assert set(provider.paid.values()) == {1}
+
+
+def late_name(provider):
+    """The state names the output file only when it is looked at a second time."""
+    withheld = []
+
+    async def hold(request, handler):
+        answer = await handler(request)
+        path = request.path
+        if request.method == "GET" and path.startswith("/v1/batches/") and b"file-" in answer.body and not withheld:
+            state = json.loads(answer.body)
+            if state.get("output_file_id"):
+                withheld.append(state["output_file_id"])
+                return web.json_response(state | {"output_file_id": None})
+        return answer
+
+    provider.hold = hold
+
+
+def refuse_content(*answers):
+    def refuse(provider):
+        provider.refuse["GET", "/v1/files/"] = list(answers)
+
+    return refuse
+
+
+def cut_between_lines(provider):
+    """The first reading ends after the second line."""
+
+    async def hold(request, handler):
+        answer = await handler(request)
+        if request.path.endswith("/content"):
+            provider.hold = None
+            lines = answer.body.splitlines(keepends=True)
+            return web.Response(body=b"".join(lines[:2]), content_type="application/octet-stream")
+        return answer
+
+    provider.hold = hold
+
+
+@pytest.mark.parametrize(
+    "delay",
+    [
+        late_name,
+        cut_between_lines,
+        refuse_content((400, "File is not ready yet")),
+        refuse_content(*[(404, "No such File object")] * 4),
+        refuse_content(web.Response(body=b"", content_type="application/octet-stream")),
+    ],
+)
+async def test_answers_that_come_late_are_waited_for_and_paid_once(provider, go, delay):
+    delay(provider)
+    assert (await go(6)).ok == 6
+    assert set(provider.paid.values()) == {1}
+    assert len(provider.batches) == 1
 
 
 async def test_a_file_that_is_read_whole_the_second_time_is_not_paid_for_again(provider, go):
@@ -357,11 +476,14 @@ async def test_a_file_that_is_read_whole_the_second_time_is_not_paid_for_again(p
     assert set(provider.paid.values()) == {1}
 
 
-async def test_a_file_of_answers_that_is_gone_is_asked_for_again(provider, go):
+async def test_a_file_of_answers_that_stays_missing_ends_the_run(provider, go):
     """Fault 11."""
-    provider.refuse["GET", "/v1/files/"] = [(404, "No such File object")] * 3
-    assert (await go(6)).ok == 6
-    assert len(provider.batches) == 2
+    provider.refuse["GET", "/v1/files/"] = [(404, "No such File object")] * 10
+    with pytest.raises(ModelError, match="the same command again") as raised:
+        await go(6)
+    assert raised.value.configuration
+    assert (await go(6)).ok == 5
+    assert set(provider.paid.values()) == {1}
 
 
 async def test_answers_that_cannot_be_fetched_stop_the_run_and_are_not_paid_for_again(provider, go):

@@ -5,8 +5,9 @@ import asyncio
 import pytest
 
 from dialore.errors import BudgetError, InputError, ModelError
+from dialore.experiments.store import RunStore
 from dialore.llm.cache import Cached
-from dialore.llm.model import Budget, Budgeted
+from dialore.llm.model import Budget, Budgeted, Usage, cost_of
 from tests.llm.models import Scripted, ask
 
 
@@ -95,3 +96,25 @@ def test_a_budget_of_money_wants_a_price_of_every_model():
     Budgeted(Scripted(), budget, (1.0, 1.0))
     with pytest.raises(InputError, match="needs the price of scripted"):
         Budgeted(Scripted(), budget)
+
+
+async def test_cached_prompt_tokens_have_their_own_price():
+    usage = Usage(calls=1, prompt_tokens=1000, cached_prompt_tokens=900, completion_tokens=100)
+    assert cost_of(usage, (1.0, 2.0)) == pytest.approx(1200e-6)
+    assert cost_of(usage, (1.0, 2.0, 0.1)) == pytest.approx(390e-6)
+
+
+def test_a_budget_goes_on_in_the_next_command(tmp_path):
+    usage = Usage(calls=1, prompt_tokens=7, completion_tokens=3)
+    for commands in (1, 2):
+        with RunStore.resumed(tmp_path / "run") as store:
+            budget = Budget(20)
+            store.count_spending(budget)
+            budget.check()
+            budget.spend(usage, (1.0, 1.0))
+            assert budget.tokens == 10 * commands
+    with RunStore.resumed(tmp_path / "run") as store:
+        budget = Budget(20)
+        store.count_spending(budget)
+        with pytest.raises(BudgetError):
+            budget.check()

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import multiprocessing
 import os
 import signal
 import sqlite3
@@ -14,7 +15,8 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.cache import Cached
-from dialore.llm.model import OutputSchema, Sampling
+from dialore.llm.fake import FakeModel
+from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from tests.llm.models import Scripted, ask
 
 ROOT = Path(__file__).parents[2]
@@ -208,3 +210,24 @@ async def test_it_survives_kill_9_and_several_processes(path):
     for number in [*range(last + 1), *range(20_000, 20_200)]:
         assert (await cached.complete(ask(str(number)))).text == "kept"
     await cached.close()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+def test_a_cache_works_in_a_process_that_was_forked(tmp_path):
+    cached = Cached(FakeModel(), tmp_path / "cache.sqlite")
+    request = Request(messages=(Message(role="user", content="Hello"),))
+    first = asyncio.run(cached.complete(request))
+    _FORKED.update(cached=cached, request=request)
+    with multiprocessing.get_context("fork").Pool(2) as pool:
+        asked = [pool.apply_async(_ask_cached) for _ in range(3)]
+        answers = [answer.get(timeout=20) for answer in asked]
+    assert answers == [(first.text, 1)] * 3
+    assert asyncio.run(cached.complete(request)).usage.cached == 1
+
+
+_FORKED = {}
+
+
+def _ask_cached():
+    completion = asyncio.run(_FORKED["cached"].complete(_FORKED["request"]))
+    return completion.text, completion.usage.cached

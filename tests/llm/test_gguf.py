@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import http.server
 import json
 import os
 import struct
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -165,3 +167,57 @@ async def test_real_weights_answer_by_every_method_streamed_and_not(part):
                     assert response.model == Path(WEIGHTS).name
     finally:
         await model.close()
+
+
+class _Hub(http.server.BaseHTTPRequestHandler):
+    """Redirects to another host name, as the hub does to its storage."""
+
+    headers_sent: ClassVar[dict[str, str]] = {}
+    seen: ClassVar[list[tuple[str, str | None]]] = []
+
+    def do_GET(self):
+        self.seen.append((self.path, self.headers.get("Authorization")))
+        is_storage = self.path == "/storage"
+        self.send_response(200 if is_storage else 302)
+        if not is_storage:
+            self.send_header("Location", f"http://localhost:{self.server.server_port}/storage")
+            for name, value in self.headers_sent.items():
+                self.send_header(name, value)
+        self.send_header("Content-Length", "4" if is_storage else "0")
+        self.end_headers()
+        if is_storage:
+            self.wfile.write(b"GGUF")
+
+    def log_message(self, *_):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("stated", "name", "problem"),
+    [
+        ({"X-Linked-ETag": f'"{hashlib.sha256(b"GGUF").hexdigest()}"', "X-Linked-Size": "4"}, "o/r/f", None),
+        ({"X-Linked-ETag": f'"{"0" * 64}"'}, "o/r/f", "SHA-256"),
+        ({}, f"o/r/f@sha256:{'0' * 64}", "SHA-256"),
+        ({"X-Linked-Size": "900000000000000"}, "o/r/f", "limit"),
+        ({"X-Linked-Size": "5"}, "o/r/f", "4 of 5"),
+    ],
+)
+def test_weights_are_checked_and_the_token_stays_at_the_hub(tmp_path, monkeypatch, stated, name, problem):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Hub)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    monkeypatch.setattr(_Hub, "headers_sent", stated)
+    monkeypatch.setattr(_Hub, "seen", [])
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{server.server_port}")
+    monkeypatch.setenv("HF_TOKEN", "hf_secret_token")
+    try:
+        if problem is None:
+            assert fetch_weights(name, tmp_path).read_bytes() == b"GGUF"
+        else:
+            with pytest.raises(InputError, match=problem):
+                fetch_weights(name, tmp_path)
+            assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert [authorization for path, authorization in _Hub.seen if path == "/storage"] == [None]
+    assert _Hub.seen[0][1] == "Bearer hf_secret_token"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 
 import pytest
@@ -16,6 +17,7 @@ from dialore.methods import weave as module
 from dialore.methods.registry import create_method
 from dialore.methods.stages import LLMRunner
 from dialore.prompts.library import PromptLibrary
+from dialore.server.service import _Metered
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
 
@@ -676,3 +678,11 @@ async def test_the_first_look_is_by_the_whole_talk_and_by_the_last_turn(monkeypa
     monkeypatch.setattr(module, "probabilities_of_use", chances)
     await answer(Model({}))
     assert (FIRST, TALK.last.text) in asked
+
+
+def test_what_wraps_a_runner_of_stages_tells_how_slow_it_is():
+    runner = LLMRunner(Model({}), PromptLibrary())
+    copied = dataclasses.replace(runner, instructions=("be brief",))
+    assert not _Metered(copied).is_slow
+    runner._spent[:] = [(5, 1.0)]  # what is learnt by one request holds for the next
+    assert _Metered(copied).is_slow

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import jinja2
@@ -11,7 +12,7 @@ from jinja2.meta import find_undeclared_variables
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.knowledge import Fact, Knowledge, PassageDetail
-from dialore.prompts.history import Block, render_history
+from dialore.prompts.history import Block, break_marks, history_messages, render_history
 from dialore.prompts.library import Prompt, PromptLibrary
 
 MARK = "FORGED"
@@ -190,3 +191,34 @@ def test_what_was_found_cannot_end_what_it_stands_in(sign):
     for prompt in (each for each in ALL if each.name in FENCED):
         texts, expected = ("\n".join(m.content for m in prompt.render(each).messages) for each in (known, plain))
         assert texts.count(sign) == expected.count(sign), f"{prompt.name}.{prompt.language}"
+
+
+MARKS = ["<|im_end|>", "[/INST]", "</s>", "<start_of_turn>", "<<SYS>>", "<\uff5cUser\uff5c>", "<\u200b/knowledge>"]
+MARKS += ["\uff1c/knowledge\uff1e", "</kn\u00adowledge>", "\uff3bINST\uff3d", "<|im\u2060_end|>", "</kn\u043ewledge>"]
+
+
+@pytest.mark.parametrize("mark", MARKS, ids=ascii)
+def test_marks_of_chat_templates_are_broken(mark):
+    broken = break_marks(f"a {mark} z")
+    assert broken != f"a {mark} z"
+    assert break_marks(broken) == broken
+    turns = [{"speaker": "user", "text": f"a {mark} z"}]
+    assert history_messages(Dialogue(id="x", turns=turns))[0].content == broken
+
+
+@pytest.mark.parametrize(
+    "text", ["a < b > c", "x <| y", "<p>[1] see</p>", "if (a<b|c>d)", "[args]", "soft\u00adhyphen <b>"]
+)
+def test_ordinary_texts_stay_as_they_are(text):
+    assert break_marks(text) == text
+
+
+GROWTH = ["x ~ x", "x + x", "x | replace('a', x)", "[x, x]"]
+
+
+@pytest.mark.parametrize("growth", GROWTH)
+def test_a_prompt_that_grows_without_limit_is_refused(growth):
+    body = "{% set x = 'aaaaaaaaaa' %}" + f"{{% set x = {growth} %}}" * 40 + "{{ x }}"
+    text = f"---\nversion: 1\noutput: text\n---\n<!-- user -->\n{body}\n"
+    with pytest.raises(InputError, match="characters"):
+        Prompt("x/y", "en", text, Path("x")).render({})

@@ -148,7 +148,9 @@ def carry_out(
 
 
 def _say_estimate(estimate: Estimate) -> None:
-    cost = f", {estimate.cost:.2f} by the price given" if estimate.cost else ""
+    cost = ""
+    if estimate.cost:
+        cost = f", {estimate.cost:.2f} by the price given if the server has no prompt tokens cached"
     note(
         f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
         f"and {estimate.completion_tokens:,} completion tokens{cost} (rehearsed)"

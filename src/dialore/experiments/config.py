@@ -15,6 +15,7 @@ from dialore.datasets.files import archive_of
 from dialore.datasets.published import data_file, published_sets
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
+from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotations
 from dialore.session import REHEARSAL, options_by_method
 from dialore.settings import (
     Flag,
@@ -108,7 +109,7 @@ class SystemConfig(Strict):
 
 
 class BudgetConfig(Strict):
-    """The limits of a run's costs: tokens in all, or money by the models' prices."""
+    """The limits of a run's costs over all commands that work on it: tokens, or money by the models' prices."""
 
     tokens: Annotated[int | None, Flag(("--max-tokens",))] = Field(
         default=None, ge=0, description="Stop when so many tokens are paid for."
@@ -172,9 +173,12 @@ class RunConfig(Strict):
 
     user: UserConfig = Field(default=UserConfig(), description="The simulated user, of `dialore simulate` alone.")
 
-    def price(self, model: ModelSettings) -> tuple[float, float] | None:
+    def price(self, model: ModelSettings) -> Price | None:
         """Return a model's price in this run: in batches it is half."""
-        return (model.price[0] / 2, model.price[1] / 2) if model.price and self.batch else model.price
+        if model.price is None or not self.batch:
+            return model.price
+        prompt, completion, *cached = (part / 2 for part in model.price)
+        return (prompt, completion, cached[0]) if cached else (prompt, completion)
 
     @model_validator(mode="after")
     def _names_differ(self) -> Self:

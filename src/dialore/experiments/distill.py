@@ -159,6 +159,7 @@ class Matching:
     """
 
     name = "hard matching"
+    is_slow = False
 
     def __init__(self, graph: Graph, prompts: PromptLibrary) -> None:
         self._graph, self._prompts = graph, prompts

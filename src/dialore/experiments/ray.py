@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
 from dialore.experiments.run import Opened, Respond, open_systems
-from dialore.llm.model import Budget
+from dialore.llm.model import Budget, Usage
 from dialore.settings import SourceSettings, absolute_paths
 
 if TYPE_CHECKING:
@@ -70,10 +70,11 @@ class RayEngine:
                 actor = await free.get()
                 try:
                     budget.check()
-                    response, error, tokens, cost = await actor.answer.remote(dialogue, job.system, job.repetition)
+                    response, error, usage, cost = await actor.answer.remote(dialogue, job.system, job.repetition)
                 finally:
                     free.put_nowait(actor)
-                budget.tokens, budget.cost = budget.tokens + tokens, budget.cost + cost
+                budget.spent += usage
+                budget.cost += cost
                 if error is not None:
                     raise error
                 answered: Response = response
@@ -96,22 +97,23 @@ class _Worker:
         # Never closed: the models and sources live as long as the actor's process.
         self._context = open_systems(config, connect)
         self._opening: asyncio.Task[Opened] | None = None
-        self._told = (0, 0.0)
+        self._told = 0.0
 
     async def answer(
         self, dialogue: Dialogue, system: int, repetition: int
-    ) -> tuple[Response | None, DialoreError | None, int, float]:
+    ) -> tuple[Response | None, DialoreError | None, Usage, float]:
         """Return the response, or an error that concerns every dialogue; tokens and money spent since last told."""
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._context.__aenter__())
         try:
             opened = await self._opening
         except DialoreError as error:
-            return None, error, 0, 0.0
+            return None, error, Usage(), 0.0
         response, fault = None, None
         try:
             response = await opened.agents[self._given[system], repetition].respond(dialogue)
         except DialoreError as error:
             fault = error
-        before, self._told = self._told, (opened.budget.tokens, opened.budget.cost)
-        return response, fault, self._told[0] - before[0], self._told[1] - before[1]
+        usage, opened.budget.spent = opened.budget.spent, Usage()
+        before, self._told = self._told, opened.budget.cost
+        return response, fault, usage, self._told - before

@@ -26,7 +26,7 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
-from dialore.llm.model import Budget, Budgeted, SamplingOverride, Usage
+from dialore.llm.model import Budget, Budgeted, Price, SamplingOverride, Usage, cost_of
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
@@ -100,6 +100,7 @@ async def run_experiment(
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
         async with open_systems(config, asked) as opened, nullcontext() if queue is None else queue.sending():
+            store.count_spending(opened.budget)
             accepted = (accept_changed_prompts, accept_changed_server)
             numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accepted)
             placed = {(numbers[system], repetition): agent for (system, repetition), agent in opened.agents.items()}
@@ -413,8 +414,8 @@ async def _estimate(
             calls += share * spent.calls
             sent += share * spent.prompt_tokens
             written += share * spent.completion_tokens
-            price = prices[system.number] or (0.0, 0.0)
-            cost += share * (spent.prompt_tokens * price[0] + spent.completion_tokens * price[1]) / 1e6
+            price: Price = prices[system.number] or (0.0, 0.0)
+            cost += share * cost_of(spent, price)
             failed = failed or next((response.error or "" for response in answered if response.status == "failed"), "")
     return Estimate(
         responses=missing.total(),

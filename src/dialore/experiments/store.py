@@ -22,6 +22,7 @@ from dialore.errors import InputError
 from dialore.evaluation.base import SampleScore
 from dialore.evaluation.judges.comparing import Preference
 from dialore.files import create_private, create_private_folder
+from dialore.llm.model import Budget, Usage
 from dialore.response import Response
 from dialore.sqlite_errors import ExplainAs, ExplainedConnection, explain_sqlite_error
 
@@ -51,6 +52,8 @@ create table if not exists preferences (judge text not null, judged text not nul
 ADDRESSES = "addresses"
 """The fact that tells by model from which servers its responses are."""
 PROMPTS = "prompts"
+SPENT = "spent"
+"""The fact that tells what all commands of the run have paid, with the calls of unfinished dialogues."""
 _CHANGED_PROMPTS = "changed_prompts"
 """The fact that tells of responses by several versions of a prompt, or a method's file: its references, by its name."""
 _SAME_DIALOGUES = "use its data set, cut, limit and seed, or name another folder"
@@ -128,7 +131,10 @@ class RunStore:
             try:
                 yield store
             except BaseException:
-                kept = "select 1 from responses union all select 1 from batches limit 1"
+                kept = (
+                    "select 1 from responses union all select 1 from batches"
+                    " union all select 1 from facts where name = 'spent' limit 1"
+                )
                 if is_new and store._database.execute(kept).fetchone() is None:  # noqa: SLF001 - its own
                     store.close()
                     for name in (FILE, f"{FILE}-wal", f"{FILE}-shm"):
@@ -295,6 +301,22 @@ class RunStore:
         with self._database as database:
             database.execute("insert or replace into responses values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
             database.execute("delete from measures where system = ? and position = ? and repetition = ?", key)
+
+    def count_spending(self, budget: Budget) -> None:
+        """Continue a budget with what the run has paid so far, and keep what is paid from now on.
+
+        That includes the calls of dialogues that are never finished.
+        """
+        row = self._database.execute("select value from facts where name = ?", (SPENT,)).fetchone()
+        if row is not None:
+            spent = json.loads(row[0])
+            budget.cost = spent["cost"]
+            budget.spent = Usage.model_validate(spent["usage"])
+
+        def keep(changed: Budget) -> None:
+            self.keep({SPENT: {"cost": changed.cost, "usage": changed.spent.model_dump()}})
+
+        budget.on_spend = keep
 
     def put_dialogue(self, dialogue: Dialogue) -> int:
         """Keep a dialogue, in place of the one of its id, else after the last; gives its position."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import io
-import itertools
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -38,6 +37,11 @@ POLL, QUIET = 2.0, 0.5
 _LONGEST_POLL, _GROWTH, _STUCK = 60.0, 1.3, 60.0
 _RETRIES, _NOT_THERE = 20, 2
 """The most repetitions of a failed call of the batch API, and of one that is answered by 404."""
+_READS_OF_ANSWERS = 10
+"""How often the files of an ended batch are read while answers are missing; the pauses add up to a minute."""
+_MAX_FIRST_CALLS = 8
+"""Failed direct calls of a form after which further calls no longer wait for the first to succeed."""
+_MAX_PAGES = 1000
 _CALLS: ContextVar[list[None]] = ContextVar("_CALLS")  # has an item for each call of the dialogue that waits
 
 
@@ -56,20 +60,45 @@ class _State(BaseModel):
     request_counts: dict[str, Any] | None = None
     errors: dict[str, Any] | None = None
     data: list[_State] = []
+    has_more: bool = False
 
 
 @dataclass(slots=True, eq=False)
 class _Batch:
-    """A batch; once it has ended, its lines by key, and what stands for one that is lacking."""
+    """A batch; once it has ended, its lines by key, and what stands for one that is lacking.
+
+    `may_be_begun` says that the batch may exist at the provider although its id is not known. `unread` is the error
+    for answers that exist at the provider but cannot be read.
+    """
 
     file: str
     id: str
     keys: Sequence[str]
     is_new: bool = False
     is_alone: bool = False
+    may_be_begun: bool = False
     answered: int = 0
     rows: dict[str, _Row] = field(default_factory=dict)
     lacking: _Row = field(default_factory=_Row)
+    unread: ModelError | None = None
+
+
+MakeBody: TypeAlias = Callable[[], dict[str, Any]]
+
+
+@dataclass(slots=True, eq=False)
+class _Queued:
+    """A request that waits to be sent. Its body is made when it is sent, in the form that is known to work by then."""
+
+    key: str
+    path: str
+    make_body: MakeBody
+    batch: asyncio.Future[_Batch]
+
+    def line(self) -> bytes:
+        """Return the request as a line of the input file."""
+        body = {name: value for name, value in self.make_body().items() if "stream" not in name}
+        return as_json({"custom_id": self.key, "method": "POST", "url": self.path, "body": body})
 
 
 class BatchQueue:
@@ -84,8 +113,8 @@ class BatchQueue:
     ) -> None:
         self.on_change: Callable[[str], object] = lambda _words: None
         self.keep, self.direct = keep, 0
-        self.known = {key: batch for batch in (_Batch(*row) for row in kept) for key in batch.keys}
-        self.queued: dict[_Sender, list[tuple[str, bytes, asyncio.Future[_Batch]]]] = {}
+        self.known = {key: batch for batch in (_Batch(*row, may_be_begun=True) for row in kept) for key in batch.keys}
+        self.queued: dict[_Sender, list[_Queued]] = {}
         self._busy, self._turns = 0, asyncio.Semaphore(active)
         self._followed: dict[_Batch, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -182,9 +211,10 @@ class BatchQueue:
 
 
 class _Sender:
-    """Has an endpoint's calls made by batches; a batch API that fails for good stops the run.
+    """Sends an endpoint's calls in batches; a batch API that fails for good stops the run.
 
-    The first call of each form is made directly, so that it is known what the server refuses.
+    The first call of each form is made directly, and all others of that form wait for its answer, so that no batch
+    holds a parameter that the server refuses.
     """
 
     def __init__(self, endpoint: Endpoint, cached: Cached, queue: BatchQueue) -> None:
@@ -192,55 +222,78 @@ class _Sender:
         self._direct, endpoint.call = endpoint.call, self.call
         self._http.max_bytes, endpoint.limiter = 10**9, AdaptiveLimiter(10**9)
         self._path, self._most = f"/v1{endpoint.path}", MOST_REQUESTS
-        self._first: dict[bool, Request] = {}
+        self._first = {has_schema: _FirstCall() for has_schema in (False, True)}
         self._is_alone, self._turn = False, asyncio.Lock()
 
-    async def call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
+    async def call(self, make_body: MakeBody, request: Request, on_token: OnToken | None) -> Completion:
         """Answer a call, in whole; raise as the endpoint itself does."""
         key = self._cached.key(request).hex()
         batch = self._queue.known.pop(key, None)
-        if batch is None and self._first.setdefault(request.output_schema is None, request) is request:
-            self._queue.direct += 1
-            try:
-                return await self._direct(body, request, on_token)
-            finally:
-                self._queue.direct -= 1
-        line = {"custom_id": key, "method": "POST", "url": self._path}
-        sent = as_json(line | {"body": {name: value for name, value in body.items() if "stream" not in name}})
+        if batch is None:
+            completion = await self._call_first(make_body, request, on_token)
+            if completion is not None:
+                return completion
         async with self._queue.waiting():
-            while True:
-                is_known = batch is not None  # what failed before this process began has not failed for good
-                if batch is None:
-                    sending: asyncio.Future[_Batch] = asyncio.Future()
-                    self._queue.queued.setdefault(self, []).append((key, sent, sending))
-                    batch = await sending
-                await asyncio.shield(self._queue.follow(self, batch))
-                row = batch.rows.pop(key, batch.lacking)
-                answer = {"status_code": 0, "body": None, **(row.response or {})}
-                # Of what the account may have under way: then batches go one by one, and if need be smaller.
-                is_too_much = "token_limit" in str(row.error) and (len(batch.keys) > 1 or not batch.is_alone)
-                self._is_alone |= is_too_much
-                if is_too_much and batch.is_alone:
-                    self._most = min(self._most, (len(batch.keys) + 1) // 2)
-                if answer["status_code"] == 200 or not (is_known or is_too_much):
-                    break
-                batch = None
+            batch, row = await self._answer(key, make_body, batch)
+        answer = _response(row)
         if row.error or answer["status_code"] != 200:
+            make_body()  # the caller compares the refusal with the body
             payload = {"error": row.error} if row.error else answer["body"]
             raise reply_error(f"the batch {batch.id}", payload, status=answer["status_code"], key=self._http.key)
         reader = Reader(request, self._http, self._endpoint.capabilities, on_token)
         reader.take(answer["body"], "message")
         return reader.completion()
 
-    async def send(self, queued: list[tuple[str, bytes, asyncio.Future[_Batch]]]) -> None:
+    async def _call_first(self, make_body: MakeBody, request: Request, on_token: OnToken | None) -> Completion | None:
+        """Return the answer of the first call of a form, made directly, or None once such a call has succeeded."""
+        first = self._first[request.output_schema is not None]
+        if first.is_over:
+            return None
+        self._queue.direct += 1
+        try:
+            async with first.turn:
+                if self._first[request.output_schema is not None].is_over:  # others have had their turns meanwhile
+                    return None
+                try:
+                    completion = await self._direct(make_body, request, on_token)
+                except ModelError:
+                    first.failures += 1
+                    raise
+                first.has_succeeded = True
+                return completion
+        finally:
+            self._queue.direct -= 1
+
+    async def _answer(self, key: str, make_body: MakeBody, batch: _Batch | None) -> tuple[_Batch, _Row]:
+        """Return the line that answers a request, with its batch: the one that already holds it, or else the next."""
+        while True:
+            is_known = batch is not None  # what failed before this process began has not failed for good
+            if batch is None:
+                queued = _Queued(key, self._path, make_body, asyncio.Future())
+                self._queue.queued.setdefault(self, []).append(queued)
+                batch = await queued.batch
+            await asyncio.shield(self._queue.follow(self, batch))
+            row = batch.rows.pop(key, None)
+            if row is None and batch.unread is not None:
+                raise copy.copy(batch.unread)
+            row = row or batch.lacking
+            # Of what the account may have under way: then batches go one by one, and if need be smaller.
+            is_too_much = "token_limit" in str(row.error) and (len(batch.keys) > 1 or not batch.is_alone)
+            self._is_alone |= is_too_much
+            if is_too_much and batch.is_alone:
+                self._most = min(self._most, (len(batch.keys) + 1) // 2)
+            if _response(row)["status_code"] == 200 or not (is_known or is_too_much):
+                return batch, row
+            batch = None
+
+    async def send(self, queued: list[_Queued]) -> None:
         """Send requests in as many batches as they want; those that are no longer awaited are left out."""
         async with self._turn:
-            while queued := [entry for entry in queued if not entry[2].done()]:
+            while queued := [entry for entry in queued if not entry.batch.done()]:
                 if self._is_alone and (others := self._queue.under_way):
                     await asyncio.wait(others.values())
-                sizes = itertools.accumulate(len(line) + 1 for _, line, _ in queued[: self._most])
-                chunk = queued[: max(1, sum(size <= MOST_BYTES for size in sizes))]
-                keys, lines, waiting = zip(*chunk, strict=True)
+                chunk, lines = self._next_chunk(queued)
+                keys = [entry.key for entry in chunk]
                 try:
                     file = await self._patiently(partial(self._upload, lines))
                     self._queue.keep(file, "", keys)
@@ -248,27 +301,40 @@ class _Sender:
                     if isinstance(error, ModelError) and error.status == 413 and len(chunk) > 1:
                         self._most = (len(chunk) + 1) // 2
                         continue
-                    for sending in waiting:
-                        if not sending.done():
-                            sending.set_exception(copy.copy(error))
+                    for entry in chunk:
+                        if not entry.batch.done():
+                            entry.batch.set_exception(copy.copy(error))
                     continue
                 self._queue.follow(self, batch := _Batch(file, "", keys, True, self._is_alone))
-                for sending in waiting:
-                    if not sending.done():
-                        sending.set_result(batch)
+                for entry in chunk:
+                    if not entry.batch.done():
+                        entry.batch.set_result(batch)
+
+    def _next_chunk(self, queued: Sequence[_Queued]) -> tuple[list[_Queued], list[bytes]]:
+        """Return the first requests that fit one batch, at least one, and their lines."""
+        chunk: list[_Queued] = []
+        lines: list[bytes] = []
+        size = 0
+        for entry in queued[: self._most]:
+            line = entry.line()
+            size += len(line) + 1
+            if chunk and size > MOST_BYTES:
+                break
+            chunk.append(entry)
+            lines.append(line)
+        return chunk, lines
 
     async def bring(self, batch: _Batch) -> None:
         """Begin a batch where it is not begun, await its end, and read its lines as far as they are there."""
         try:
             state = await self._ended(batch)
-            for file in filter(None, (state.output_file_id, state.error_file_id)):
-                for row in await self._patiently(partial(self._rows, file)):
-                    batch.rows.setdefault(row.custom_id, row)
         except ModelError as error:
             if error.status not in {400, 404} or (batch.is_new and not batch.id):
                 error.status = None  # it is none of the call's
                 raise
             state = _State()
+        else:
+            await self._read_answers(batch, state)
         batch.lacking = _Row(error={"message": f"no answer to the request ({state.status}); run it again"})
         numbered = dict(enumerate(batch.keys, start=1))
         for reason in (state.errors or {}).get("data") or ():
@@ -276,9 +342,36 @@ class _Sender:
                 batch.rows[key] = _Row(error=reason, response={"status_code": 400})
             elif not batch.rows:
                 batch.lacking = _Row(error=reason)
-        if count := len(set(batch.keys) - batch.rows.keys()):
+        count = len(set(batch.keys) - batch.rows.keys())
+        if count and batch.unread is None:
             why = error_detail(batch.lacking.error)[0]
             tell(f"{count:,} of {len(batch.keys):,} requests of the batch {batch.id} are sent again: {why}")
+
+    async def _read_answers(self, batch: _Batch, state: _State) -> None:
+        """Read the files of an ended batch, again after pauses while lines are missing that it has counted.
+
+        If they stay missing, `batch.unread` is the error for them: they are paid for, so they are not sent again.
+        """
+        pause = POLL
+        expected = found = 0
+        for reads_left in reversed(range(_READS_OF_ANSWERS)):
+            for file in filter(None, (state.output_file_id, state.error_file_id)):
+                for row in await self._patiently(partial(self._rows, file)):
+                    batch.rows.setdefault(row.custom_id, row)
+            found = len(batch.rows.keys() & set(batch.keys))
+            expected = _count_answers(state, len(batch.keys))
+            if found >= expected:
+                return
+            if reads_left == _READS_OF_ANSWERS - 1:
+                late = f"{expected - found:,} answers of the batch {batch.id} are not there yet"
+                tell(f"{late}: its files are read again")
+            if reads_left:
+                await asyncio.sleep(pause)
+                pause = min(_LONGEST_POLL, pause * _GROWTH)
+                state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
+        missing = f"the batch {batch.id} has counted {expected:,} answers, but its files hold {found:,}"
+        hint = "the same command again reads them; if they are lost, a new --out folder pays for these alone"
+        batch.unread = ModelError(missing, hint=hint, configuration=True)
 
     async def _ended(self, batch: _Batch) -> _State:
         if not batch.id:
@@ -307,12 +400,34 @@ class _Sender:
 
         return (await self._state("/files", form)).id
 
-    async def _begin(self, batch: _Batch, failures: int) -> str:
-        # A call whose answer did not come may have begun it all the same: begun twice it is paid for twice.
-        listed = await self._state("/batches", limit="100") if failures or not batch.is_new else _State()
-        begun = [state.id for state in listed.data if state.input_file_id == batch.file]
+    async def _begin(self, batch: _Batch, _failures: int) -> str:
+        """Return the id of the batch of an input file, begun if the provider does not list it.
+
+        A call whose answer did not come may have begun it all the same, and a batch that is begun twice is paid twice.
+        """
+        if batch.may_be_begun:
+            begun = await self._find_begun(batch.file)
+            if not begun:
+                await asyncio.sleep(POLL)  # the list may lag behind
+                begun = await self._find_begun(batch.file)
+            if begun:
+                return begun
+        batch.may_be_begun = True
         body = {"input_file_id": batch.file, "endpoint": self._path, "completion_window": "24h"}
-        return begun[0] if begun else (await self._state("/batches", body)).id
+        return (await self._state("/batches", body)).id
+
+    async def _find_begun(self, file: str) -> str:
+        """Return the id of the batch that was begun from an input file, or an empty string."""
+        query = {"limit": "100"}
+        for _ in range(_MAX_PAGES):
+            page = await self._state("/batches", **query)
+            for state in page.data:
+                if state.input_file_id == file:
+                    return state.id
+            if not page.has_more or not page.data or query.get("after") == page.data[-1].id:
+                return ""
+            query["after"] = page.data[-1].id
+        return ""
 
     async def _state(self, path: str, body: object = None, **query: str) -> _State:
         answer = await self._http.json(path, body, query=query or None, flows=True)
@@ -322,9 +437,14 @@ class _Sender:
         raise ModelError(f"{self._http.where}{path} does not answer as a batch API does", retryable=True)
 
     async def _rows(self, file: str, failures: int) -> list[_Row]:
-        """Return the lines of a file that can be read; where some cannot, it is read a second time."""
+        """Return the lines of a file that can be read; none if the provider does not have the file yet (400 or 404).
+
+        Raises ModelError on the first try if some lines cannot be read.
+        """
         async with self._http.open(f"/files/{file}/content", flows=True) as response:
             answer = await self._http.read(response)
+        if response.status in {400, 404}:
+            return []
         if response.status != 200:
             raise self._http.status_error(response, answer)
         rows, lines = [], answer.splitlines()
@@ -356,3 +476,31 @@ class _Sender:
                 error.hint = "the same command again finds its batches"
             error.retryable, error.configuration = False, error.status != 413
             raise
+
+
+@dataclass(slots=True)
+class _FirstCall:
+    """The first call of a form: whether it has succeeded, and whose turn it is to try."""
+
+    has_succeeded: bool = False
+    failures: int = 0
+    turn: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether further calls go into batches."""
+        return self.has_succeeded or self.failures >= _MAX_FIRST_CALLS
+
+
+def _response(row: _Row) -> dict[str, Any]:
+    """Return a row's response; its status code is 0 if there is none."""
+    return {"status_code": 0, "body": None, **(row.response or {})}
+
+
+def _count_answers(state: _State, requests: int) -> int:
+    """Return how many lines the files of an ended batch hold, by the provider's own count where it gives one."""
+    counts = state.request_counts or {}
+    numbers: list[int] = [counts[name] for name in ("completed", "failed") if isinstance(counts.get(name), int)]
+    if numbers:
+        return min(sum(numbers), requests)
+    return requests if state.status == "completed" else 0

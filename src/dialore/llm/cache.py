@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import logging
+import os
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -40,15 +41,30 @@ class Cached(Wrapper):
     def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
         super().__init__(model)
         self._address, self._path = address, Path(path)
+        self._has_warned = False
+        self._inherited: list[object] = []
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
         self._database: sqlite3.Connection | None = None
         # One thread does all reading and writing: a write that waits for another process does not block the event loop.
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dialore-cache")
         self._under_way: dict[bytes, asyncio.Future[Completion]] = {}
-        self._has_warned = False
+
+    @property
+    def _thread(self) -> ThreadPoolExecutor:
+        """The thread, made anew with its connection in a process that was forked, where neither can be used."""
+        if self._process != os.getpid():
+            # Closing the inherited connection would release the locks of the other process.
+            self._inherited.append(self._database)
+            self._start()
+        return self._executor
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises InputError where the file is not a cache, or is damaged."""
         key = self.key(request)
+        thread = self._thread
         while (shared := self._under_way.get(key)) is not None:
             try:
                 completion = await asyncio.shield(shared)
@@ -61,10 +77,10 @@ class Cached(Wrapper):
         loop = asyncio.get_running_loop()
         self._under_way[key] = mine = loop.create_future()
         try:
-            stored = await loop.run_in_executor(self._thread, self._get, key)
+            stored = await loop.run_in_executor(thread, self._get, key)
             completion = stored or await self._model.complete(request, on_token)
             if not (stored or completion.usage.cached):
-                await asyncio.shield(loop.run_in_executor(self._thread, self._put, key, completion))
+                await asyncio.shield(loop.run_in_executor(thread, self._put, key, completion))
         except Exception as error:
             mine.set_exception(error)
             mine.exception()  # marks it as retrieved, as there may be no other caller
@@ -86,8 +102,9 @@ class Cached(Wrapper):
 
     async def close(self) -> None:
         """Close the file and the model underneath."""
+        thread = self._thread
         if self._database is not None:
-            self._thread.submit(self._database.close).result()
+            thread.submit(self._database.close).result()
             self._database = None
         await self._model.close()
 

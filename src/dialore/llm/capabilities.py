@@ -39,6 +39,8 @@ _ALTERNATING = ChatForm(merges=True, opens="…")
 _WITHOUT_SYSTEM = ChatForm(folds=True, merges=True, opens="…")
 _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
+_MIN_DOUBTS = 2
+_MAX_BROKEN_STREAMS = 3
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
@@ -64,6 +66,8 @@ class ServerCapabilities:
         self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
         self.streams = True
+        self._broken_streams: int | None = 0  # None once a stream has ended as it should
+        self._doubts = 0  # requests that succeeded in another form after a failure inside the server
         self.slowest: float | None = None  # seconds of the slowest answer
 
     def should_stream(self, timeout: float) -> bool:
@@ -126,6 +130,25 @@ class ServerCapabilities:
             tell(f"the server refuses {self.format} as response_format: JSON is asked for by {by} from now on")
             self.format = form
 
+    def succeeded(self, form: Format, refusal: ModelError | None) -> None:
+        """Ask for JSON in the form of a call that succeeded from now on, if other forms were refused before it.
+
+        A failure inside the server (5xx) may pass, so it counts as a refusal of the form only when it comes again.
+        """
+        if form != self.format and refusal is not None and (refusal.status or 0) >= 500:
+            self._doubts += 1
+            if self._doubts < _MIN_DOUBTS:
+                return
+        self.step_down(form)
+
+    def stream_ended(self, *, whole: bool) -> None:
+        """Record how a stream ended. Streaming is given up if the first few streams of a server all broke off."""
+        if whole:
+            self._broken_streams = None
+        elif self._broken_streams is not None:
+            self._broken_streams += 1
+            self.streams = self.streams and self._broken_streams < _MAX_BROKEN_STREAMS
+
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
         messages = [Message(**message) for message in sent.get("messages", ())]
         alternate = _ALTERNATE.search(error.said)
@@ -140,6 +163,8 @@ class ServerCapabilities:
         return True
 
     def _learn_parameter(self, error: ModelError, sent: dict[str, Any]) -> bool:
+        if error.status is None or (error.status >= 500 and error.status != 501 and not error.parameter):
+            return False  # trouble inside the server, such as "unexpected end of stream", refuses no parameter
         for name in (*_OPTIONAL, "stream"):
             named = error.parameter == name or re.search(rf"\b{name}(?:ing)?\b", error.said)
             if name not in sent or not named or not _REFUSED.search(error.said):

@@ -34,11 +34,16 @@ _PARSES = re.compile(r"fp_|b\d+-")
 """The fingerprints of OpenAI, Ollama and llama.cpp, which tell thoughts from answers themselves."""
 
 
-Call = Callable[[dict[str, Any], Request, OnToken | None], Awaitable[Completion]]
+Call = Callable[[Callable[[], dict[str, Any]], Request, OnToken | None], Awaitable[Completion]]
+"""Answers a request. The body is made by a function, called when it is sent: a call may have to wait before that."""
 
 
 class ThoughtsError(ModelError):
     """A model spent its tokens on thoughts."""
+
+
+class BrokenStreamError(ModelError):
+    """A stream ended before the answer did."""
 
 
 class Endpoint:
@@ -84,7 +89,7 @@ class Endpoint:
         self._refused_in_a_row = 0
         self.path = {"chat": "/chat/completions", "completions": "/completions"}[api]
         self.call: Call = self._call
-        """Has a body answered; another may take its place, as `BatchQueue` does."""
+        """Sends a request; `BatchQueue` replaces it."""
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
@@ -93,6 +98,7 @@ class Endpoint:
             hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
         has_begun = False
+        is_broken = False  # whether a stream of this request broke off: the answer is then asked for in one piece
 
         def pass_on(piece: str) -> None:
             nonlocal has_begun
@@ -101,11 +107,14 @@ class Endpoint:
                 on_token(piece)
 
         async def attempt(failures: int) -> Completion:
+            nonlocal is_broken
             async with self.limiter.slot():
                 started = time.perf_counter()
                 try:
-                    completion = await self._ask(request, None if on_token is None else pass_on, failures)
+                    listener = None if on_token is None else pass_on
+                    completion = await self._ask(request, listener, failures, may_stream=not is_broken)
                 except ModelError as error:
+                    is_broken |= isinstance(error, BrokenStreamError)
                     self._judge(error, failures)
                     raise
                 self._refused_in_a_row = 0
@@ -132,16 +141,22 @@ class Endpoint:
             error.message += f" (as {self._refused_in_a_row} times before, and nothing else)"
             error.configuration = True
 
-    async def _ask(self, request: Request, on_token: OnToken | None, failures: int) -> Completion:
+    async def _ask(self, request: Request, on_token: OnToken | None, failures: int, *, may_stream: bool) -> Completion:
         """One call, or a few where the server refuses its form."""
         server, form = self.capabilities, self.capabilities.format
         unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
-        for _ in range(_ADAPTATIONS):
-            streamed = on_token is not None or server.should_stream(self.http.timeout)
+        body: dict[str, Any] = {}
+
+        def make_body() -> dict[str, Any]:
+            nonlocal body, form
+            streamed = may_stream and (on_token is not None or server.should_stream(self.http.timeout))
             form = max(form, server.format, key=FORMATS.index)
             body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
+            return body
+
+        for _ in range(_ADAPTATIONS):
             try:
-                completion = await self.call(body, request, on_token)
+                completion = await self.call(make_body, request, on_token)
             except ModelError as error:
                 if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
                     continue
@@ -150,13 +165,15 @@ class Endpoint:
                     form = following(form)
                     continue
                 raise (await self._not_found(unsaid) if unsaid.status == 404 else unsaid) from None
-            server.step_down(form)
+            server.succeeded(form, unsaid)
             server.is_format_taken |= "response_format" in body
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
-    async def _call(self, body: dict[str, Any], request: Request, on_token: OnToken | None) -> Completion:
-        async with self.http.open(self.path, body, flows=True) as response:
+    async def _call(
+        self, make_body: Callable[[], dict[str, Any]], request: Request, on_token: OnToken | None
+    ) -> Completion:
+        async with self.http.open(self.path, make_body(), flows=True) as response:
             begun = await self.http.begin(response)
             if response.status != 200:
                 raise self.http.status_error(response, await self.http.read(response, begun))
@@ -193,6 +210,7 @@ class Endpoint:
             async with asyncio.timeout(None) as rest, aclosing(self.http.events(response, begun)) as events:
                 async for data in events:
                     if data == _DONE:
+                        self.capabilities.stream_ended(whole=True)
                         return
                     reader.take(load_json(data, self.http.where), "delta")
                     self.http.has_answered = True
@@ -202,10 +220,10 @@ class Endpoint:
             # The answer itself is whole once the server has said why it ends.
             if not reader.reason:
                 raise
+        self.capabilities.stream_ended(whole=bool(reader.reason))
         if not reader.reason:
-            self.capabilities.streams = False
             broken = f"{self.http.where} broke off in the middle of its answer"
-            raise ModelError(broken, hint="try again", retryable=True)
+            raise BrokenStreamError(broken, hint="try again", retryable=True)
 
 
 async def list_models(http: HttpClient) -> list[str]:
@@ -291,7 +309,9 @@ class Reader:
         if sent is None or made is None:
             usage, estimated = Usage.estimate(self._request.messages, text), True
         else:
-            usage, estimated = Usage(calls=1, prompt_tokens=sent, completion_tokens=made), False
+            cached = min(sent, _cached_tokens(self._usage))
+            usage = Usage(calls=1, prompt_tokens=sent, cached_prompt_tokens=cached, completion_tokens=made)
+            estimated = False
         return Completion(text=text, model=self._model, usage=usage, finish_reason=reason, estimated=estimated)
 
     def _check(self, payload: dict[str, Any], choice: dict[str, Any]) -> None:
@@ -327,6 +347,15 @@ class Reader:
 
 def _word(fields: dict[str, Any], name: str) -> str:
     return storable(value) if isinstance(value := fields.get(name), str) else ""
+
+
+def _cached_tokens(usage: dict[str, Any]) -> int:
+    """Return how many prompt tokens a server had cached, as OpenAI, DeepSeek or Anthropic name them."""
+    details = usage.get("prompt_tokens_details")
+    values = [usage.get("prompt_cache_hit_tokens"), usage.get("cache_read_input_tokens"), usage.get("cached_tokens")]
+    if isinstance(details, dict):
+        values.insert(0, details.get("cached_tokens"))
+    return next((count for value in values if (count := _count(value))), 0)
 
 
 def _count(value: object) -> int | None:

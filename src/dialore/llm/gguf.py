@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import secrets
 import shutil
 import struct
+import urllib.error
 import urllib.request
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
 from dialore.errors import InputError, import_optional
@@ -17,9 +20,16 @@ from dialore.llm.model import Wrapper
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
+    from email.message import Message
+    from http.client import HTTPMessage
+
     from dialore.llm.model import Api, Completion, OnToken, Request
 
 _HUB = "hf:"
+_DIGEST = "@sha256:"
+_SHA256 = re.compile(r"[0-9a-fA-F]{64}")
+MAX_BYTES = 500_000_000_000
+"""The largest file of weights that is fetched."""
 _CONTEXT = 8192
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
@@ -152,24 +162,49 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
 
 
 def fetch_weights(name: str, folder: Path) -> Path:
-    """Return a file of Hugging Face's, `OWNER/REPO/FILE`, fetched into a folder once; raise InputError."""
+    """Return a file of Hugging Face's, `OWNER/REPO/FILE` or `OWNER/REPO/FILE@sha256:DIGEST`, fetched once.
+
+    The file is compared with the SHA-256 that the name gives, or else with the one that the hub states.
+
+    Raises:
+        InputError: the name is malformed, or the file cannot be fetched, is too large, incomplete or another one.
+    """
+    name, _, digest = name.partition(_DIGEST)
+    if digest and not _SHA256.fullmatch(digest):
+        raise InputError(
+            f"{digest!r} is no SHA-256", hint=f"--model gguf:hf:OWNER/REPO/FILE.gguf{_DIGEST}64_HEX_DIGITS"
+        )
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
         raise InputError(f"{_HUB}{name} names no file", hint="--model gguf:hf:OWNER/REPO/FILE.gguf")
     owner, repository, *inside = parts
     target = folder.joinpath(*parts)
     if target.is_file():
+        if digest:
+            _check_digest(name, hash_file(target), digest)
         return target
     base = os.environ.get("HF_ENDPOINT", "https://huggingface.co").rstrip("/")
     url = f"{base}/{quote(f'{owner}/{repository}')}/resolve/main/{quote('/'.join(inside))}"
     token = os.environ.get("HF_TOKEN", "")
-    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"} if token else {})  # noqa: S310
+    request = urllib.request.Request(url)  # noqa: S310 - the hub's address, or the user's
+    if token:
+        # The hub redirects to other hosts, which must not see the token.
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    hub = _HubHeaders()
     partial = target.with_name(f"{target.name}.{secrets.token_hex(4)}")
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with urllib.request.urlopen(request, timeout=30) as answer, partial.open("wb") as out:  # noqa: S310
-            tell(f"fetching {name}, {int(answer.headers.get('Content-Length') or 0) / 1e6:,.0f} MB, once")
-            shutil.copyfileobj(answer, out, 1 << 20)
+        with urllib.request.build_opener(hub).open(request, timeout=30) as answer, partial.open("wb") as out:
+            size = _stated_size(hub.first or answer.headers, answer.headers)
+            _check_size(name, size, target.parent)
+            tell(f"fetching {name}, {(size or 0) / 1e6:,.0f} MB, once")
+            received, found = _copy_limited(name, answer, out)
+        if size is not None and received != size:
+            problem = f"cannot fetch {name}: {received:,} of {size:,} bytes came"
+            raise InputError(problem, hint="run the command again")
+        digest = digest or _stated_digest(hub.first or answer.headers)
+        if digest:
+            _check_digest(name, found, digest)
         partial.replace(target)
     except OSError as error:
         why = f"cannot fetch {name}: {getattr(error, 'reason', None) or error}"
@@ -178,3 +213,77 @@ def fetch_weights(name: str, folder: Path) -> Path:
     finally:
         partial.unlink(missing_ok=True)
     return target
+
+
+class _HubHeaders(urllib.request.HTTPRedirectHandler):
+    """Follows redirects and keeps the headers of the first, which state size and checksum of a large file."""
+
+    def __init__(self) -> None:
+        self.first: Message | None = None
+
+    def redirect_request(
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
+        """See `HTTPRedirectHandler`; refuses to go from https to another scheme."""
+        if req.type == "https" and not newurl.startswith("https:"):
+            raise urllib.error.URLError("it redirects to an address without encryption")
+        self.first = self.first or headers
+        return super().redirect_request(req, fp, code, msg, headers, newurl)
+
+
+def _stated_size(hub: Message, answer: Message) -> int | None:
+    """Return the size of a file in bytes, as its hub or the answer states it."""
+    for value in (hub.get("X-Linked-Size"), answer.get("Content-Length")):
+        if value and value.isdecimal():
+            return int(value)
+    return None
+
+
+def _stated_digest(hub: Message) -> str:
+    """Return the SHA-256 that a hub states of a file, or an empty string."""
+    for name in ("X-Linked-ETag", "ETag"):
+        digest = hub.get(name, "").removeprefix("W/").strip('"')
+        if _SHA256.fullmatch(digest):
+            return digest
+    return ""
+
+
+def _check_size(name: str, size: int | None, folder: Path) -> None:
+    if size is None:
+        return
+    if size > MAX_BYTES:
+        problem = f"{name} has {size:,} bytes, more than the limit of {MAX_BYTES:,}"
+        raise InputError(problem, hint="fetch the file by other means: --model gguf:PATH")
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise InputError(f"{name} has {size:,} bytes, and {free:,} are free in {folder}", hint="make room on the disk")
+
+
+def _copy_limited(name: str, answer: IO[bytes], out: IO[bytes]) -> tuple[int, str]:
+    """Copy an answer to a file; return its size and SHA-256. Raises InputError at the limit of size."""
+    checksum = hashlib.sha256()
+    received = 0
+    while chunk := answer.read(1 << 20):
+        received += len(chunk)
+        _check_size(name, received if received > MAX_BYTES else None, Path())
+        checksum.update(chunk)
+        out.write(chunk)
+    return received, checksum.hexdigest()
+
+
+def hash_file(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_digest(name: str, found: str, expected: str) -> None:
+    if found != expected.lower():
+        problem = f"{name} is another file: its SHA-256 is {found}, not {expected.lower()}"
+        raise InputError(problem, hint="it is not used; fetch it again, or correct the checksum")

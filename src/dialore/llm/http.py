@@ -8,13 +8,17 @@ from __future__ import annotations
 import asyncio
 import copy
 import email.utils
+import functools
 import json
 import logging
 import math
+import os
 import re
+import select
 import socket
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping
+import weakref
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, suppress
 from http import HTTPStatus
@@ -27,7 +31,9 @@ from dialore.errors import InputError, ModelError, WindowError
 from dialore.text import storable
 
 if TYPE_CHECKING:
-    from aiohttp import ClientResponse, ClientSession
+    from aiohttp import ClientRequest, ClientResponse, ClientSession, ClientTimeout, TCPConnector
+    from aiohttp.connector import Connection
+    from aiohttp.tracing import Trace
 
 T = TypeVar("T")
 
@@ -248,6 +254,7 @@ class HttpClient:
             self._headers["Authorization"] = f"Bearer {self.key}"
         self._session: ClientSession | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._process = 0
         self.has_answered = False
 
     async def json(self, path: str, body: object = None, **options: Any) -> Any:  # noqa: ANN401 - of any type
@@ -270,32 +277,27 @@ class HttpClient:
     ) -> AsyncIterator[ClientResponse]:
         """Yield the response of a path below the address (`/embeddings`), by POST with a body, else by GET.
 
-        A body may be what makes a form of aiohttp's. The time-out holds where it is shorter than the client's, until
-        the context ends; of an answer that `flows`, for each silence anew.
+        A body may be a function that returns a form of aiohttp. The time-out holds where it is shorter than the
+        client's, until the context ends; of an answer that `flows`, for each silence anew. A POST is sent once: if
+        the connection breaks, the server may have received the request and charged for it. Callers that send it again
+        count that as a retry (`Retry`).
         """
         import aiohttp
 
         url = join_url(self.base_url, path)
-        method, data = ("GET", None) if body is None else ("POST", None if callable(body) else as_json(body))
         seconds = min(self.timeout, timeout or self.timeout)
         connect, read = min(_CONNECT_SECONDS, seconds), seconds if flows else None
         silence = aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read)
         options: dict[str, Any] = {"params": query, "allow_redirects": False, "timeout": silence}
-
-        def ask() -> Awaitable[ClientResponse]:
-            form = body() if callable(body) else None  # anew for each try: sending reads it to its end
-            headers = form and {"Content-Type": form.content_type}
-            return self._open_session().request(method, url, data=form or data, headers=headers, **options)
-
+        method = "GET" if body is None else "POST"
+        if callable(body):
+            form = body()
+            options |= {"data": form, "headers": {"Content-Type": form.content_type}}
+        elif body is not None:
+            options["data"] = as_json(body)
         try:
             async with asyncio.timeout(None if flows else seconds):
-                try:
-                    response = await ask()
-                except aiohttp.ClientConnectorError:
-                    raise
-                except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                    response = await ask()  # a kept connection may have been closed by the server meanwhile
-                async with response:
+                async with self._open_session().request(method, url, **options) as response:
                     yield response
         except TimeoutError as error:
             raise _connection_error(error, redact_url(url), seconds, flows=flows) from None
@@ -382,6 +384,8 @@ class HttpClient:
     def _leave(self) -> None:
         """Close a session of another loop, where that is running."""
         session, self._session = self._session, None
+        if self._process != os.getpid():
+            return  # the process was forked: the connections are the other one's
         if session is not None and not session.closed and self._loop is not None and self._loop.is_running():
             asyncio.run_coroutine_threadsafe(session.close(), self._loop)
 
@@ -391,17 +395,57 @@ class HttpClient:
         import aiohttp
 
         loop = asyncio.get_running_loop()
-        if self._session is not None and not self._session.closed and self._loop is loop:
+        is_open = self._session is not None and not self._session.closed
+        if self._session is not None and is_open and self._loop is loop and self._process == os.getpid():
             return self._session
         self._leave()
         parts = urlsplit(self.base_url)
         # Looked up once: aiohttp's own trust_env reads the environment and .netrc at every call.
         is_here = parts.hostname in {"127.0.0.1", "localhost", "::1"}
         proxy = None if is_here or proxy_bypass(parts.hostname or "") else getproxies().get(parts.scheme)
-        connector, cookies = aiohttp.TCPConnector(limit=0, ttl_dns_cache=300), aiohttp.DummyCookieJar()
+        connector, cookies = _connector_class()(limit=0, ttl_dns_cache=300), aiohttp.DummyCookieJar()
         made = aiohttp.ClientSession(headers=self._headers, connector=connector, cookie_jar=cookies, proxy=proxy)
-        self._session, self._loop = made, loop
+        self._session, self._loop, self._process = made, loop, os.getpid()
         return made
+
+
+@functools.cache
+def _connector_class() -> type[TCPConnector]:
+    """Return the connector class. It is made on first use, because aiohttp takes long to import."""
+    import aiohttp
+
+    class CheckedConnector(aiohttp.TCPConnector):
+        """Reuses an idle connection only if the server has not closed it, so that no request is lost on it."""
+
+        def __init__(self, **options: Any) -> None:  # noqa: ANN401 - those of TCPConnector
+            super().__init__(**options)
+            self._used: weakref.WeakSet[asyncio.BaseProtocol] = weakref.WeakSet()
+
+        async def connect(self, req: ClientRequest, traces: list[Trace], timeout: ClientTimeout) -> Connection:  # noqa: ASYNC109
+            while True:
+                connection = await super().connect(req, traces, timeout)
+                protocol = connection.protocol
+                if protocol is None:
+                    return connection
+                if protocol in self._used and _is_readable(connection.transport):
+                    connection.close()
+                    continue
+                self._used.add(protocol)
+                return connection
+
+    return CheckedConnector
+
+
+def _is_readable(transport: asyncio.BaseTransport | None) -> bool:
+    """Return whether data or the end of the stream waits in a socket. On an idle connection, it is the end."""
+    sock = transport.get_extra_info("socket") if transport is not None else None
+    if sock is None or sock.fileno() < 0:
+        return False
+    if not hasattr(select, "poll"):  # Windows
+        return bool(select.select([sock], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(sock.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def _data(line: bytes) -> str:

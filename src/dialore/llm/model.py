@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -140,10 +140,15 @@ class Request(BaseModel):
 
 
 class Usage(BaseModel):
-    """Tokens and calls; usages add up. `cached` counts the calls answered from the cache."""
+    """Token and call counts. Instances can be added.
+
+    `cached` counts the calls answered from the cache here, `cached_prompt_tokens` the prompt tokens that the server had
+    in its own cache; `prompt_tokens` includes these.
+    """
 
     calls: int = 0
     prompt_tokens: int = 0
+    cached_prompt_tokens: int = 0
     completion_tokens: int = 0
     cached: int = 0
     retries: int = 0
@@ -262,18 +267,48 @@ class ContextWindow(Wrapper):
             raise self._kind(error.message, hint=error.hint, status=error.status) from error
 
 
+Price: TypeAlias = tuple[float, float] | tuple[float, float, float]
+"""Money per million prompt tokens and completion tokens, and per million prompt tokens that the server had cached.
+
+Without the third number, cached prompt tokens cost what others cost.
+"""
+
+
+def cost_of(usage: Usage, price: Price) -> float:
+    """Return what a usage costs."""
+    cached_price = price[2] if len(price) == 3 else price[0]
+    fresh = usage.prompt_tokens - usage.cached_prompt_tokens
+    return (fresh * price[0] + usage.completion_tokens * price[1] + usage.cached_prompt_tokens * cached_price) / 1e6
+
+
 @dataclass(slots=True)
 class Budget:
-    """A budget (tokens of prompts and completions together, money) and what is spent of it; models share one."""
+    """A budget (tokens of prompts and completions together, money) and what is spent of it; models share one.
+
+    `spent` is the usage of the calls that were paid for. `on_spend` is called after each of them.
+    """
 
     max_tokens: int | None = None
     max_cost: float | None = None
-    tokens: int = 0
     cost: float = 0.0
+    spent: Usage = field(default_factory=Usage)
+    on_spend: Callable[[Budget], None] | None = None
 
     def __post_init__(self) -> None:
         if min(self.max_tokens or 0, self.max_cost or 0) < 0:
             raise InputError("a budget cannot be negative")
+
+    @property
+    def tokens(self) -> int:
+        """The tokens that are spent."""
+        return self.spent.prompt_tokens + self.spent.completion_tokens
+
+    def spend(self, usage: Usage, price: Price) -> None:
+        """Count a call that was paid for."""
+        self.spent += usage
+        self.cost += cost_of(usage, price)
+        if self.on_spend is not None:
+            self.on_spend(self)
 
     def check(self) -> None:
         """Raise BudgetError where nothing is left."""
@@ -288,25 +323,24 @@ class Budgeted(Wrapper):
     """A model that may be called until its budget is spent.
 
     Calls under way when the budget runs out finish and are counted, so the last few may pass it. Completions from
-    the cache cost nothing. The price is of a million prompt tokens and of a million completion tokens.
+    the cache cost nothing.
     """
 
-    def __init__(self, model: LanguageModel, budget: Budget, price: tuple[float, float] | None = None) -> None:
+    def __init__(self, model: LanguageModel, budget: Budget, price: Price | None = None) -> None:
         super().__init__(model)
         if budget.max_cost is not None and price is None:
             raise InputError(f"a budget of money needs the price of {model.name}", hint="give the model a price")
         if min(price or (0,)) < 0:
             raise InputError("a price cannot be negative")
-        self.budget, self._price = budget, price or (0.0, 0.0)
+        self.budget = budget
+        self._price: Price = price or (0.0, 0.0)
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
         self.budget.check()
         completion = await self._model.complete(request, on_token)
-        sent, made = completion.usage.prompt_tokens, completion.usage.completion_tokens
         if not completion.usage.cached:
-            self.budget.tokens += sent + made
-            self.budget.cost += (sent * self._price[0] + made * self._price[1]) / 1e6
+            self.budget.spend(completion.usage, self._price)
         return completion
 
 

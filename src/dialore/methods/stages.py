@@ -79,6 +79,11 @@ class StageRunner(Protocol):
         """Its name in traces."""
         ...
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether calls take so long that a method should make fewer of them."""
+        ...
+
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """Do one stage, record it in `step`, pass plain text on; None: nothing parsed. Raises ModelError."""
         ...
@@ -101,7 +106,8 @@ class LLMRunner:
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
     instructions: Sequence[str] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
-    _spent: list[tuple[int, float]] = field(default_factory=list, init=False, compare=False, repr=False)
+    _spent: list[tuple[int, float]] = field(default_factory=list, compare=False, repr=False)
+    """Completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list."""
 
     @property
     def name(self) -> str:
@@ -183,6 +189,7 @@ class NullRunner:
     """The stage runner of agents without a language model: it refuses every stage, and says how to add a model."""
 
     name = "no model"
+    is_slow = False
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """Refuse; raises InputError."""

@@ -217,8 +217,7 @@ class Weave(OverSources):
 
     async def _open(self, dialogue: Dialogue, stage: StageContext) -> _Turn:
         """Return the persona that every prompt shows, and the sources that are left to be asked."""
-        is_slow = getattr(stage.stage_runner, "is_slow", False)
-        is_planned = self.plan == "needs" or (self.plan == "auto" and not is_slow)
+        is_planned = self.plan == "needs" or (self.plan == "auto" and not stage.stage_runner.is_slow)
         turn = _Turn(dialogue, stage, [], [], is_planned, self.clarify and is_planned and not has_asked_back(dialogue))
         for entry in self.declared.entries:
             if isinstance(entry.source, PersonaSource):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -69,7 +70,7 @@ def history_messages(dialogue: Dialogue) -> tuple[Message, ...]:
     for is_responder, turns in groupby(dialogue.turns, lambda turn: turn.speaker == responder):
         named = is_group and not is_responder
         lines = (f"{names[turn.speaker]}{colon}{turn.text}" if named else turn.text for turn in turns)
-        content = FENCE.sub("‹", "\n".join(lines))
+        content = break_marks("\n".join(lines))
         messages.append(Message(role="assistant" if is_responder else "user", content=content))
     return tuple(messages)
 
@@ -84,13 +85,71 @@ def asking_for(language: str) -> str:
     return f"The conversation is held in {language}: write your turn in {language}, whatever language is named above."
 
 
-FENCE = re.compile(r"<(?=\s*+/?\s*+(?:answers|knowledge|passage|persona|sentences)\b)", re.IGNORECASE)
-"""How the signs begin between which prompts put what was found."""
+_MARK = re.compile(
+    r"<(?:\s*+/?\s*+(?:answers|knowledge|passage|persona|sentences)\b"
+    # Chat templates: <|im_end|>, <|turn>, <turn|>, <s>, </s>, <start_of_turn>, <extra_id_0>, <<SYS>>.
+    r"|\s*+\|\s*+[/\w\"](?:[\w\s/.\"-]{0,40}?)\|?\s*+>"
+    r"|\s*+/?\s*+\w{1,40}\s*+\|\s*+>"
+    r"|\s*+/?\s*+(?:s|bos|eos|unk|pad|sep|cls|mask|turn|think|tool_calls?|tool_response|endoftext|startoftext"
+    r"|(?:start|end)_of_\w{1,40}|extra_id_\d{1,4}|unused_?\d{1,4}|reserved_\w{1,40})\s*+>"
+    r"|\s*+<\s*+/?\s*+sys\s*+>)"
+    # [INST], [/INST], [SYSTEM_PROMPT], [TOOL_CALLS].
+    r"|\[\s*+/?\s*+(?:inst|system_prompt|available_tools|tool_calls|tool_results|tool_content|model_settings|gmask"
+    r"|(?-i:THINK|CALL_ID))\s*+\]",
+    re.IGNORECASE,
+)
+# Zero-width characters, soft hyphens, and marks of direction and variation.
+_INVISIBLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164"
+    "\ufe00-\ufe0f\ufeff\uffa0\U000e0000-\U000e0fff]"
+)
+_LOOK_ALIKES = str.maketrans(
+    "⟨〈〈❮ᐸ˂≺⟩〉〉❯ᐳ˃≻∣ǀ│⎮￨❘⁄∕⟋⧸▁асеорхуѕіјԁɡһԝոᴀᴋɴᴏᴡʟᴇᴅɢᴘꜱɪᴛʀᴜᴍΑΒΕΗΙΚΜΝΟΡΤΧΥΖАВЕКМНОРСТХοικνρυ",
+    "<<<<<<<>>>>>>>||||||////_aceopxysijdghwnaknowledgpsitrumABEHIKMNOPTXYZABEKMHOPCTXoiknpu",
+)
+"""Characters that look like those of marks. NFKC maps many others to them."""
+_OPENING = re.compile("[<\\[＜﹤［⟨〈〈❮ᐸ˂≺]")
+_MAX_MARK = 96
+"""Characters in which a mark is recognised."""
+
+
+def break_marks(text: str) -> str:
+    """Return a text in which nothing can be read as a fence of a prompt or as a mark of a chat template.
+
+    The opening bracket of each mark is replaced by one that no template knows. Marks are recognised as tokenizers and
+    models may read them: after Unicode normalisation (NFKC), with look-alike letters, and with invisible characters
+    between their own. If any mark holds invisible characters, these are dropped from the text. A text without marks is
+    returned unchanged.
+    """
+    if _OPENING.search(text) is None:
+        return text
+    visible = _INVISIBLE.sub("", text)
+    marks = _find_marks(visible)
+    if not marks:
+        return text
+    if visible != text and len(_find_marks(text)) == len(marks):
+        visible, marks = text, _find_marks(text)
+    characters = list(visible)
+    for start in marks:
+        characters[start] = "⁅" if characters[start] in "[［" else "‹"
+    return "".join(characters)
+
+
+def _find_marks(text: str) -> list[int]:
+    """Return where marks begin in a text without invisible characters."""
+    starts = []
+    for opening in _OPENING.finditer(text):
+        window = text[opening.start() : opening.start() + _MAX_MARK]
+        if not window.isascii():
+            window = unicodedata.normalize("NFKC", window.translate(_LOOK_ALIKES)).translate(_LOOK_ALIKES)
+        if _MARK.match(window):
+            starts.append(opening.start())
+    return starts
 
 
 def on_one_line(text: str) -> str:
     """Return a text with its line breaks, of any kind, as spaces, and no sign that could end what it stands in."""
-    return " ".join(FENCE.sub("‹", text).split())
+    return " ".join(break_marks(text).split())
 
 
 def plain_turns(dialogue: Dialogue) -> list[str]:
@@ -100,7 +159,7 @@ def plain_turns(dialogue: Dialogue) -> list[str]:
 
 def plain_line(text: str) -> str:
     """Return a text on one line, without such signs."""
-    return " ".join(_SIGN.sub(" ", text).split())
+    return " ".join(break_marks(_SIGN.sub(" ", text)).split())
 
 
 def friend_labels(language: Language) -> tuple[str, ...]:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, cast, get_args
 
 import jinja2
+import jinja2.nodes
 from jinja2.sandbox import SandboxedEnvironment
+from jinja2.visitor import NodeTransformer
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.errors import InputError, UnknownNameError, describe, first_line
 from dialore.files import parse_yaml, read_text
 from dialore.llm.model import Message, Request, Role, Sampling, Steering
-from dialore.prompts.history import FENCE, Block, on_one_line
+from dialore.prompts.history import Block, break_marks, on_one_line
 from dialore.text import LANGUAGES, Language, check_language
 
 if TYPE_CHECKING:
     from jinja2.runtime import Context
+
+T = TypeVar("T")
 
 _FRONT = re.compile(r"\A---\n(.*?)\n---\n(.*)\Z", re.DOTALL)
 _ROLE = re.compile(r"^<!-- (system|user|assistant|continuation|steering|pattern) -->\n", re.MULTILINE)
@@ -43,7 +49,13 @@ class _Sandbox(SandboxedEnvironment):
     Attributes are data alone, methods those of a mapping, loops run over data, and nothing multiplies a text.
     """
 
-    intercepted_binops = frozenset({"*", "**", "%"})
+    intercepted_binops = frozenset({"*", "**", "%", "+"})
+
+    def _parse(self, source: str, name: str | None, filename: str | None) -> jinja2.nodes.Template:
+        """Parse a template so that its loops and concatenations are counted."""
+        template: jinja2.nodes.Template = _Counting().visit(super()._parse(source, name, filename))
+        template.set_environment(self)
+        return template
 
     def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Return whether a template may read an attribute."""
@@ -55,25 +67,151 @@ class _Sandbox(SandboxedEnvironment):
 
     def getattr(self, obj: object, attribute: str) -> object:
         """Return an attribute or item, its texts on one line."""
-        return _on_lines(super().getattr(obj, attribute))
+        return _on_lines(_measured(super().getattr(obj, attribute)))
 
     def getitem(self, obj: object, argument: object) -> object:
         """Return an item or attribute, its texts on one line."""
-        return _on_lines(super().getitem(obj, argument))
+        return _on_lines(_measured(super().getitem(obj, argument)))
 
     def call_binop(self, context: Context, operator: str, left: object, right: object) -> object:
-        """Return what `*`, `**` and `%` give, of which only plain formatting is harmless."""
+        """Return the sum, or the result of plain formatting; nothing else is allowed."""
+        if operator == "+":
+            _measure(left, right)
+            return left + right  # type: ignore[operator]
         if operator == "%" and isinstance(left, str) and not _WIDTH.search(left):
+            _measure(left, right)
             return left % right
         raise jinja2.exceptions.SecurityError(f"{operator!r} is not allowed in a prompt")
+
+
+MAX_CHARS = 8_000_000
+"""The longest text that a prompt may render to, and the most that one expression of it may handle."""
+_ITEM = 16
+"""What an item of a list counts beside its text."""
+_SPENT: ContextVar[list[int]] = ContextVar("_SPENT")
+"""What the render under way has written and looped over so far, in characters."""
+
+
+def _measure(*values: object) -> int:
+    """Return the size of values in characters, nested ones included; raise SecurityError beyond the limit."""
+    size = 0
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        size += _ITEM + len(value) if isinstance(value, str) else _ITEM
+        if isinstance(value, dict):
+            waiting += [*value.keys(), *value.values()]
+        elif isinstance(value, list | tuple | set | frozenset):
+            waiting += value
+        if size > MAX_CHARS:
+            raise _too_long()
+    return size
+
+
+def _too_long() -> jinja2.exceptions.SecurityError:
+    return jinja2.exceptions.SecurityError(f"the prompt makes more than {MAX_CHARS:,} characters")
+
+
+def _measured(value: T) -> T:
+    _measure(value)
+    return value
+
+
+def _spend(size: int) -> None:
+    spent = _SPENT.get(None)
+    if spent is None:
+        return
+    spent[0] += size
+    if spent[0] > MAX_CHARS:
+        raise _too_long()
+
+
+def _written(value: T) -> T:
+    """Return a value that is written to the prompt, counted."""
+    _spend(_measure(value))
+    return value
+
+
+def _loop_items(value: Iterable[object], characters: int) -> list[object]:
+    """Return the items of a loop, counted with the characters of the template that each of them repeats."""
+    items = list(value)
+    _spend(len(items) * (1 + characters))
+    return items
+
+
+def _text(value: object) -> str:
+    _measure(value)
+    return str(value)
+
+
+def _replace(text: object, old: object, new: object, count: int | None = None) -> str:
+    """Replace the occurrences of a text, as Jinja's `replace` does, within the limit."""
+    whole, sought, replacement = _text(text), _text(old), _text(new)
+    times = whole.count(sought) if count is None else min(count, whole.count(sought))
+    if times * len(replacement) > MAX_CHARS:
+        raise _too_long()
+    return whole.replace(sought, replacement, -1 if count is None else count)
+
+
+def _join(values: Iterable[object], separator: object = "", attribute: str | None = None) -> str:
+    """Join texts, as Jinja's `join` does, within the limit."""
+    items = list(values)
+    if attribute is not None:
+        items = [_ENVIRONMENT.getitem(item, attribute) for item in items]
+    between = _text(separator)
+    if len(items) * len(between) > MAX_CHARS:
+        raise _too_long()
+    _measure(items)
+    return between.join(map(_text, items))
+
+
+def _bounded(function: Callable[..., object]) -> Callable[..., object]:
+    """Return a filter that refuses values, and results, beyond the limit."""
+
+    @functools.wraps(function)
+    def bounded(*arguments: object, **options: object) -> object:
+        _measure(*(value for value in (*arguments, *options.values()) if isinstance(value, _SIZED)))
+        return _measured(function(*arguments, **options))
+
+    return bounded
+
+
+_SIZED = (str, dict, list, tuple)
+
+
+class _Counting(NodeTransformer):
+    """Makes the growth of a template countable: `~` becomes `+` of texts, and each loop is counted."""
+
+    def visit_Concat(self, node: jinja2.nodes.Concat) -> jinja2.nodes.Node:  # noqa: N802 - the name of the node
+        self.generic_visit(node)
+        whole: jinja2.nodes.Expr = _filtered(node.nodes[0], "_text")
+        for part in node.nodes[1:]:
+            whole = jinja2.nodes.Add(whole, _filtered(part, "_text"), lineno=node.lineno)
+        return whole
+
+    def visit_For(self, node: jinja2.nodes.For) -> jinja2.nodes.Node:  # noqa: N802 - the name of the node
+        self.generic_visit(node)
+        characters = 0
+        for part in node.body:
+            datas = [part] if isinstance(part, jinja2.nodes.TemplateData) else part.find_all(jinja2.nodes.TemplateData)
+            characters += sum(len(data.data) for data in datas)
+        node.iter = _filtered(node.iter, "_loop_items", jinja2.nodes.Const(characters, lineno=node.lineno))
+        return node
+
+
+def _filtered(node: jinja2.nodes.Node, name: str, *arguments: jinja2.nodes.Expr) -> jinja2.nodes.Filter:
+    return jinja2.nodes.Filter(
+        cast("jinja2.nodes.Expr", node), name, list(arguments), [], None, None, lineno=node.lineno
+    )
 
 
 def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
     """Return a variable with each text in it on one line and without fences: none can pass for a part of the prompt."""
     if isinstance(value, str):
-        is_plain = _BREAK.search(value) is None and FENCE.search(value) is None
-        is_ours = isinstance(value, Block) or not value.strip() or is_plain
-        return value if is_ours else on_one_line(value)
+        is_ours = isinstance(value, Block) or not value.strip()
+        if is_ours or (_BREAK.search(value) is None and break_marks(value) == value):
+            return value
+        return on_one_line(value)
     if type(value) in {list, tuple}:
         return [_on_lines(item) for item in value]
     return {_on_lines(key): _on_lines(item) for key, item in value.items()} if isinstance(value, dict) else value
@@ -82,16 +220,31 @@ def _on_lines(value: Any) -> Any:  # noqa: ANN401 - a variable may be anything
 _BREAK = re.compile(r"[\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]")
 _WIDTH = re.compile(r"%[^sd%]|%$")
 _ENVIRONMENT = _Sandbox(
-    loader=jinja2.DictLoader({}), undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    loader=jinja2.DictLoader({}),
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+    finalize=_written,
 )
 _ENVIRONMENT.globals.clear()
-_ENVIRONMENT.filters = {name: made for name, made in _ENVIRONMENT.filters.items() if name not in _REFUSED}
+_ENVIRONMENT.filters = {
+    name: _bounded(function) for name, function in _ENVIRONMENT.filters.items() if name not in _REFUSED
+}
+_ENVIRONMENT.filters |= {"replace": _replace, "join": _join, "_text": _text, "_loop_items": _loop_items}
 
 
 @cache
 def _compile(section: str) -> jinja2.Template:
     """Return the template of a section: each agent has a library of its own, and compiling takes milliseconds."""
     return _ENVIRONMENT.from_string(section)
+
+
+def _render(template: jinja2.Template, variables: Mapping[str, object]) -> str:
+    token = _SPENT.set([0])
+    try:
+        return template.render(variables)
+    finally:
+        _SPENT.reset(token)
 
 
 class FrontMatter(BaseModel):
@@ -179,7 +332,7 @@ class Prompt:
         """
         given = {name: _on_lines(value) for name, value in variables.items()}
         try:
-            filled = [(role, template.render(given)) for role, template in self._sections]
+            filled = [(role, _render(template, given)) for role, template in self._sections]
         except jinja2.UndefinedError as error:
             known = ", ".join(sorted(variables))
             raise InputError(f"prompt {self.path}: {error.message}", hint=f"it is given: {known}") from error

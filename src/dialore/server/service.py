@@ -68,6 +68,11 @@ class _Metered:
         """Its name."""
         return self.stage_runner.name
 
+    @property
+    def is_slow(self) -> bool:
+        """See `StageRunner`."""
+        return self.stage_runner.is_slow
+
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
         """See `StageRunner`."""
         self.steps.append(step)

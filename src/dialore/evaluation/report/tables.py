@@ -424,6 +424,16 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
     return made
 
 
+def _describe_spending(name: str, spent: Mapping[str, Any]) -> str:
+    """Return what a run has paid in all, with the calls of unfinished and repeated dialogues."""
+    usage = spent["usage"]
+    tokens = f"{usage['prompt_tokens']:,} prompt tokens ({usage['cached_prompt_tokens']:,} cached by the server)"
+    money = f", {spent['cost']:.4f} by price" if spent["cost"] else ""
+    calls = f"{usage['calls']:,} calls"
+    made = f"{usage['completion_tokens']:,} completion tokens"
+    return f"The run {name} paid for {calls}, {tokens} and {made}{money}, unfinished dialogues included."
+
+
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
     """Return which runs went on after their prompts or files of methods had changed, or at another server."""
     notes = []
@@ -433,6 +443,8 @@ def _remarks(facts: Mapping[str, Any]) -> list[str]:
             versions = "; ".join(" and ".join(references) for references in changed.values())
             notes.append(f"The responses of the run {name} were made with several versions of its {kind}: {versions}.")
         notes += [f"The run {name} was made by batches: its seconds are no latency."] * bool(kept.get("batches"))
+        if spent := kept.get("spent"):
+            notes.append(_describe_spending(name, spent))
         for model, places in (kept.get("addresses") or {}).items():
             if len(places) > 1:
                 notes.append(f"The responses of {model} in the run {name} are of several servers: {', '.join(places)}.")
