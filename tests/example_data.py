@@ -46,7 +46,8 @@ def write_data(folder: Path) -> Path:
         "wizard_of_wikipedia/train.json": _wikipedia(THINGS | OLD),
         "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),
         **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("valid", *_WIKIPEDIA_TESTS)},
-        **{f"wizard_of_internet/{split}.jsonl": _lines(_internet()) for split in ("train", "valid", "test")},
+        "wizard_of_internet/train.jsonl": _lines(_internet(OLD)),
+        **{f"wizard_of_internet/{split}.jsonl": _lines(_internet(THINGS)) for split in ("valid", "test")},
         "locomo/locomo_1_to_5.json.gz": gzip.compress(json.dumps(_locomo()).encode()),
         **_coq_contexts(),
         **{f"holl_e/{split}_data.json": _holl_e() for split in ("train", "test")},
@@ -142,9 +143,9 @@ def _wikipedia(things: dict[str, tuple[str, str, str]] = THINGS) -> list[Any]:
     return entries
 
 
-def _internet() -> list[Any]:
+def _internet(things: dict[str, tuple[str, str, str]]) -> list[Any]:
     entries = []
-    for number, (name, known, said) in enumerate(THINGS.values()):
+    for number, (name, known, said) in enumerate(things.values()):
         pages = [{"url": f"http://{name}.example", "title": name, "content": [known, f"More about {name}."]}]
         found = {"contents": pages, "selected_contents": [[False], [True, False]]}
         history = [

@@ -108,7 +108,8 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
 def test_the_lowest_scores_may_be_what_people_look_at(call, run, tmp_path):
     out = ("--out", tmp_path / "sheets", "--annotators", 1, "--form", "likert", "-s", "vanilla", "-n", 2, "--json")
     refused = call("annotate", "export", run, *out, "--lowest", "f1")
-    assert "nothing is scored by f1" in refused.complaint
+    assert refused.code == 2
+    assert "dialore score" in refused.complaint
     with RunStore.open(run) as store, store.writing():
         store.set_metric("f1", {"name": "f1", "paper": "", "definition": ""})
         system = next(each.number for each in store.systems() if each.title == "vanilla")
@@ -117,3 +118,23 @@ def test_the_lowest_scores_may_be_what_people_look_at(call, run, tmp_path):
     assert call("annotate", "export", run, *out, "--lowest", "f1").code == 0
     key = json.loads((tmp_path / "sheets.key.json").read_text("utf-8"))
     assert {each["dialogue"] for each in key["items"].values()} == {"d1", "d3"}
+
+
+def test_lowest_of_sorts_by_one_system_and_exports_others(call, run, tmp_path):
+    with RunStore.open(run) as store, store.writing():
+        store.set_metric("f1", {"name": "f1", "paper": "", "definition": ""})
+        numbers = {system.title: system.number for system in store.systems()}
+        scores = {"vanilla": (0.5, 0.1, 0.9, 0.2, 0.7, 0.4), "dcrag": (0.0, 0.9, 0.1, 0.9, 0.9, 0.9)}
+        for title, values in scores.items():
+            jobs = {Job(place, numbers[title], 0): SampleScore((value,)) for place, value in enumerate(values)}
+            store.measure({"f1": jobs})
+
+    def exported(name, *options):
+        out = ("--out", tmp_path / name, "--annotators", 1, "--form", "likert", "-s", "dcrag", "-n", 2, "--json")
+        assert call("annotate", "export", run, *out, "--lowest", "f1", *options).code == 0
+        items = json.loads((tmp_path / f"{name}.key.json").read_text("utf-8"))["items"].values()
+        return {item["dialogue"] for item in items}, {title for item in items for title in item["systems"]}
+
+    assert exported("own") == ({"d0", "d2"}, {"dcrag"})
+    assert exported("other", "--lowest-of", "vanilla") == ({"d1", "d3"}, {"dcrag"})
+    assert call("annotate", "export", run, "--lowest-of", "vanilla").code == 2

@@ -156,6 +156,12 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
         told = line.startswith("distill scg-qp/query") * f" --base-url {url} --model capable"
         done = call(*shlex.split(line + told))
         assert done.code == 0, (line, done.err)
+    measured = call("models", "rouge", "data/scg-qp-query.jsonl", "--model", "trained:models/scg-qp-query", "--json")
+    assert measured.code == 0, measured.err
+    (result,) = json.loads(measured.out)
+    queries = read_rows(tmp_path / "data/scg-qp-query.jsonl")
+    assert result["outputs"] == sum(row.split == "valid" for row in queries)
+    assert all(0 <= score <= 1 for score in result["scores"].values())
     rows = read_rows(tmp_path / "data/scg-qp-topic.jsonl")
     assert {row.task for row in rows} == {"scg-qp/topic-tracking.paper.en"}
     (train, held), card = stage_targets(tmp_path / "data/scg-qp-topic.jsonl", whole=True)

@@ -48,7 +48,7 @@ async def test_a_dialogue_without_sentences_has_an_empty_base():
     [
         ("wizard-of-wikipedia", "wizard_of_wikipedia/train.json", "Tea"),
         ("holl-e", "holl_e/train_data.json", "The tea"),
-        ("wizard-of-internet", "wizard_of_internet/train.jsonl", "tea"),
+        ("wizard-of-internet", "wizard_of_internet/test.jsonl", "tea"),
     ],
 )
 async def test_a_base_of_a_data_set_has_titles(data, tmp_path, name, path, title):

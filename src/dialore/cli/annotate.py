@@ -45,7 +45,10 @@ def export(
     against: Annotated[str | None, Option(metavar="SYSTEM", help="Only pairs with this system. (default: all)")] = None,
     limit: Annotated[int | None, Option("--limit", "-n", min=1, help="How many dialogues.")] = 100,
     lowest: Annotated[
-        str | None, Option(metavar="METRIC", help="Those on which the systems score lowest. (default: a sample)")
+        str | None, Option(metavar="METRIC", help="The dialogues with the lowest scores. (default: a random sample)")
+    ] = None,
+    lowest_of: Annotated[
+        str | None, Option(metavar="SYSTEM", help="The system whose scores --lowest sorts by. (default: sum of all)")
     ] = None,
     annotators: Annotated[int, Option(min=1, help="How many sheets.")] = 3,
     language: Annotated[str | None, Option(metavar="en|zh", help="Of the questions. (default: the dialogues')")] = None,
@@ -62,6 +65,8 @@ def export(
     dialore annotate export runs/kbp -c safari --language zh
     dialore annotate export runs/try -c dcrag --form ranking
     """
+    if lowest_of and not lowest:
+        raise InputError("--lowest-of needs a metric to sort by", hint="add --lowest METRIC")
     chosen = forms.criteria_set(criteria)
     asked = one_of("form", form or chosen.form, get_args(forms.Form))
     out = out or runs[0] / f"sheets-{criteria}"
@@ -70,7 +75,7 @@ def export(
         raise InputError(f"the key {key_path} would lie among the sheets", hint="keep it apart: name another --key")
     if key_path.exists():
         raise InputError(f"{key_path} is there already", hint="sheets may be out by it: name another --key")
-    gathered = _gather(runs, system or [], against, chosen, lowest)
+    gathered = _gather(runs, system or [], against, chosen, lowest, lowest_of)
     gathered = dict(list(gathered.items())[:limit]) if lowest else gathered
     languages = [dialogue.language for dialogue, _ in gathered.values()]
     common = "zh" if languages.count("zh") * 2 > len(languages) else "en"
@@ -93,31 +98,43 @@ def export(
 
 
 def _gather(
-    runs: Sequence[Path], wanted: Sequence[str], against: str | None, chosen: forms.CriteriaSet, lowest: str | None
+    runs: Sequence[Path],
+    systems: Sequence[str],
+    against: str | None,
+    criteria: forms.CriteriaSet,
+    lowest: str | None,
+    lowest_of: str | None,
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
-    """Return what there is to judge of the named systems, else of all; the lowest scores first."""
+    """Return the responses to judge by dialogue id, of the requested systems or of all.
+
+    With a metric `lowest`, dialogues are sorted by their score, lowest first: by the score of the system `lowest_of`,
+    or by the sum over the exported systems.
+    """
     with ExitStack() as stack:
         stores = [stack.enter_context(RunStore.open(run)) for run in dict.fromkeys(runs)]
-        # Without a metric to go by no score is computed: sheets want responses alone.
+        # Sheets need responses only: without a metric to sort by, an unknown name loads no scores.
         results = RunResults(stores, [lowest or "no metric"])
-        systems = list(results.systems())
-        named = dict(zip(labels(systems), systems, strict=True))
-        asked = [one_of("system", name, list(named)) for name in (*wanted, *([against] if against else []))]
-        kept = asked if wanted else list(named)
-        responses = {name: results.responses(named[name]) for name in named if name in kept}
-        gathered = forms.gather(responses, chosen)
+        all_systems = list(results.systems())
+        by_label = dict(zip(labels(all_systems), all_systems, strict=True))
+        known = list(by_label)
+        requested = [one_of("system", name, known) for name in (*systems, *([against] if against else []))]
+        exported = requested if systems else known
+        responses = {name: results.responses(by_label[name]) for name in known if name in exported}
+        gathered = forms.gather(responses, criteria)
         judged = next((answers for _, answers in gathered.values()), responses)
-        if silent := [name for name in responses if name not in judged]:
-            note(f"left out, without any {chosen.judges}: {', '.join(silent)}")
+        if empty := [name for name in responses if name not in judged]:
+            note(f"left out, without any {criteria.judges}: {', '.join(empty)}")
         if lowest is None:
             return gathered
+        sorting = [one_of("system", lowest_of, known)] if lowest_of else exported
         scores: dict[str, float] = {}
-        for name in kept:
-            for (dialogue, _), value in values_of(combiner(lowest), results.measures(named[name], lowest)).items():
+        for name in sorting:
+            measures = results.measures(by_label[name], lowest)
+            for (dialogue, _), value in values_of(combiner(lowest), measures).items():
                 scores[dialogue] = scores.get(dialogue, 0.0) + value
         if not scores:
             hint = f"score it first: dialore score {runs[0]} -x {lowest}"
-            raise InputError(f"nothing is scored by {lowest}", hint=hint)
+            raise InputError(f"no response of {', '.join(sorting)} has a score of {lowest}", hint=hint)
         order = sorted(gathered.keys() & scores.keys(), key=lambda name: (scores[name], name))
         return {name: gathered[name] for name in order}
 

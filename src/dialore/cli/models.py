@@ -1,15 +1,20 @@
-"""`dialore models`: trained parts on disk."""
+"""`dialore models`: trained parts on disk, and how well they answer held-out rows."""
 
+import asyncio
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
-from dialore.cli.options import Json
-from dialore.cli.output import Table, console, escape, note, print_json
+from dialore.cli.options import Json, JudgeModel, takes_settings
+from dialore.cli.output import Table, console, escape, note, print_json, progress
 from dialore.errors import InputError
+from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
 from dialore.learned import describe, describe_all
+from dialore.llm.distilled import read_rows
+from dialore.session import connect_model
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -49,3 +54,41 @@ def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], j
         print_json({"path": str(path), **card})
     else:
         typer.echo((path / "README.md").read_text(encoding="utf-8").rstrip())
+
+
+@app.command("rouge")
+@takes_settings
+def rouge(
+    rows: Annotated[Path, Argument(metavar="ROWS", help="Rows of `dialore distill`.")],
+    settings: JudgeModel,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="Number of held-out rows. (default: all)")] = None,
+    json: Json = False,
+) -> None:
+    """Score a model's outputs against held-out rows, by ROUGE.
+
+    Works for a model of `dialore train stages` (--model trained:FOLDER) and for
+    any other, for example the base that it was trained from (--model hf:NAME).
+
+    [bold]Example[/bold]
+    dialore models rouge rows.jsonl --model trained:models/scg-qp-query
+    """
+    held_out = [row for row in read_rows(rows) if row.split == "valid"][:limit]
+    model = connect_model(settings)
+    if model is None:
+        raise InputError("no model to score", hint="name one: --model trained:FOLDER, or hf:NAME")
+
+    async def score() -> list[StageRouge]:
+        try:
+            with progress("answering") as step:
+                return await score_stages(model, held_out, lambda done, total: step("rows", done, total))
+        finally:
+            await model.close()
+
+    results = asyncio.run(score())
+    if json:
+        print_json([asdict(result) for result in results])
+        return
+    table = Table("!stage", ">rows", *(f">{name}" for name in VARIANTS))
+    for result in results:
+        table.add_row(result.task, str(result.outputs), *(f"{result.scores[name]:.4f}" for name in VARIANTS))
+    console().print(table)

@@ -172,9 +172,11 @@ def stages(
     [bold]Example[/bold]
     dialore train stages rows.jsonl --base google/flan-t5-small --out models/dcrag
     """
-    targets, card = stage_targets(rows, whole=whole)
+    preset = given.preset_of("stages")
+    targets, card = stage_targets(rows, whole=whole or preset.whole)
     card = {"kind": "stages", "use": USES["stages"], **card}
-    tuning, tokens = given.tuning(output.seed, epochs=10, length=1024), lacking(given.base, targets[0])
+    tuning = given.tuning(output.seed, "stages", epochs=10, length=1024)
+    tokens = lacking(given.base, targets[0])
     run_finetuning(kind, given.base, targets, output, card, tokens, tuning)
 
 
@@ -212,4 +214,4 @@ def _train_sequence(what: str, work: Work, given: TuningOptions, kind: str) -> N
     """Train on queries or questions of a data set's train file, with those of its dev file held out."""
     *targets, described = data_targets(what, work.name, split_files(work))
     card = {"kind": what, "use": USES[what], "data": described}
-    run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed))
+    run_finetuning(kind, given.base, targets, work, card, (), given.tuning(work.seed, what))

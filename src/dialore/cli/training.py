@@ -48,7 +48,7 @@ class TuningOptions:
         Option(
             "--base",
             metavar="NAME|FOLDER|scratch",
-            help="To start from; scratch is a small one of chance. (default: a paper's, or scratch)",
+            help="The model to start from. `scratch` is a small one with random weights. (default: that of --as)",
         ),
     ] = None
     preset: Annotated[
@@ -56,8 +56,8 @@ class TuningOptions:
         Option(
             "--as",
             metavar="PAPER",
-            help="A paper's settings, where no option says otherwise: safari-chatglm, safari-belle (generator); dpr, "
-            "rocketqa, msdp-dpr (retriever); safari-nli (nli).",
+            help="The settings of a paper; other options override them: safari-chatglm, safari-belle (generator); dpr, "
+            "rocketqa, msdp-dpr (retriever); safari-nli (nli); scg-qp (stages).",
         ),
     ] = None
     epochs: Annotated[
@@ -90,13 +90,22 @@ class TuningOptions:
 
     @property
     def base(self) -> str:
-        """The model to start from."""
-        return self.start or (PRESETS[self.preset].base if self.preset in PRESETS else "") or "scratch"
+        """The model to start from: --base, or that of the preset.
+
+        Raises:
+            InputError: Neither is given. Random weights must be asked for.
+        """
+        if self.start:
+            return self.start
+        if self.preset in PRESETS:
+            return PRESETS[self.preset].base
+        hint = "give --base NAME or FOLDER, --as PAPER, or --base scratch for random weights"
+        raise InputError("no model to start from", hint=hint)
 
     def preset_of(self, command: str) -> Preset:
         """Return the paper's settings that are named; raise InputError where they are of another command."""
         if self.preset is None:
-            return Preset(command)
+            return Preset(command, "")
         known = [name for name, preset in PRESETS.items() if preset.command == command]
         return PRESETS[one_of("preset", self.preset, known)]
 
