@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from dialore.errors import ON_COMMAND_LINE
 __all__ = ["main"]
 
 _INTERRUPTED = 130
+MIN_COLUMNS = 20
 _BROKEN_PIPE = 1  # what typer exits with where it notices first
 
 
@@ -24,9 +26,9 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         arguments: what stands after `dialore`; those of this process where None.
     """
     speaking = ON_COMMAND_LINE.set(True)
+    _replace_closed_streams()
+    _drop_odd_widths()
     try:
-        if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = _begin(arguments)
         sys.stdout.flush()
     except BrokenPipeError:  # leave quietly, and keep the interpreter from flushing into it
@@ -37,6 +39,40 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     finally:
         ON_COMMAND_LINE.reset(speaking)
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Open the null device in place of standard streams that were closed before the start, as some daemons do.
+
+    Otherwise the next file that is opened would take the descriptor, and output would be written into it.
+    """
+    for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is not None:
+            continue
+        null = os.open(os.devnull, os.O_RDONLY if descriptor == 0 else os.O_WRONLY)
+        if null != descriptor:
+            os.dup2(null, descriptor)
+            os.close(null)
+        stream = open(descriptor, "r" if descriptor == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
+        setattr(sys, name, stream)
+
+
+def _drop_odd_widths() -> None:
+    """Ignore sizes of the terminal in the environment that no output fits, such as COLUMNS=0."""
+    for name, least in (("COLUMNS", MIN_COLUMNS), ("LINES", 1), ("TERMINAL_WIDTH", MIN_COLUMNS)):
+        value = os.environ.get(name, "")
+        if not re.fullmatch("[0-9]{1,4}", value) or int(value) < least:
+            os.environ.pop(name, None)
+
+
+def _handle_interrupts_normally() -> None:
+    """Raise KeyboardInterrupt on Ctrl-C from now on, in place of the handler that ends the process at once.
+
+    It is called when the modules of a command are loaded: pydantic, which is written in Rust, drops a
+    KeyboardInterrupt while it compiles validators, and the command would go on.
+    """
+    if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _begin(arguments: Sequence[str] | None) -> int:
@@ -54,7 +90,7 @@ def _begin(arguments: Sequence[str] | None) -> int:
             stream.reconfigure(errors="replace")
     arguments = [_decode_argument(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
     from dialore.cli.app import app
-    from dialore.cli.output import Notes, say_error
+    from dialore.cli.output import Notes, clean_diagnostics, say_error, say_traceback
     from dialore.errors import DialoreError
 
     logging.basicConfig(level=logging.WARNING, format="%(message)s", handlers=[Notes()])
@@ -62,7 +98,8 @@ def _begin(arguments: Sequence[str] | None) -> int:
     # Typer brings a click of its own, whose errors have no public name.
     usage_error: type[Exception] = typer.BadParameter.__mro__[2]
     try:
-        code = app(arguments, prog_name="dialore", standalone_mode=False)
+        with clean_diagnostics():
+            code = app(arguments, prog_name="dialore", standalone_mode=False)
     except (BrokenPipeError, KeyboardInterrupt):
         raise
     except typer.Abort:
@@ -73,6 +110,9 @@ def _begin(arguments: Sequence[str] | None) -> int:
         message = str(error)
     except (OSError, sqlite3.Error) as error:  # a disk that is full, a file that is gone
         message = f"{type(error).__name__}: {error}"
+    except Exception as error:  # noqa: BLE001 - a fault of ours; its text may hold control characters
+        say_traceback(error)
+        return 1
     else:
         return code if isinstance(code, int) else 0
     if message:

@@ -10,6 +10,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from dialore import __version__
+from dialore.cli.output import say
 
 _TYPER: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -62,7 +63,8 @@ class _LazyGroup(TyperGroup):
         if command is None:
             return name, command, rest
         home = f"{name}:app" if name in _GROUPS else _HOMES.get(str(name), f"{name}:{name}")
-        loaded = pkgutil.resolve_name(f"dialore.cli.{home}")
+        with interrupts_end_process():
+            loaded = pkgutil.resolve_name(f"dialore.cli.{home}")
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
             group.help = command.help
@@ -77,7 +79,7 @@ app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, **_TYPER)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dialore {__version__}")
+        say(f"dialore {__version__}")
         raise typer.Exit
 
 
