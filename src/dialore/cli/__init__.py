@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from types import FrameType
 from typing import NoReturn
 
 from dialore.errors import ON_COMMAND_LINE
@@ -15,7 +16,7 @@ from dialore.errors import ON_COMMAND_LINE
 __all__ = ["main"]
 
 _INTERRUPTED = 130
-MIN_COLUMNS = 20
+_MIN_COLUMNS = 20
 _BROKEN_PIPE = 1  # what typer exits with where it notices first
 
 
@@ -28,6 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     speaking = ON_COMMAND_LINE.set(True)
     _replace_closed_streams()
     _drop_odd_widths()
+    _handle_interrupts()
     try:
         code = _begin(arguments)
         sys.stdout.flush()
@@ -53,26 +55,37 @@ def _replace_closed_streams() -> None:
         if null != descriptor:
             os.dup2(null, descriptor)
             os.close(null)
-        stream = open(descriptor, "r" if descriptor == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115, PTH123
+        stream = open(descriptor, "r" if descriptor == 0 else "w", encoding="utf-8", closefd=False)  # noqa: SIM115
         setattr(sys, name, stream)
 
 
 def _drop_odd_widths() -> None:
     """Ignore sizes of the terminal in the environment that no output fits, such as COLUMNS=0."""
-    for name, least in (("COLUMNS", MIN_COLUMNS), ("LINES", 1), ("TERMINAL_WIDTH", MIN_COLUMNS)):
+    for name, least in (("COLUMNS", _MIN_COLUMNS), ("LINES", 1), ("TERMINAL_WIDTH", _MIN_COLUMNS)):
         value = os.environ.get(name, "")
         if not re.fullmatch("[0-9]{1,4}", value) or int(value) < least:
             os.environ.pop(name, None)
 
 
-def _handle_interrupts_normally() -> None:
-    """Raise KeyboardInterrupt on Ctrl-C from now on, in place of the handler that ends the process at once.
+def _handle_interrupts() -> None:
+    """End the command at the first Ctrl-C wherever it is.
 
-    It is called when the modules of a command are loaded: pydantic, which is written in Rust, drops a
-    KeyboardInterrupt while it compiles validators, and the command would go on.
+    pydantic, which is written in Rust, drops a KeyboardInterrupt that is raised while it compiles validators, and the
+    command would go on. asyncio puts its own handler in place of `signal.default_int_handler` only.
     """
     if getattr(signal.getsignal(signal.SIGINT), "__module__", "") == "dialore":
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.default_int_handler = _on_interrupt
+        signal.signal(signal.SIGINT, _on_interrupt)
+
+
+def _on_interrupt(_signal: int, frame: FrameType | None) -> NoReturn:
+    """Raise KeyboardInterrupt, or end the process at once if modules are being imported or validators compiled."""
+    while frame is not None:
+        is_import = frame.f_code.co_filename.startswith("<frozen importlib")
+        if is_import or frame.f_globals.get("__name__", "").startswith("pydantic._internal"):
+            os._exit(_INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def _begin(arguments: Sequence[str] | None) -> int:

@@ -63,8 +63,7 @@ class _LazyGroup(TyperGroup):
         if command is None:
             return name, command, rest
         home = f"{name}:app" if name in _GROUPS else _HOMES.get(str(name), f"{name}:{name}")
-        with interrupts_end_process():
-            loaded = pkgutil.resolve_name(f"dialore.cli.{home}")
+        loaded = pkgutil.resolve_name(f"dialore.cli.{home}")
         if isinstance(loaded, typer.Typer):
             group = typer.main.get_group(loaded)
             group.help = command.help

@@ -6,8 +6,8 @@ import asyncio
 import json
 import logging
 import os
+import re
 import shlex
-import tempfile
 import threading
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 _FORM = "it says `command` or `url`, and `tool` or `resource`"
 _CLOSING_SECONDS = 10.0
+_MAX_TOOLS = 10_000
+_MAX_TOOL_PAGES = 1_000
+_KEPT_STDERR_BYTES = 4_096
 
 
 class _ServerCall(BaseModel):
@@ -74,7 +77,7 @@ class McpSource:
         self.name, self.call, self._folder = name, call, folder
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: tuple[asyncio.Task[None], asyncio.Future[Any]] | None = None
-        self._errors: TextIO | None = None
+        self._errors: _LastOutput | None = None
 
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
@@ -128,17 +131,14 @@ class McpSource:
                 await asyncio.wait([held])
                 is_late = isinstance(error, TimeoutError)
                 if is_last or is_late:
-                    reason = f"no answer within {seconds:g} s" if is_late else " ".join(str(error).split())[:300]
+                    reason = f"no answer within {seconds:g} s" if is_late else _one_line(str(error))[:300]
                     raise SourceError(f"{self.name}: {reason}", hint=self._hint()) from error
         raise AssertionError
 
     def _hint(self) -> str:
         """Return what to look at, with what the server's process last wrote about itself."""
-        lines = []
-        if self._errors is not None:
-            self._errors.seek(0)
-            lines = self._errors.read()[-2000:].split("\n")
-        last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        lines = self._errors.text().split("\n") if self._errors is not None else []
+        last = next((text[:200] for line in reversed(lines) if (text := _one_line(line))), "")
         return f"does {self.call.url or self.call.command[0]} run and answer?{' It wrote: ' * bool(last)}{last}"
 
     async def _hold(self, ready: asyncio.Future[Any]) -> None:
@@ -175,20 +175,25 @@ class McpSource:
                 yield streams
         else:
             if self._errors is None:
-                self._errors = cast("TextIO", tempfile.TemporaryFile("w+", errors="replace"))  # noqa: SIM115
+                self._errors = _LastOutput()
             command, *words = call.command
             server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
-            async with stdio_client(server, errlog=self._errors) as streams:
+            async with stdio_client(server, errlog=self._errors.writer) as streams:
                 yield streams
 
     async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
         """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
         tools: dict[str, Any] = {}
-        cursor: str | None = ""
-        while cursor is not None:
+        cursor = ""
+        seen_cursors: set[str] = set()
+        # Some servers answer with an empty cursor, with the same one again, or with new ones for ever.
+        while self.call.tool not in tools and len(tools) < _MAX_TOOLS and len(seen_cursors) < _MAX_TOOL_PAGES:
             page = await client.list_tools(cursor=cursor or None)
             tools |= {tool.name: tool.input_schema.get("properties") for tool in page.tools}
-            cursor = page.next_cursor
+            seen_cursors.add(cursor)
+            cursor = page.next_cursor or ""
+            if cursor in seen_cursors or not cursor:
+                break
         if self.call.tool not in tools:
             raise UnknownNameError("tool", self.call.tool, tools)
         known = tools[self.call.tool]
@@ -208,9 +213,14 @@ class McpSource:
             message = f"a result of {size:,} bytes, more than {self.call.max_bytes:,}"
             raise DialoreError(message, hint="ask for less by `arguments`, or raise max_bytes")
         if getattr(result, "is_error", False):
-            refusal = " ".join(" ".join(texts).split())[:300]
+            refusal = _one_line(" ".join(texts))[:300]
             raise DialoreError(f"{self.call.tool} failed: {refusal}", hint="does it take such a query?")
-        parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
+        if self.call.result is not None:
+            parts = self._parts(texts, structured)
+        elif structured is not None and not any(text.strip() for text in texts):
+            parts = iter([[json.dumps(structured, ensure_ascii=False)]])
+        else:
+            parts = iter([[text] for text in texts])
         most_letters = self.call.max_characters
         whole = [[without_controls(str(part or "")) for part in fields] for fields in parts]
         passages = [Passage(*(part[:most_letters] for part in fields)) for fields in whole if fields[0].strip()]
@@ -242,6 +252,38 @@ class McpSource:
             if isinstance(element, str) or "text" not in paths:
                 text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
             yield text, *where
+
+
+class _LastOutput:
+    """A pipe that a process writes to, of which only the last bytes are kept."""
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.writer: TextIO = os.fdopen(writer, "w", errors="replace")
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, args=[reader], daemon=True)
+        self._thread.start()
+
+    def _read(self, reader: int) -> None:
+        with os.fdopen(reader, "rb", buffering=0) as pipe:
+            while data := pipe.read(1 << 16):
+                self._kept = (self._kept + data)[-_KEPT_STDERR_BYTES:]
+
+    def text(self) -> str:
+        """Return what was written last."""
+        return self._kept.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Close our end. The thread ends when no process holds the other one."""
+        self.writer.close()
+
+
+def _one_line(text: str) -> str:
+    """Return a text of a server in one line without control characters."""
+    return " ".join(_CONTROLS.sub("", without_controls(text)).split())
+
+
+_CONTROLS = re.compile(r"[\x7f-\x9f]")
 
 
 def _run(runner: asyncio.Runner) -> None:

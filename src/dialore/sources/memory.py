@@ -181,7 +181,7 @@ def open_memory(path: Path | None = None) -> MemorySource:
     if path is None:
         return MemorySource()
     statements = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         try:
             statements += [Statement.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:
