@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,26 @@ class Needs(BaseModel):
 
 
 def has_asked_back(dialogue: Dialogue) -> bool:
-    """Return whether the turn before the last answered a question of the user with a question."""
+    """Return whether the turn before the last answered a question of the user with a question, not with a courtesy."""
     texts = dialogue.texts
-    return len(texts) > 2 and texts[-2].rstrip().endswith(("?", "？")) and asks(texts[-3])
+    if len(texts) < 3 or not asks(texts[-3]):
+        return False
+    last = texts[-2].rstrip()
+    if not last.endswith(("?", "？")):
+        return False
+    question = re.split(r"(?<=[.!?。！？\n])\s*", last.rstrip("?？"))[-1]
+    return not _COURTESY.search(question.lower())
+
+
+_COURTESY = re.compile(
+    r"\b(?:any(?:thing|\s?one)? (?:else|more|other|further)|what else|something else|any (?:other |further |more )?questions?|"
+    r"(?:how|what) (?:else )?(?:can|may|could|do you need|would you like) .*\b(?:help|assist|do for you|today)|"
+    r"(?:can|may|could|shall) i (?:help|assist|be of)|(?:does|did|was|is) (?:that|this|it) (?:help|answer|clear|work|useful|"
+    r"make sense|ok)|would you like (?:to know more|more (?:information|details)|me to)|(?:want|like) (?:to know more|more "
+    r"(?:information|details))|shall i|need anything|how are you|all right|okay|right)\b"
+    r"|还有(?:什么|其他|别的|任何|没有)|其他(?:问题|需要|可以)|别的(?:问题|需要|可以)|(?:可以|能|需要我)(?:为|帮)您?你?(?:做|效劳|什么)|"
+    r"需要(?:帮助|我帮)|(?:有|还有)(?:帮助|疑问)|(?:清楚|明白|满意)(?:了)?吗|对吗|好吗|想了解更多|需要更多"
+)
 
 
 def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict[str, Any]:

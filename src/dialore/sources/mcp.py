@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
 import re
 import shlex
+import shutil
+import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO, cast
 from urllib.parse import quote
@@ -31,6 +35,7 @@ _CLOSING_SECONDS = 10.0
 _MAX_TOOLS = 10_000
 _MAX_TOOL_PAGES = 1_000
 _KEPT_STDERR_BYTES = 4_096
+_TERMINATION_POLLS = 50
 
 
 class _ServerCall(BaseModel):
@@ -174,12 +179,16 @@ class McpSource:
             async with http, streamable_http_client(call.url, http_client=http) as streams:
                 yield streams
         else:
-            if self._errors is None:
-                self._errors = _LastOutput()
-            command, *words = call.command
+            if self._errors is not None:
+                self._errors.close()
+            self._errors = _LastOutput()
+            command, *words = _announcing_group(call.command, self._folder)
             server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
-            async with stdio_client(server, errlog=self._errors.writer) as streams:
-                yield streams
+            try:
+                async with stdio_client(server, errlog=self._errors.writer) as streams:
+                    yield streams
+            finally:  # the SDK leaves the children of a server that ends by itself
+                await asyncio.shield(asyncio.to_thread(_end_group, self._errors.group))
 
     async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
         """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
@@ -255,19 +264,28 @@ class McpSource:
 
 
 class _LastOutput:
-    """A pipe that a process writes to, of which only the last bytes are kept."""
+    """A pipe that a process writes to, of which only the last bytes are kept.
+
+    Attributes:
+        group: The process group of the process, which a line of `_announcing_group` says first; 0 if it is unknown.
+    """
 
     def __init__(self) -> None:
         reader, writer = os.pipe()
         self.writer: TextIO = os.fdopen(writer, "w", errors="replace")
         self._kept = b""
+        self.group = 0
         self._thread = threading.Thread(target=self._read, args=[reader], daemon=True)
         self._thread.start()
 
     def _read(self, reader: int) -> None:
         with os.fdopen(reader, "rb", buffering=0) as pipe:
             while data := pipe.read(1 << 16):
-                self._kept = (self._kept + data)[-_KEPT_STDERR_BYTES:]
+                self._kept += data
+                if not self.group and (match := _GROUP.match(self._kept)):
+                    self.group = int(match[1])
+                    self._kept = self._kept[match.end() :]
+                self._kept = self._kept[-_KEPT_STDERR_BYTES:]
 
     def text(self) -> str:
         """Return what was written last."""
@@ -276,6 +294,33 @@ class _LastOutput:
     def close(self) -> None:
         """Close our end. The thread ends when no process holds the other one."""
         self.writer.close()
+
+
+_GROUP = re.compile(rb"dialore-process-group (\d+)\n")
+
+
+def _announcing_group(command: Sequence[str], folder: Path | None) -> list[str]:
+    """Return a command that first writes its process group on standard error; the SDK does not tell it."""
+    if os.name != "posix":
+        return list(command)
+    program = command[0]
+    location = str((folder or Path()) / program) if "/" in program else program
+    if shutil.which(location) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return ["/bin/sh", "-c", 'echo "dialore-process-group $$" >&2; exec "$@"', "sh", *command]
+
+
+def _end_group(group: int) -> None:
+    """Terminate the processes that are left of a group, and kill those that do not end."""
+    # Only a group that the SDK has made for the server, never our own.
+    if os.name != "posix" or group <= 1 or group == os.getpgrp():
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGTERM)
+        for _ in range(_TERMINATION_POLLS):
+            time.sleep(0.02)
+            os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
 
 
 def _one_line(text: str) -> str:
