@@ -395,7 +395,7 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
         InputError: a file that is missing or malformed; every field that is wrong is named.
     """
     if file is None and os.environ.get(_FILE):
-        file = Path(os.environ[_FILE])
+        file = Path(os.environ[_FILE]).expanduser()
     given: dict[str, Any] = {}
     if file is not None:
         given = read_table(file)

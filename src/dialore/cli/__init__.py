@@ -8,6 +8,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
@@ -88,7 +89,15 @@ def _on_interrupt(_signal: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
-def _begin(arguments: Sequence[str] | None) -> int:
+_HOME_PATH = re.compile(r"^((?:--?[\w-]+=)?(?:[\w+-]*:)?)~/(?=\S*$)")
+
+
+def _expand_home(argument: str) -> str:
+    """Return an argument with `~/` as the home folder, which a shell expands only at the start of a bare word."""
+    return _HOME_PATH.sub(lambda match: match[1] + str(Path.home()) + "/", argument)
+
+
+def _begin(arguments: Sequence[str] | None) -> int:  # noqa: C901 - a branch for each kind of failure
     import logging
 
     # Before numpy is loaded. Our products are small: several threads of BLAS would spend most of their time waiting for
@@ -101,7 +110,8 @@ def _begin(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a character that a terminal's encoding lacks ends no finished work
             stream.reconfigure(errors="replace")
-    arguments = [_decode_argument(argument) for argument in (sys.argv[1:] if arguments is None else arguments)]
+    raw_arguments = sys.argv[1:] if arguments is None else arguments
+    arguments = [_expand_home(_decode_argument(argument)) for argument in raw_arguments]
     from dialore.cli.app import app
     from dialore.cli.output import Notes, clean_diagnostics, say_error, say_traceback
     from dialore.errors import DialoreError

@@ -55,15 +55,19 @@ def has_asked_back(dialogue: Dialogue) -> bool:
     return not _COURTESY.search(question.lower())
 
 
-_COURTESY = re.compile(
-    r"\b(?:any(?:thing|\s?one)? (?:else|more|other|further)|what else|something else|any (?:other |further |more )?questions?|"
-    r"(?:how|what) (?:else )?(?:can|may|could|do you need|would you like) .*\b(?:help|assist|do for you|today)|"
-    r"(?:can|may|could|shall) i (?:help|assist|be of)|(?:does|did|was|is) (?:that|this|it) (?:help|answer|clear|work|useful|"
-    r"make sense|ok)|would you like (?:to know more|more (?:information|details)|me to)|(?:want|like) (?:to know more|more "
-    r"(?:information|details))|shall i|need anything|how are you|all right|okay|right)\b"
-    r"|还有(?:什么|其他|别的|任何|没有)|其他(?:问题|需要|可以)|别的(?:问题|需要|可以)|(?:可以|能|需要我)(?:为|帮)您?你?(?:做|效劳|什么)|"
-    r"需要(?:帮助|我帮)|(?:有|还有)(?:帮助|疑问)|(?:清楚|明白|满意)(?:了)?吗|对吗|好吗|想了解更多|需要更多"
+_COURTESIES = (
+    r"\b(?:anything|anyone|something|what) (?:else|more|other)\b",
+    r"\b(?:any|more) (?:(?:other|further|more) )?questions?\b",
+    r"\b(?:how|what) (?:else )?(?:can|may|could) (?:i|we) .*\b(?:help|assist|do for you)\b",
+    r"\b(?:can|may|could|shall) (?:i|we) (?:help|assist|be of)\b",
+    r"\b(?:does|did|was|is) (?:that|this|it) (?:help|answer|clear|work|useful|make sense|ok)",
+    r"\b(?:want|like) (?:to know more|more (?:information|details)|me to)\b",
+    r"\b(?:need anything|how are you|all right|okay)\b",
+    r"还有(?:什么|其他|别的|任何|没有)|(?:其他|别的)(?:问题|需要|可以)|有疑问",
+    r"(?:可以|能|需要我)(?:为|帮)[您你]?(?:做|效劳|什么)|需要(?:帮助|我帮|更多)",
+    r"(?:有帮助|清楚|明白|满意)了?吗|想了解更多",
 )
+_COURTESY = re.compile("|".join(_COURTESIES))
 
 
 def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict[str, Any]:

@@ -73,7 +73,9 @@ _SINCE = re.compile(
     r"thought|told|wrote|(?!(?:need|feed|seed|speed|indeed|hundred|exceed|proceed|succeed|breed|weed)\b)[a-z]{2,}ed)\b"
     r"|自从?|从|以来|曾|了|过|去年|前年|昨天|前天|上个?(?:周|星期|礼拜|月)|以前|之前"
 )
-_PARTICIPLE = re.compile(r"\b(?:am|is|are|be|being|get|gets|getting|i'm|we're|they're|he's|she's|it's) (?:\w+ly )?\w+ed\b")
+_PARTICIPLE = re.compile(
+    r"\b(?:am|is|are|be|being|get|gets|getting|i'm|we're|they're|he's|she's|it's) (?:\w+ly )?\w+ed\b"
+)
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 
 
@@ -100,7 +102,8 @@ def holds_from(statement: str, now: datetime) -> datetime | None:
 def period_of(text: str, now: datetime) -> Period | None:
     """Return the first stretch of time that a text names, as it is to be understood at a moment; None for none.
 
-    A month or season without a year is the last one that has begun; in a text about the future, the next one. Days begin at midnight, UTC.
+    A month or season without a year is the last one that has begun; in a text about the future it is
+    the next one. Days begin at midnight, UTC.
     """
     folded = text.lower()
     for pattern in _FORMS:
