@@ -327,9 +327,7 @@ class _Sender:
             answer = await self._http.read(response)
         if response.status != 200:
             raise self._http.status_error(response, answer)
-        # Not splitlines(): other line separators may stand inside a JSON string.
-        rows: list[_Row] = []
-        lines = [line for line in answer.split("\n") if line.strip()]
+        rows, lines = [], answer.splitlines()
         for line in lines:
             with suppress(ValidationError):
                 rows.append(_Row.model_validate_json(line))
