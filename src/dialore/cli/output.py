@@ -191,7 +191,7 @@ class Table:
         self,
         *columns: str,
         rows: Iterable[Sequence[str | Text]] = (),
-        title: str = "",
+        title: str | None = None,
         shares: Sequence[int] = (),
     ) -> None:
         self._columns, self._title, self._shares = columns, title, shares
