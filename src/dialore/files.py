@@ -74,12 +74,29 @@ def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - 
     import yaml
 
     try:
-        return yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
+        data = yaml.load(text, _yaml_loader())  # noqa: S506 - a safe one
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InputError(f"{place}{line}: not valid YAML: {error.problem}", hint=hint) from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise InputError(f"{place}: not valid YAML: {first_line(error)}", hint=hint) from error
+    if _holds_itself(data, ()):
+        raise InputError(f"{place}: not valid YAML: an alias holds itself", hint=hint)
+    return data
+
+
+def _holds_itself(data: object, outer: tuple[int, ...], checked: set[int] | None = None) -> bool:
+    """Return whether a list or mapping is an element of itself, at any depth."""
+    if not isinstance(data, dict | list):
+        return False
+    checked = set() if checked is None else checked
+    if id(data) in outer:
+        return True
+    if id(data) in checked:
+        return False
+    checked.add(id(data))
+    elements = data.values() if isinstance(data, dict) else data
+    return any(_holds_itself(element, (*outer, id(data)), checked) for element in elements)
 
 
 def read_text(path: Path) -> str:

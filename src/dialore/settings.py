@@ -397,7 +397,7 @@ def read_settings(file: Path | None = None, said: Mapping[str, object] | None = 
         InputError: a file that is missing or malformed; every field that is wrong is named.
     """
     if file is None and os.environ.get(_FILE):
-        file = Path(os.environ[_FILE])
+        file = Path(os.environ[_FILE]).expanduser()
     given: dict[str, Any] = {}
     if file is not None:
         given = read_table(file)
@@ -428,6 +428,7 @@ def _environment() -> dict[str, object]:
     for option in Settings.flagged():
         text = os.environ.get(_variable(option.flag.names[0]), "").strip()
         if text and option.flag.environment:
+            text = ",".join(str(expand_home(part.strip())) for part in text.split(",")) if "~/" in text else text
             variables[option.path] = [part.strip() for part in text.split(",")] if option.several else text
     return variables
 
@@ -439,6 +440,8 @@ def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
         given = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(text, str(file))
     except ValueError as error:
         raise InputError(f"{file}: not valid TOML: {error}") from error
+    if given is None:  # an empty YAML file, like an empty TOML file
+        given = {}
     if not isinstance(given, dict):
         raise InputError(f"{file} holds no {what}", hint="it is to hold names and values")
     return {str(name): expand_home(value) for name, value in given.items() if value is not None}

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from dialore.sources.periods import is_of_the_past, period_of
+from dialore.sources.periods import holds_from, is_of_the_past, period_of
 
 NOW = datetime(2026, 11, 27, 12, tzinfo=UTC)
 
@@ -49,3 +49,24 @@ def test_words_of_the_past():
     assert is_of_the_past("Where did I use to live? I used to live by the sea.")
     assert is_of_the_past("我以前住在哪儿？")
     assert not is_of_the_past("Where do I live?")
+
+
+@pytest.mark.parametrize(
+    ("statement", "since"),
+    [
+        ("My sister is getting married in March.", None),
+        ("I work as a baker in January.", None),
+        ("My birthday is on May 3.", None),
+        ("我妹妹三月要结婚。", None),
+        ("I moved to York in March.", "2026-03-01"),
+        ("I have lived in York since May.", "2026-05-01"),
+        ("我3月搬到了约克。", "2026-03-01"),
+    ],
+)
+def test_only_the_past_tense_and_since_say_since_when_a_statement_holds(statement, since):
+    begins = holds_from(statement, NOW)
+    assert (begins and begins.date().isoformat()) == since
+
+
+def test_a_month_of_a_plan_is_the_next_one():
+    assert period_of("We will fly in August.", NOW).begins.date().isoformat() == "2027-08-01"

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import Table, console, escape, note, print_json
+from dialore.cli.output import Table, console, note, print_json, say
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
 from dialore.evaluation.human import sheets as forms
@@ -89,7 +89,7 @@ def export(
         print_json({"sheets": [str(path) for path in written], "key": str(key_path), "items": len(items)})
         return
     for path in written:
-        typer.echo(path)
+        say(str(path))
     if made.same:
         note(f"{len(made.same)} pairs are of two equal texts: ties that nobody is asked about")
     note(f"{len(items)} items a sheet; the key is {key_path}: keep it from the annotators")
@@ -177,7 +177,7 @@ def import_sheets(
         counts = {"annotations": len(annotations), "empty": empty, "dropped": dropped}
         print_json({**counts, "annotators": names, "file": str(out)})
         return
-    typer.echo(out)
+    say(str(out))
     note(f"{len(annotations)} answers of {len(names)} annotators; {empty} fields were left empty")
     if dropped:
         note(f"{dropped} batches are left out: their control case is judged wrongly")
@@ -197,7 +197,7 @@ def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], jso
         return
     for _, words, columns, lines in people.tables:
         heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
-        console().print(Table(*heads, rows=[[escape(cell) for cell in line] for line in lines]))
+        console().print(Table(*heads, rows=lines))
     note(f"{people.counted}. {READING}")
 
 
@@ -219,7 +219,7 @@ def judged(
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    typer.echo(out)
+    say(str(out))
     note(f"{len(lines)} responses with the means of their annotators' ratings")
 
 

@@ -10,6 +10,7 @@ import typer.main
 from typer.core import TyperGroup
 
 from dialore import __version__
+from dialore.cli.output import say
 
 _TYPER: dict[str, Any] = {
     "rich_markup_mode": "rich",
@@ -77,7 +78,7 @@ app = typer.Typer(cls=_LazyGroup, no_args_is_help=True, **_TYPER)
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"dialore {__version__}")
+        say(f"dialore {__version__}")
         raise typer.Exit
 
 

@@ -14,7 +14,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Accepted, AgentSettings, Json, connecting, one_of, takes_settings
-from dialore.cli.output import Table, console, note, print_json, progress, run_progress
+from dialore.cli.output import Table, console, escape, note, print_json, progress, run_progress
 from dialore.datasets.handbook import HALVES, LANGUAGES
 from dialore.dialogue import Dialogue, Utterance, read_dialogues
 from dialore.errors import InputError
@@ -55,7 +55,7 @@ def endpoint(
         print_json(figures)
         return
     about = f"{settings.method[0]}, {len(given)} dialogues, at most {settings.model.concurrency} calls at once"
-    console().print(f"[bold]{figures['model']}[/], {about}")
+    console().print(f"[bold]{escape(figures['model'])}[/], {escape(about)}")
     latency = figures["latency_ms"]
     answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"
     rows = [

@@ -15,7 +15,7 @@ from typer import Argument, Option
 from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import console, escape, note, note_languages, say_error
+from dialore.cli.output import console, escape, note, note_languages, read_line, say, say_error, say_json
 from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import DialoreError, InputError, UnknownNameError, describe
@@ -149,8 +149,8 @@ class _ChatSession:
     def _read(self) -> str:
         if self._is_terminal:
             with contextlib.suppress(ImportError):
-                import readline  # noqa: F401 - gives input() its line editing
-            return input(f"\n{_speaker_name(self._speaker)}> ").strip()
+                import readline  # noqa: F401 - gives the prompt its line editing
+            return read_line(f"\n{_speaker_name(self._speaker)}> ").strip()
         line = sys.stdin.readline()
         if not line:
             raise EOFError
@@ -183,18 +183,18 @@ class _ChatSession:
         self._noted.add(dialogue.spoken)
         streamed: list[str] = []
 
-        def say(piece: str) -> None:
-            streamed.append(piece)
-            typer.echo(piece, nl=False)
+        def show_chunk(chunk: str) -> None:
+            streamed.append(chunk)
+            say(chunk, newline=False)
 
         # Where the marks of citations stand is known at the end.
-        response = await watch(self._agent, dialogue, None if self._json or self._settings.cite else say)
+        response = await watch(self._agent, dialogue, None if self._json or self._settings.cite else show_chunk)
         if streamed:
-            typer.echo()
+            say()
         if response.status == "failed":
             raise InputError(f"no response: {response.error}", hint="say it again")
         if self._json:
-            typer.echo(render.dumps(render.as_line(response)))
+            say_json(render.as_line(response))
         else:
             out = console()
             if not streamed:
@@ -207,7 +207,7 @@ class _ChatSession:
     # --- commands
 
     def _say(self, text: str) -> None:
-        typer.echo(text, err=self._json)
+        say(text, stderr=self._json)
 
     def _response(self) -> Response:
         if not self._responses:

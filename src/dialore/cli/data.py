@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of
-from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress
+from dialore.cli.output import Table, check_targets, console, escape, note, print_json, progress, say, say_json_text
 from dialore.datasets.base import NO_TURN, Answer, DataSet, WholeDialogue, gold_text
 from dialore.datasets.published import data_file, fetch, published_sets, remote, remotes
 from dialore.datasets.registry import data_set, data_set_names
@@ -100,7 +100,7 @@ def get(
             done = {"data_set": name, "split": part, "file": str(file), "url": known[part].url}
             print_json({**done, "licence": licence, "sha256": digest, "checked": bool(known[part].sha256)})
             continue
-        typer.echo(file)
+        say(str(file))
         checked = "as it was published" if known[part].sha256 else "not checked: what it should be is not known here"
         note(f"{part}: SHA-256 {digest}, {checked}")
 
@@ -131,7 +131,7 @@ def show(
             out.print(f"[dim]persona:[/] {escape(sentence)}")
         rows = Table("!speaker", "turn", "gold knowledge")
         for position, turn in enumerate(dialogue.turns):
-            rows.add_row(escape(turn.speaker), escape(turn.text), escape(_gold_cell(gold.get(position))))
+            rows.add_row(turn.speaker, turn.text, _gold_cell(gold.get(position)))
         out.print(rows)
 
 
@@ -200,7 +200,7 @@ def convert(
 
     if out is None:
         for line in lines():
-            typer.echo(line, nl=False)
+            say_json_text(line.removesuffix("\n"))
     else:
         write_whole(out, lines())
     report = reader.report

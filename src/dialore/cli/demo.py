@@ -17,7 +17,7 @@ from typer import Option
 from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import Json
-from dialore.cli.output import check_targets, progress
+from dialore.cli.output import check_targets, progress, say_json
 from dialore.dialogue import Dialogue, read_dialogues
 from dialore.errors import InputError
 from dialore.evaluation.report.display import Conversation, render_page
@@ -80,7 +80,7 @@ def demo(
     write_whole(page, render_page(conversations, title=title, made=_MADE, pace=_PACE))
     if json:
         for response in responses:
-            typer.echo(render.dumps(render.as_line(response)))
+            say_json(render.as_line(response))
     else:
         render.show_demo(conversations, _MADE, page)
     if open_page:
@@ -209,7 +209,7 @@ async def open_part(part: _Part, model: LanguageModel | None) -> AsyncIterator[l
 
 def _further_sources(folder: Path, stack: AsyncExitStack) -> dict[str, dict[str, object]]:
     """Return the sources of each method, made of the folder's files; none needs an extra."""
-    lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = (folder / "passages.jsonl").read_text(encoding="utf-8").rstrip("\n").split("\n")
     passages = (Passage(**json.loads(line), source="passages.jsonl") for line in lines)
     documents = InMemoryPassages(passages, own_language=True)
     instead = [replace(passage, source=_INSTEAD) for passage in documents.passages]

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import DATA_SETS, Json, one_of, takes_settings
-from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress, say
 from dialore.datasets import data_set, knowledge_pieces
 from dialore.datasets.published import data_file
 from dialore.dialogue import Dialogue
@@ -192,7 +192,7 @@ def search(
         location = detail.url or (Path(detail.file).name if detail.file else "")
         places = (detail.title, location, f"page {detail.page}" if detail.page else "", detail.index)
         out.print(f"[bold]{rank}[/]  {escape(text)}")
-        out.print(f"   [dim]{escape(' · '.join(filter(None, places)))} · {piece.score:.4f} · {piece.id}[/]")
+        out.print(f"   [dim]{escape(' · '.join(filter(None, places)))} · {piece.score:.4f} · {escape(piece.id)}[/]")
     if not result:
         note("nothing fits")
 
@@ -215,14 +215,14 @@ def list_documents(
                 if json:
                     print_json(piece.model_dump(include={"id", "text", "detail"}))
                 else:
-                    typer.echo(f"{piece.id}\t{' '.join(piece.text.split())}")
+                    say(f"{piece.id}\t{' '.join(piece.text.split())}")
             return
         rows = Table(">passages", ">size", "document")
         for document in opened.documents():
             if json:
                 print_json(document.model_dump())
             size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
-            rows.add_row(f"{document.passages:,}", size, escape(document.name))
+            rows.add_row(f"{document.passages:,}", size, document.name)
         if not json:
             console().print(rows)
 
@@ -243,7 +243,8 @@ def stats(index: _Index, json: Json = False) -> None:
     out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
-    out.print(f"[dim]split into passages: {', '.join(f'{key} {value}' for key, value in data['chunking'].items())}[/]")
+    chunking = ", ".join(f"{key} {value}" for key, value in data["chunking"].items())
+    out.print(f"[dim]split into passages: {escape(chunking)}[/]")
 
 
 def _show_report(report: DocumentReport, *, json: bool) -> None:

@@ -11,7 +11,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, one_of
-from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress
+from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress, say, say_json_text
 from dialore.cli.render import show_ranked
 from dialore.dialogue import Dialogue
 from dialore.errors import GraphError, InputError
@@ -105,7 +105,7 @@ def stats(
     out = console()
     size = f"{data['bytes'] / 2**20:.1f} MB"
     counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
-    out.print(f"[bold]{escape(meta.name)}[/]  {counts}")
+    out.print(f"[bold]{escape(meta.name)}[/]  {escape(counts)}")
     out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
     rows = [(name, f"{count:,}", f"{count / max(1, meta.facts):.1%}") for name, count in relations.items()]
     out.print(Table("relation", ">facts", ">share", rows=rows))
@@ -143,7 +143,7 @@ def show(
         return
     rows = Table("head", "relation", "tail", ">weight", "from")
     for fact in facts_found[:limit]:
-        rows.add_row(escape(fact.head), fact.relation, escape(fact.tail), f"{fact.weight:g}", escape(fact.provenance))
+        rows.add_row(fact.head, fact.relation, fact.tail, f"{fact.weight:g}", fact.provenance)
     console().print(rows)
     if len(facts_found) > limit:
         note(f"{len(facts_found) - limit} more facts: --limit {len(facts_found)}")
@@ -256,7 +256,7 @@ def verify(graph: _File, json: Json = False) -> None:
     if json:
         print_json({"problems": problems})
     else:
-        typer.echo("\n".join(f"{graph}: {problem}" for problem in problems) or f"{graph} is whole")
+        say("\n".join(f"{graph}: {problem}" for problem in problems) or f"{graph} is whole")
     if problems:
         raise typer.Exit(1)
 
@@ -283,7 +283,7 @@ def export(
     with GraphStore(graph) as store:
         if out is None:
             for line in lines_of(store, chosen):
-                typer.echo(line)
+                say_json_text(line) if chosen == "jsonl" else say(line)
             return
         with progress("writing facts") as step:
             done = export_graph(store, out, chosen, step)

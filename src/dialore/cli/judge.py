@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
-from dialore.cli.output import Table, console, escape, note, print_json, progress
+from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.cli.score import require_judge
 from dialore.errors import InputError, UnknownNameError
 from dialore.evaluation.judges.asking import JudgeClient
@@ -139,10 +139,10 @@ def _show(rows: list[dict[str, Any]], pairwise: tuple[str, str] | None) -> None:
     else:
         shown = Table("!criterion", "!system", ">score (1-10)", ">dialogues")
         for row in rows:
-            score = "-" if row["score"] is None else f"{row['score']:.2f}"
+            score = styled("-" if row["score"] is None else f"{row['score']:.2f}")
             if row["low"] is not None:
-                score += f" [dim]±{(row['high'] - row['low']) / 2:.2f}[/]"
-            shown.add_row(row["criterion"], escape(row["system"]), score, str(row["n"]))
+                score.append(f" ±{(row['high'] - row['low']) / 2:.2f}", style="dim")
+            shown.add_row(row["criterion"], row["system"], score, str(row["n"]))
         console().print(shown)
     for row in rows:
         if row["problems"]:

@@ -10,10 +10,11 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.text import Text
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
-from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.cli.score import abouts, default_metrics, measuring
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, SampleScore
@@ -98,7 +99,7 @@ def _show(one: Found) -> None:
         shown = Table(*columns, title=f"{one['set']}: {level}s{', yes or no' if labels else ''}")
         for row in rows:
             cells = [_narrow(row[kind]) for kind in kinds]
-            cells += [f"{row[name]:.3f}" if name in row else "-" for name in ("accuracy", "majority") if labels]
+            cells += [Text(f"{row[name]:.3f}" if name in row else "-") for name in ("accuracy", "majority") if labels]
             shown.add_row(row["metric"], row["criterion"], str(row["n"]), *cells)
         console().print(shown)
 
@@ -172,10 +173,12 @@ def _data(one: Agreement) -> dict[str, Any]:
     return data | {name: value for name, value in extra.items() if value not in {None, ""}}
 
 
-def _narrow(figure: dict[str, float]) -> str:
+def _narrow(figure: dict[str, float]) -> Text:
     """Return a figure with its interval's half width, so that a row fits a terminal."""
     if isnan(figure["value"]):
-        return "-"
+        return Text("-")
     # Adding 0 turns a rounded -0.00 into 0.00.
     text = f"{round(figure['value'], 3) + 0.0:.3f}"
-    return text if isnan(figure["low"]) else f"{text} [dim]±{(figure['high'] - figure['low']) / 2:.2f}[/]"
+    if isnan(figure["low"]):
+        return Text(text)
+    return styled(f"{text} [dim]±{(figure['high'] - figure['low']) / 2:.2f}[/]")

@@ -37,7 +37,8 @@ def methods(
         for method in described:
             calls = re.match(r"\d*", method["calls"])
             label = f"{calls[0] if calls else '':>2} calls"
-            out.print(f"[bold cyan]{method['name']:<15}[/]{label}  {_sources(method)}\n  {escape(method['summary'])}")
+            out.print(f"[bold cyan]{escape(method['name']):<15}[/]{label}  {_sources(method)}")
+            out.print(f"  {escape(method['summary'])}")
         out.print(
             "[dim]sources in brackets can be done without; `dialore methods NAME` explains its paper, options and "
             "stages, -o NAME=VALUE sets an option[/]"
@@ -46,9 +47,9 @@ def methods(
 
 def _show_one(method: dict[str, Any]) -> None:
     out = console()
-    out.print(f"[bold]{method['name']}[/]  {method['summary']}")
-    calls, sources = method["calls"] or "not said", _sources(method)
-    out.print(f"[dim]{method['paper'] or 'no paper'} · calls: {calls} · sources: {sources}[/]\n")
+    out.print(f"[bold]{escape(method['name'])}[/]  {escape(method['summary'])}")
+    calls, sources = escape(method["calls"] or "not said"), _sources(method)
+    out.print(f"[dim]{escape(method['paper'] or 'no paper')} · calls: {calls} · sources: {sources}[/]\n")
     out.print(method["about"], markup=False)
     if method["options"]:
         rows = Table("!option", "default", "what it does")
@@ -65,4 +66,5 @@ def _show_one(method: dict[str, Any]) -> None:
 
 
 def _sources(method: dict[str, Any]) -> str:
-    return ", ".join((*method["required_sources"], *(f"\\[{name}]" for name in method["optional_sources"]))) or "-"
+    optional = (f"[{name}]" for name in method["optional_sources"])
+    return escape(", ".join((*method["required_sources"], *optional)) or "-")

@@ -9,7 +9,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json, JudgeModel, takes_settings
-from dialore.cli.output import Table, console, escape, note, print_json, progress
+from dialore.cli.output import Table, console, note, print_json, progress, say
 from dialore.errors import InputError
 from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
 from dialore.learned import describe, describe_all
@@ -37,7 +37,7 @@ def list_models(
     shown = Table("!folder", "kind", "data set", ">responses", ">seed")
     for path, card in cards:
         data = card["data"]
-        shown.add_row(escape(str(path)), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
+        shown.add_row(str(path), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
     console().print(shown)
     note(f"{len(cards)} trained parts in {folder}")
 
@@ -53,7 +53,7 @@ def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], j
     if json:
         print_json({"path": str(path), **card})
     else:
-        typer.echo((path / "README.md").read_text(encoding="utf-8").rstrip())
+        say((path / "README.md").read_text(encoding="utf-8").rstrip())
 
 
 @app.command("rouge")

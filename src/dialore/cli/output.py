@@ -1,11 +1,19 @@
-"""Output of commands: data on standard output, everything about it on standard error."""
+"""Output of commands: data on standard output, everything about it on standard error.
+
+All output of the command line goes through this module, which removes control characters: documents, models, servers
+and users must not be able to send commands to the terminal.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
 import os
+import re
 import sys
+import threading
+import traceback
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,6 +26,7 @@ from dialore.files import unwritable
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
+    from rich.text import Text
 
     from dialore.experiments.run import Progress
 
@@ -26,13 +35,87 @@ _LONGEST = 30
 _live: dict[bool, Console] = {}
 """The console of a progress bar while it is shown, for what is on its terminal: standard error (True), output."""
 
+_BIDI_CONTROLS = r"\u202a-\u202e\u2066-\u2069"
+_TERMINAL_CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI_CONTROLS}]")
+_UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_BIDI_CONTROLS}\ud800-\udfff]")
 
-def say(text: str, *, stderr: bool = False) -> None:
-    """Print a line as it is, above a progress bar where there is one."""
+
+def remove_controls(text: str) -> str:
+    """Remove the characters that a terminal obeys instead of showing, apart from line feed and tab.
+
+    Each character is judged alone, so an escape sequence that is split over several chunks is disarmed, too.
+    """
+    return _TERMINAL_CONTROLS.sub("", text)
+
+
+def say(text: str = "", *, stderr: bool = False, newline: bool = True) -> None:
+    """Print a text without control characters, above a progress bar if there is one."""
+    text = remove_controls(text)
     if stderr in _live:
-        _live[stderr].out(text, highlight=False)
+        _live[stderr].out(text, highlight=False, end="\n" if newline else "")
     else:
-        typer.echo(text, err=stderr)
+        typer.echo(text, err=stderr, nl=newline)
+
+
+def say_json(data: object, *, indent: int | None = None) -> None:
+    """Print a JSON document on standard output. Control characters are escaped, so that nothing is lost."""
+    say_json_text(json.dumps(data, ensure_ascii=False, indent=indent))
+
+
+def say_json_text(text: str) -> None:
+    """Print a document that is JSON already, as `say_json` does."""
+    say(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+
+
+def confirm(question: str) -> bool:
+    """Ask a yes-or-no question on the terminal. The answer is no by default."""
+    return typer.confirm(remove_controls(question), err=True)
+
+
+def read_line(prompt: str) -> str:
+    """Read a line from the terminal. Raises EOFError at the end of the input."""
+    return input(remove_controls(prompt))
+
+
+def say_traceback(error: BaseException) -> None:
+    """Print the traceback of an unexpected error on standard error."""
+    say("".join(traceback.format_exception(error)).rstrip("\n"), stderr=True)
+
+
+@contextmanager
+def clean_diagnostics() -> Iterator[None]:
+    """Print warnings and the tracebacks of threads and destructors through `say` while the body runs."""
+    previous = warnings.showwarning, threading.excepthook, sys.unraisablehook
+
+    def show_warning(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        text = warnings.formatwarning(message, category, filename, lineno, line)
+        if file is None:
+            say(text.rstrip("\n"), stderr=True)
+        else:
+            file.write(remove_controls(text))
+
+    def show_thread_error(arguments: threading.ExceptHookArgs) -> None:
+        if arguments.exc_value is not None and arguments.exc_type is not SystemExit:
+            say_traceback(arguments.exc_value)
+
+    def show_unraisable(unraisable: sys.UnraisableHookArgs) -> None:
+        if unraisable.exc_value is not None:
+            say_traceback(unraisable.exc_value)
+
+    warnings.showwarning = show_warning
+    threading.excepthook = show_thread_error
+    sys.unraisablehook = show_unraisable
+    try:
+        yield
+    finally:
+        warnings.showwarning, threading.excepthook, sys.unraisablehook = previous
 
 
 def say_error(message: str) -> None:
@@ -71,9 +154,11 @@ def note_rejects(first: Sequence[str], count: int) -> None:
 
 def console(*, stderr: bool = False) -> Console:
     """Return a rich console on standard output, or on standard error; one for both where a bar is on their terminal."""
-    from rich.console import Console
+    if stderr in _live:
+        return _live[stderr]
+    from dialore.cli.terminal import SafeConsole
 
-    return _live.get(stderr) or Console(highlight=False, stderr=stderr)
+    return SafeConsole(stderr=stderr)
 
 
 def escape(text: str) -> str:
@@ -83,6 +168,13 @@ def escape(text: str) -> str:
     return markup.escape(text)
 
 
+def styled(markup: str) -> Text:
+    """Return a table cell with markup; escape what others wrote."""
+    from rich.text import Text
+
+    return Text.from_markup(markup, emoji=False)
+
+
 class Table:
     """A table in the style that all commands share; print it on a `console`.
 
@@ -90,40 +182,51 @@ class Table:
 
     Args:
         columns: their names, plain text; one with a leading `>` is right-aligned, one with `!` not broken over lines.
-        rows: the cells of each row; they are markup, so that what others wrote must be escaped in them.
+        rows: the cells of each row: a string is plain text, `styled` makes a cell with markup.
         title: what stands above it.
         shares: the columns' shares of the whole width; without them, columns are as wide as they need.
     """
 
     def __init__(
-        self, *columns: str, rows: Iterable[Sequence[str]] = (), title: str | None = None, shares: Sequence[int] = ()
+        self,
+        *columns: str,
+        rows: Iterable[Sequence[str | Text]] = (),
+        title: str | None = None,
+        shares: Sequence[int] = (),
     ) -> None:
         self._columns, self._title, self._shares = columns, title, shares
-        self._rows = [(cells, False) for cells in rows]
+        self._rows: list[tuple[list[Text], bool]] = []
+        for cells in rows:
+            self.add_row(*cells)
 
-    def add_row(self, *cells: str, end_section: bool = False) -> None:
+    def add_row(self, *cells: str | Text, end_section: bool = False) -> None:
         """Add a row, with a line below it where a section ends."""
-        self._rows.append((cells, end_section))
+        from rich.text import Text
+
+        texts = [Text(cell) if isinstance(cell, str) else cell for cell in cells]
+        self._rows.append((texts, end_section))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
         """Yield the table, or its rows as blocks."""
         from rich import box
         from rich.padding import Padding
         from rich.table import Table
+        from rich.text import Text
 
-        names = [escape(column[column.startswith((">", "!")) :]) for column in self._columns]
+        names = [Text(column[column.startswith((">", "!")) :]) for column in self._columns]
         widths = self._widths(console, names, options.max_width)
         if widths is None:
             if self._title:
-                yield f"[bold]{self._title}[/]"
+                yield Text(self._title, style="bold")
             for cells, _ in self._rows:
-                yield f"[bold]{cells[0]}[/]"
+                yield Text.assemble(cells[0], style="bold")
                 for name, cell in zip(names[1:], cells[1:], strict=False):
                     if cell:
-                        yield Padding(f"[cyan]{name}:[/] {cell}" if name else cell, (0, 0, 0, 2))
+                        yield Padding(Text.assemble((f"{name}:", "cyan"), " ", cell) if name else cell, (0, 0, 0, 2))
             yield ""
             return
-        made = Table(box=box.SIMPLE_HEAD, title=self._title, title_justify="left", title_style="bold")
+        made = Table(box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+        made.title = Text(self._title) if self._title else None
         for column, name, width in zip(self._columns, names, widths, strict=True):
             justify: Literal["left", "right"] = "right" if column.startswith(">") else "left"
             made.add_column(name, justify=justify, overflow="fold", width=width, header_style="bold cyan")
@@ -131,13 +234,13 @@ class Table:
             made.add_row(*cells, end_section=ends)
         yield made
 
-    def _widths(self, console: Console, names: Sequence[str], width: int) -> list[int] | None:
+    def _widths(self, console: Console, names: Sequence[Text], width: int) -> list[int] | None:
         """Return the columns' widths, what is left shared between those that want more; None where words do not fit."""
         room = width - 3 * len(names) - 1
-        rows = [names, *(cells for cells, _ in self._rows)]
+        rows = [list(names), *(cells for cells, _ in self._rows)]
         sizes: list[tuple[int, int]] = []
         for number, column in enumerate(self._columns):
-            cells = [console.measure(console.render_str(row[number])) for row in rows if number < len(row)]
+            cells = [console.measure(row[number]) for row in rows if number < len(row)]
             most = max(cell.maximum for cell in cells)
             least = most if column.startswith("!") else max(min(cell.minimum, _LONGEST) for cell in cells)
             sizes.append((least, most))
@@ -161,7 +264,7 @@ def print_json(data: object) -> None:
     from pydantic_core import to_jsonable_python
 
     plain = to_jsonable_python(data, inf_nan_mode="null")
-    typer.echo(json.dumps(plain, ensure_ascii=False, indent=2 if sys.stdout.isatty() else None))
+    say_json(plain, indent=2 if sys.stdout.isatty() else None)
 
 
 @contextmanager

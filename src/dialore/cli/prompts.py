@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json
-from dialore.cli.output import Table, console, note, print_json
+from dialore.cli.output import Table, console, note, print_json, say
 from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.methods.registry import GROUP, method_class
@@ -52,7 +52,7 @@ def show_prompt(
     if json:
         print_json({**_describe(prompt), "text": prompt.text})
     else:
-        typer.echo(prompt.text.rstrip("\n"))
+        say(prompt.text.rstrip("\n"))
 
 
 @app.command("export")

@@ -13,7 +13,7 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as Grid
 
-from dialore.cli.output import Table, console
+from dialore.cli.output import Table, console, styled
 from dialore.dialogue import Dialogue
 from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
@@ -78,7 +78,7 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
         show_used(out, result)
     else:
         show_found(out, result)
-    out.print(f"[dim]{display.summary(result)}[/]\n")
+    out.print(f"[dim]{escape(display.summary(result))}[/]\n")
 
 
 def is_without_model(result: Result) -> bool:
@@ -148,7 +148,7 @@ def show_ranked(out: Console, knowledge: Sequence[Knowledge]) -> None:
     sets = any(item.set for item in knowledge)  # foreseen and unforeseen facts
     rows = Table(">#", "knowledge", ">score", *(["set"] if sets else []), "source")
     for rank, item in enumerate(knowledge, start=1):
-        cells = [escape(item.text), f"{item.score:.3f}", *([item.set] if sets else []), escape(item.origin)]
+        cells = [item.text, f"{item.score:.3f}", *([item.set] if sets else []), item.origin]
         rows.add_row(str(rank), *cells)
     out.print(rows)
 
@@ -161,7 +161,7 @@ def show_trace(out: Console, trace: Iterable[StageTrace]) -> None:
         notes = [stage.outcome, *display.notes_of(stage)]
         times = (f"{stage.started * 1000:.0f} ms", f"{stage.seconds * 1000:.0f} ms")
         figures = (*times, f"{tokens:,}" if tokens else "")
-        rows.add_row(stage.stage, escape(stage.model), *figures, escape("; ".join(notes)))
+        rows.add_row(stage.stage, stage.model, *figures, "; ".join(notes))
     out.print(rows)
 
 
@@ -216,7 +216,7 @@ def show_demo(conversations: Sequence[display.Conversation], made: str, page: Pa
 
 def _name(response: Response) -> str:
     changed = any(stage.prompt_changed for stage in response.trace)
-    return response.method + (" [yellow]≈[/]" if changed else "")
+    return response.method + (" ≈" if changed else "")
 
 
 def _drew(response: Response) -> str:
@@ -237,17 +237,17 @@ def _origin(item: Knowledge) -> str:
 
 def _way(response: Response) -> str:
     """Return how it came about, for methods that plan, direct, ask or draft; empty for others."""
-    return "\n".join(f"[dim]{name}:[/] {escape(words)}" for name, words in display.steps_of(response).short)
+    return "\n".join(f"[dim]{escape(name)}:[/] {escape(words)}" for name, words in display.steps_of(response).short)
 
 
 def _side_by_side(out: Console, responses: Sequence[Response]) -> None:
     rows = Table(*(_name(response) for response in responses), shares=[1] * len(responses))
-    rows.add_row(*map(answer, responses), end_section=True)
+    rows.add_row(*(styled(answer(response)) for response in responses), end_section=True)
     ways = [_way(response) for response in responses]
     if any(ways):
-        rows.add_row(*ways, end_section=True)
-    rows.add_row(*map(_drew, responses))
-    rows.add_row(*(f"[dim]{escape(display.summary(response))}[/]" for response in responses))
+        rows.add_row(*map(styled, ways), end_section=True)
+    rows.add_row(*(styled(_drew(response)) for response in responses))
+    rows.add_row(*(styled(f"[dim]{escape(display.summary(response))}[/]") for response in responses))
     out.print(rows)
 
 
@@ -257,5 +257,6 @@ def _stack(out: Console, responses: Sequence[Response]) -> None:
         below = "".join(
             f"\n{part}" for part in (_way(response), f"[dim]{escape(display.summary(response))}[/]") if part
         )
-        rows.add_row(_name(response), answer(response) + below, _drew(response), end_section=True)
+        text, knowledge = styled(answer(response) + below), styled(_drew(response))
+        rows.add_row(_name(response), text, knowledge, end_section=True)
     out.print(rows)

@@ -11,7 +11,7 @@ from typer import Argument, Option
 
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
-from dialore.cli.output import Table, console, note, print_json
+from dialore.cli.output import Table, console, note, print_json, say, styled
 from dialore.errors import InputError, install
 from dialore.evaluation.human.reading import read_answers
 from dialore.evaluation.human.sheets import key_of
@@ -81,7 +81,7 @@ def report(
             one_of("model", name, models)
         written = _write(made, out or runs[0] / "report", forms, plots=plots)
         for path in written[: 0 if json else _SHOWN]:
-            typer.echo(path)
+            say(str(path))
         for store in stores:
             with tracking(log_to or store.facts().get("config", {}).get("log_to"), store) as tracked:
                 tracked.add(written)
@@ -152,7 +152,7 @@ def check(
         rows = Table("!system", "!figure", ">found", "wanted", "holds")
         for verdict in sorted(verdicts, key=lambda verdict: verdict.holds):
             value = "-" if verdict.value is None else f"{verdict.value:.4g}"
-            holds = "[green]yes[/]" if verdict.holds else "[red]no[/]"
+            holds = styled("[green]yes[/]" if verdict.holds else "[red]no[/]")
             rows.add_row(verdict.system, verdict.figure, value, verdict.wanted, holds)
         console().print(rows)
     if failed:

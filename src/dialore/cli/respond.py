@@ -13,7 +13,7 @@ from typer import Argument, Option
 from dialore.agent import Agent
 from dialore.cli import render
 from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
-from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say, say_error
+from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say_error, say_json
 from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, dialogue_from, parse_dialogues
 from dialore.errors import InputError
@@ -117,7 +117,7 @@ def _answer(
             to_out(line)
             to_trace(render.as_line(result, trace=True))
             if json:
-                say(render.dumps(line))
+                say_json(line)
             elif files.out is None:
                 render.show(result, dialogue)
             if result.status == "failed" and dialogue is not None:

@@ -21,7 +21,7 @@ from dialore.cli.options import (
     one_of,
     takes_settings,
 )
-from dialore.cli.output import Table, console, note, print_json, run_progress
+from dialore.cli.output import Table, confirm, console, note, print_json, run_progress
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config, missing_inputs, read_config
 from dialore.experiments.run import Estimate, Progress, run_experiment
@@ -81,7 +81,7 @@ def run(
         expected.append(estimate)
         _say_estimate(estimate)
         is_asked = not (yes or json) and estimate.calls > _MANY_CALLS and sys.stdin.isatty()
-        if dry or (is_asked and not typer.confirm("Go on?", err=True)):
+        if dry or (is_asked and not confirm("Go on?")):
             raise _EnoughError
 
     try:

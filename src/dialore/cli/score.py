@@ -7,11 +7,12 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Annotated, Any
 
+from rich.text import Text
 from typer import Argument, Option
 
 from dialore.cli.imports import DatasetOptions, import_and_report
 from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
-from dialore.cli.output import Table, console, note, print_json, progress
+from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
@@ -137,12 +138,12 @@ def show_scores(results: RunResults) -> None:
         note(f"not available: {missing}")
 
 
-def _cell(score: Score) -> str:
+def _cell(score: Score) -> Text:
     if score.value is None:
-        return "-"
+        return styled("-")
     if score.low is None or score.high is None:
-        return f"{score.value:.3f}"
-    return f"{score.value:.3f} [dim]±{(score.high - score.low) / 2:.3f}[/]"
+        return styled(f"{score.value:.3f}")
+    return styled(f"{score.value:.3f} [dim]±{(score.high - score.low) / 2:.3f}[/]")
 
 
 def _show_list(*, json: bool) -> None:

@@ -121,12 +121,12 @@ def read_items(*, half: str | None = None, language: str | None = None) -> list[
     """Return the items of a half and a language, of both where None."""
     halves, languages = (HALVES if half is None else (half,)), (LANGUAGES if language is None else (language,))
     paths = [FOLDER / f"{own}.{split}.jsonl" for own in languages for split in halves]
-    return [Item.model_validate_json(line) for path in paths for line in path.read_text("utf-8").splitlines()]
+    return [Item.model_validate_json(line) for path in paths for line in path.read_text("utf-8").split("\n") if line]
 
 
 def read_passages(language: str) -> list[HandbookPassage]:
     """Return the handbook in a language."""
-    lines = (FOLDER / f"passages.{language}.jsonl").read_text("utf-8").splitlines()
+    lines = (FOLDER / f"passages.{language}.jsonl").read_text("utf-8").rstrip("\n").split("\n")
     return [HandbookPassage.model_validate_json(line) for line in lines]
 
 

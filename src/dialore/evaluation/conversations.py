@@ -6,8 +6,9 @@ A conversation's turns are responses to the dialogues `NAME@1`, `NAME@2` and so 
 from __future__ import annotations
 
 from functools import partial
+from typing import Annotated
 
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from dialore.datasets.handbook import Item
 from dialore.dialogue import Checked, Dialogue
@@ -22,6 +23,28 @@ METRICS = [f"conversation-{name}" for name in ("goal", "turns-to-goal", "tokens"
 """The metrics that need no model."""
 _FIRST = "the response is the first of its conversation"
 _ALIKE = 0.8  # of two questions' words, the share in common from which they ask the same
+
+
+def _as_facts(value: object) -> object:
+    """Return facts as lists of spellings: a text, or a list of texts, is one fact. Numbers are texts, too."""
+    if isinstance(value, str | int | float):
+        value = [value]
+    if not isinstance(value, list | tuple):
+        return value
+    is_flat = bool(value) and not any(isinstance(fact, list | tuple) for fact in value)
+    facts = [value] if is_flat else value
+    texts = []
+    for fact in facts:
+        if not isinstance(fact, list | tuple) or any(isinstance(form, bool | list | dict) for form in fact):
+            raise ValueError("not a text, a list of texts or a list of lists of texts")
+        spellings = [str(form).strip() for form in fact if form is not None]
+        if not any(spellings):
+            raise ValueError("a fact without a text")
+        texts.append([spelling for spelling in spellings if spelling])
+    return texts
+
+
+_Facts = Annotated[tuple[tuple[str, ...], ...], BeforeValidator(_as_facts)]
 
 
 class Standing(Checked):
@@ -40,8 +63,8 @@ class Standing(Checked):
     goal: str = ""
     about: str = ""
     temper: str = ""
-    answer: tuple[tuple[str, ...], ...] = ()
-    wrong: tuple[tuple[str, ...], ...] = ()
+    answer: _Facts = ()
+    wrong: _Facts = ()
     turn: int = 0
     known: tuple[str, ...] = ()
     tokens: int = 0

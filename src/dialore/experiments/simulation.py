@@ -79,7 +79,12 @@ def goals_of(config: RunConfig) -> list[Dialogue]:
         item, tempers = item_of(dialogue), config.user.tempers
         own = dialogue.extra if item is None else item.model_dump(include={"answer", "wrong"})
         own = {name: own[name] for name in own.keys() & {"goal", "about", "temper", "answer", "wrong"}}
-        standing = Standing(**{"goal": _words_of(dialogue), "temper": tempers[number % len(tempers)]} | own)
+        defaults = {"goal": _words_of(dialogue), "temper": tempers[number % len(tempers)]}
+        try:
+            standing = Standing(**defaults | own)
+        except InputError as error:
+            location = f"{config.dataset.path}, dialogue {position + 1} ({dialogue.id})"
+            raise InputError(f"{location}: {error.message}", hint=error.hint or "see docs/simulate.md") from error
         if standing.temper not in PATIENCE:
             raise UnknownNameError(f"temper of the user of {dialogue.id}", standing.temper, PATIENCE)
         extra = {name: value for name, value in dialogue.extra.items() if name not in {"handbook", "answerability"}}

@@ -15,7 +15,7 @@ from dialore.llm.model import Usage
 from dialore.methods.stages import NullRunner, StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
-from dialore.sources.periods import period_of
+from dialore.sources.periods import holds_from
 from dialore.sources.web.redaction import without_addresses
 from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, normalise, split_lines, stem
 
@@ -80,9 +80,7 @@ async def extract_statements(dialogue: Dialogue, known: Sequence[Statement], sta
     replaced: dict[str, Statement] = {}
     for claim in kept[:_MOST]:
         text = on_one_line(claim.text)
-        period = period_of(text, now)
-        since = period.begins if period and period.ends <= now else None
-        statement = Statement(text=text, said=now, turn=turn, holds_from=since)
+        statement = Statement(text=text, said=now, turn=turn, holds_from=holds_from(text, now))
         earlier = [shown[number - 1] for number in dict.fromkeys(claim.replaces) if 1 <= number <= len(shown)]
         unsure = [shown[number - 1] for number in claim.unsure if 1 <= number <= len(shown)]
         certain = [former for former in earlier if former not in unsure and _may_replace(former.text, text, language)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,9 +44,30 @@ class Needs(BaseModel):
 
 
 def has_asked_back(dialogue: Dialogue) -> bool:
-    """Return whether the turn before the last answered a question of the user with a question."""
+    """Return whether the turn before the last answered a question of the user with a question, not with a courtesy."""
     texts = dialogue.texts
-    return len(texts) > 2 and texts[-2].rstrip().endswith(("?", "？")) and asks(texts[-3])
+    if len(texts) < 3 or not asks(texts[-3]):
+        return False
+    last = texts[-2].rstrip()
+    if not last.endswith(("?", "？")):
+        return False
+    question = re.split(r"(?<=[.!?。！？\n])\s*", last.rstrip("?？"))[-1]
+    return not _COURTESY.search(question.lower())
+
+
+_COURTESIES = (
+    r"\b(?:anything|anyone|something|what) (?:else|more|other)\b",
+    r"\b(?:any|more) (?:(?:other|further|more) )?questions?\b",
+    r"\b(?:how|what) (?:else )?(?:can|may|could) (?:i|we) .*\b(?:help|assist|do for you)\b",
+    r"\b(?:can|may|could|shall) (?:i|we) (?:help|assist|be of)\b",
+    r"\b(?:does|did|was|is) (?:that|this|it) (?:help|answer|clear|work|useful|make sense|ok)",
+    r"\b(?:want|like) (?:to know more|more (?:information|details)|me to)\b",
+    r"\b(?:need anything|how are you|all right|okay)\b",
+    r"还有(?:什么|其他|别的|任何|没有)|(?:其他|别的)(?:问题|需要|可以)|有疑问",
+    r"(?:可以|能|需要我)(?:为|帮)[您你]?(?:做|效劳|什么)|需要(?:帮助|我帮|更多)",
+    r"(?:有帮助|清楚|明白|满意)了?吗|想了解更多",
+)
+_COURTESY = re.compile("|".join(_COURTESIES))
 
 
 def needs_schema(sources: Sequence[str], *, topics: bool, unclear: bool) -> dict[str, Any]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
+import re
 import shlex
-import tempfile
+import shutil
+import signal
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, TextIO, cast
 from urllib.parse import quote
@@ -28,6 +32,10 @@ if TYPE_CHECKING:
 
 _FORM = "it says `command` or `url`, and `tool` or `resource`"
 _CLOSING_SECONDS = 10.0
+_MAX_TOOLS = 10_000
+_MAX_TOOL_PAGES = 1_000
+_KEPT_STDERR_BYTES = 4_096
+_TERMINATION_POLLS = 50
 
 
 class _ServerCall(BaseModel):
@@ -74,7 +82,7 @@ class McpSource:
         self.name, self.call, self._folder = name, call, folder
         self._loop: asyncio.AbstractEventLoop | None = None
         self._held: tuple[asyncio.Task[None], asyncio.Future[Any]] | None = None
-        self._errors: TextIO | None = None
+        self._errors: _LastOutput | None = None
 
     async def search(
         self, query: str, dialogue: Dialogue, top: int = 10, scope: Sequence[Knowledge] = ()
@@ -128,17 +136,14 @@ class McpSource:
                 await asyncio.wait([held])
                 is_late = isinstance(error, TimeoutError)
                 if is_last or is_late:
-                    reason = f"no answer within {seconds:g} s" if is_late else " ".join(str(error).split())[:300]
+                    reason = f"no answer within {seconds:g} s" if is_late else _one_line(str(error))[:300]
                     raise SourceError(f"{self.name}: {reason}", hint=self._hint()) from error
         raise AssertionError
 
     def _hint(self) -> str:
         """Return what to look at, with what the server's process last wrote about itself."""
-        lines = []
-        if self._errors is not None:
-            self._errors.seek(0)
-            lines = self._errors.read()[-2000:].split("\n")
-        last = next((line.strip()[:200] for line in reversed(lines) if line.strip()), "")
+        lines = self._errors.text().split("\n") if self._errors is not None else []
+        last = next((text[:200] for line in reversed(lines) if (text := _one_line(line))), "")
         return f"does {self.call.url or self.call.command[0]} run and answer?{' It wrote: ' * bool(last)}{last}"
 
     async def _hold(self, ready: asyncio.Future[Any]) -> None:
@@ -174,21 +179,30 @@ class McpSource:
             async with http, streamable_http_client(call.url, http_client=http) as streams:
                 yield streams
         else:
-            if self._errors is None:
-                self._errors = cast("TextIO", tempfile.TemporaryFile("w+", errors="replace"))  # noqa: SIM115
-            command, *words = call.command
+            if self._errors is not None:
+                self._errors.close()
+            self._errors = _LastOutput()
+            command, *words = _announcing_group(call.command, self._folder)
             server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
-            async with stdio_client(server, errlog=self._errors) as streams:
-                yield streams
+            try:
+                async with stdio_client(server, errlog=self._errors.writer) as streams:
+                    yield streams
+            finally:  # the SDK leaves the children of a server that ends by itself
+                await asyncio.shield(asyncio.to_thread(_end_group, self._errors.group))
 
     async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
         """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
         tools: dict[str, Any] = {}
-        cursor: str | None = ""
-        while cursor is not None:
+        cursor = ""
+        seen_cursors: set[str] = set()
+        # Some servers answer with an empty cursor, with the same one again, or with new ones for ever.
+        while self.call.tool not in tools and len(tools) < _MAX_TOOLS and len(seen_cursors) < _MAX_TOOL_PAGES:
             page = await client.list_tools(cursor=cursor or None)
             tools |= {tool.name: tool.input_schema.get("properties") for tool in page.tools}
-            cursor = page.next_cursor
+            seen_cursors.add(cursor)
+            cursor = page.next_cursor or ""
+            if cursor in seen_cursors or not cursor:
+                break
         if self.call.tool not in tools:
             raise UnknownNameError("tool", self.call.tool, tools)
         known = tools[self.call.tool]
@@ -208,9 +222,14 @@ class McpSource:
             message = f"a result of {size:,} bytes, more than {self.call.max_bytes:,}"
             raise DialoreError(message, hint="ask for less by `arguments`, or raise max_bytes")
         if getattr(result, "is_error", False):
-            refusal = " ".join(" ".join(texts).split())[:300]
+            refusal = _one_line(" ".join(texts))[:300]
             raise DialoreError(f"{self.call.tool} failed: {refusal}", hint="does it take such a query?")
-        parts = self._parts(texts, structured) if self.call.result is not None else ([text] for text in texts)
+        if self.call.result is not None:
+            parts = self._parts(texts, structured)
+        elif structured is not None and not any(text.strip() for text in texts):
+            parts = iter([[json.dumps(structured, ensure_ascii=False)]])
+        else:
+            parts = iter([[text] for text in texts])
         most_letters = self.call.max_characters
         whole = [[without_controls(str(part or "")) for part in fields] for fields in parts]
         passages = [Passage(*(part[:most_letters] for part in fields)) for fields in whole if fields[0].strip()]
@@ -242,6 +261,74 @@ class McpSource:
             if isinstance(element, str) or "text" not in paths:
                 text = element if isinstance(element, str) else json.dumps(element, ensure_ascii=False)
             yield text, *where
+
+
+class _LastOutput:
+    """A pipe that a process writes to, of which only the last bytes are kept.
+
+    Attributes:
+        group: The process group of the process, which a line of `_announcing_group` says first; 0 if it is unknown.
+    """
+
+    def __init__(self) -> None:
+        reader, writer = os.pipe()
+        self.writer: TextIO = os.fdopen(writer, "w", errors="replace")
+        self._kept = b""
+        self.group = 0
+        self._thread = threading.Thread(target=self._read, args=[reader], daemon=True)
+        self._thread.start()
+
+    def _read(self, reader: int) -> None:
+        with os.fdopen(reader, "rb", buffering=0) as pipe:
+            while data := pipe.read(1 << 16):
+                self._kept += data
+                if not self.group and (match := _GROUP.match(self._kept)):
+                    self.group = int(match[1])
+                    self._kept = self._kept[match.end() :]
+                self._kept = self._kept[-_KEPT_STDERR_BYTES:]
+
+    def text(self) -> str:
+        """Return what was written last."""
+        return self._kept.decode("utf-8", "replace")
+
+    def close(self) -> None:
+        """Close our end. The thread ends when no process holds the other one."""
+        self.writer.close()
+
+
+_GROUP = re.compile(rb"dialore-process-group (\d+)\n")
+
+
+def _announcing_group(command: Sequence[str], folder: Path | None) -> list[str]:
+    """Return a command that first writes its process group on standard error; the SDK does not tell it."""
+    if os.name != "posix":
+        return list(command)
+    program = command[0]
+    location = str((folder or Path()) / program) if "/" in program else program
+    if shutil.which(location) is None:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), program)
+    return ["/bin/sh", "-c", 'echo "dialore-process-group $$" >&2; exec "$@"', "sh", *command]
+
+
+def _end_group(group: int) -> None:
+    """Terminate the processes that are left of a group, and kill those that do not end."""
+    # Only a group that the SDK has made for the server, never our own.
+    if os.name != "posix" or group <= 1 or group == os.getpgrp():
+        return
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, signal.SIGTERM)
+        for _ in range(_TERMINATION_POLLS):
+            time.sleep(0.02)
+            os.killpg(group, 0)
+        os.killpg(group, signal.SIGKILL)
+
+
+def _one_line(text: str) -> str:
+    """Return a text of a server in one line without control characters."""
+    return " ".join(_CONTROLS.sub("", without_controls(text)).split())
+
+
+_CONTROLS = re.compile(r"[\x7f-\x9f]")
 
 
 def _run(runner: asyncio.Runner) -> None:

@@ -140,14 +140,18 @@ class MemorySource:
 
 
 def _statements_asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
-    """Return the statements of the time that the query, or else the last turn, is about; of two alike the newest."""
+    """Return what holds now, and the statements of the time that the query, or else the last turn, is about.
+
+    Of two alike the newest is found.
+    """
     now = datetime.now(UTC)
     last = dialogue.last.text
     for text in (last,) if last in query else (query, last):  # a query of several turns is of the last one's time
         if (period := period_of(text, now)) and (
             of_then := [statement for statement in statements if statement.held_in(period)]
         ):
-            return of_then[::-1]
+            # What holds now comes first: the time may be that of a plan, and not of what is asked for.
+            return list(dict.fromkeys([*standing(statements, now)[::-1], *of_then[::-1]]))
         if is_of_the_past(text):
             return [*statements][::-1]
     return standing(statements, now)[::-1]
@@ -181,7 +185,7 @@ def open_memory(path: Path | None = None) -> MemorySource:
     if path is None:
         return MemorySource()
     statements = []
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
+    for number, line in enumerate(read_text(path).split("\n"), start=1):
         try:
             statements += [Statement.model_validate_json(line)] if line.strip() else []
         except ValidationError as error:

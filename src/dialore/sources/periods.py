@@ -62,10 +62,48 @@ def is_of_the_past(text: str) -> bool:
     return bool(_PAST.search(text.lower()))
 
 
+_FUTURE = re.compile(
+    r"\b(?:will|shall|going to|gonna|plan(?:s|ning)?|book|next|upcoming|soon|tomorrow|about to|"
+    r"(?:is|are|am|'m|'re|'s) (?:getting|having|leaving|moving|starting|flying|going|coming|travell?ing))\b|'ll\b"
+    r"|将要?|会|打算|计划|准备|即将|快要|预订|明天|明年|下个?(?:周|星期|月)"
+)
+_SINCE = re.compile(
+    r"\b(?:since|ago|last|yesterday|was|were|did|had|began|started|became|got|went|left|bought|met|came|took|quit|lost|"
+    r"found|made|won|sold|built|broke|gave|grew|began|chose|fell|felt|flew|kept|knew|paid|ran|said|saw|spent|taught|"
+    r"thought|told|wrote|(?!(?:need|feed|seed|speed|indeed|hundred|exceed|proceed|succeed|breed|weed)\b)[a-z]{2,}ed)\b"
+    r"|自从?|从|以来|曾|了|过|去年|前年|昨天|前天|上个?(?:周|星期|礼拜|月)|以前|之前"
+)
+_PARTICIPLE = re.compile(
+    r"\b(?:am|is|are|be|being|get|gets|getting|i'm|we're|they're|he's|she's|it's) (?:\w+ly )?\w+ed\b"
+)
+_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
+
+
+def is_of_the_future(text: str) -> bool:
+    """Return whether a text speaks of what is to come, in English or Chinese."""
+    return bool(_FUTURE.search(text.lower()))
+
+
+def holds_from(statement: str, now: datetime) -> datetime | None:
+    """Return since when a statement holds, by the time that it names; None if it says no such time.
+
+    A time without a year says so only in the past tense ("I moved in March") or after "since": "I work in January" and
+    "my sister marries in March" do not.
+    """
+    period = period_of(statement, now)
+    if period is None or period.ends > now:
+        return None
+    folded = statement.lower()
+    if _YEAR.search(folded) or _SINCE.search(_PARTICIPLE.sub("", folded)):
+        return period.begins
+    return None
+
+
 def period_of(text: str, now: datetime) -> Period | None:
     """Return the first stretch of time that a text names, as it is to be understood at a moment; None for none.
 
-    A month or season without a year is the last one that has begun. Days begin at midnight, UTC.
+    A month or season without a year is the last one that has begun; in a text about the future it is
+    the next one. Days begin at midnight, UTC.
     """
     folded = text.lower()
     for pattern in _FORMS:
@@ -74,8 +112,13 @@ def period_of(text: str, now: datetime) -> Period | None:
                 period = _period({name: value for name, value in match.groupdict().items() if value}, now)
             except (ValueError, OverflowError):  # the 31st of February
                 continue
-            if period is not None:
-                return period
+            if period is None:
+                continue
+            has_year = _YEAR.search(folded) or ("near" in match.groupdict() and match["near"])
+            named_by_month = any(match.groupdict().get(name) for name in ("month", "number", "season"))
+            if named_by_month and not has_year and period.ends <= now and is_of_the_future(folded):
+                return _a_year_later(period)
+            return period
     return None
 
 
@@ -130,6 +173,13 @@ def _season(today: date, first: int, year: int | None, near: str | None) -> Peri
     period = _months(begins, 3)
     is_under_way = year is None and near == "last" and period.ends.date() > today
     return _months(begins, 3, skip=-12) if is_under_way else period
+
+
+def _a_year_later(period: Period) -> Period:
+    try:
+        return Period(*(moment.replace(year=moment.year + 1) for moment in period))
+    except ValueError:  # the 29th of February
+        return Period(*(moment + timedelta(days=365) for moment in period))
 
 
 def _days(first: date, count: int) -> Period:

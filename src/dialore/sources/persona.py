@@ -158,7 +158,7 @@ def read_persona(path: Path) -> Persona:
     text = read_text(path)
     suffix = (path.suffixes[-2] if path.suffix == ".gz" and len(path.suffixes) > 1 else path.suffix).lower()
     if suffix not in {".yaml", ".yml", ".json"}:
-        persona: Persona | None = {line.strip(): () for line in text.splitlines() if line.strip()}
+        persona: Persona | None = {line.strip(): () for line in text.split("\n") if line.strip()}
     else:
         try:
             data = load_json(text) if suffix == ".json" else parse_yaml(text, str(path), _MEND)
