@@ -221,6 +221,27 @@ class Distinct(_Worded):
             figures: NDArray[np.float64] = 100.0 * (len(distinct) - alone) / (lengths.sum() - lengths)
         return figures
 
+    def of_subsets(self, values: NDArray[np.float64], subsets: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the figure of each subset of rows; `subsets` has shape (subsets, rows)."""
+        present = ~np.isnan(values)
+        lengths = present.sum(axis=1)
+        rows = np.repeat(np.arange(len(values)), lengths)
+        grams, numbers = np.unique(values[present], return_inverse=True)
+        pairs = np.unique(np.stack([numbers, rows]), axis=1)
+        holders = np.bincount(pairs[0], minlength=len(grams))
+        is_alone = holders[pairs[0]] == 1
+        # N-grams of one row are counted by row. The others are counted once if a subset has any of their rows.
+        alone = np.bincount(pairs[1][is_alone], minlength=len(values))
+        common, columns = np.unique(pairs[0][~is_alone], return_inverse=True)
+        matrix = import_optional("scipy.sparse", "Distinct", "evaluation").csr_matrix(
+            (np.ones(len(columns), dtype=np.float32), (columns, pairs[1][~is_alone])), shape=(len(common), len(values))
+        )
+        weights = subsets.astype(np.float32)
+        shared = ((matrix @ weights.T) > 0).sum(axis=0) if len(common) else 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures: NDArray[np.float64] = 100.0 * (subsets @ alone + shared) / (subsets @ lengths)
+        return figures
+
 
 class Compared(Mean, _Worded):
     """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.report.data import SystemScores
 
-_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "uncorrected", "is_better")
+_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "randomisation", "wilcoxon", "uncorrected", "is_better")
 
 
 def load_run(folder: str | Path) -> Run:
@@ -114,7 +114,7 @@ class Run:
     def compare(self, system: str, baseline: str) -> DataFrame:
         """Two systems, called as in `scores()`, by every metric, on the dialogues that both have measures of.
 
-        The tests are a report's: `bootstrap` is p of the paired bootstrap (for Distinct and GeoMean the jackknife),
+        The tests are a report's: `randomisation` is p of the paired randomisation test,
         `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger, `uncorrected`
         Wilcoxon's as papers print it.
         """

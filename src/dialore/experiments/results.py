@@ -180,8 +180,8 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[_Verdict]:
 def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
     """Hold each system's scores against those of its namesake in another run, on the dialogues that both answered.
 
-    A score does not hold where the 95% interval of the paired difference lies on the worse side of zero, or where the
-    other run has it and this one has none to compare. Nor does the share of failed responses, which no pair shows,
+    A score does not hold if it is significantly worse, by the tests of a report (p < 0.05), or if the other run has it
+    and this one has none to compare. Nor does the share of failed responses, which no pair shows,
     where the other's lies below its 95% interval. Raises InputError where the runs have no system of one name, or the
     other run is not scored.
     """
@@ -202,9 +202,7 @@ def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
             comparison = comparisons.get(metric)
             wanted = f"not worse than {score.value:.4g} (n {comparison.pairs if comparison else 0})"
             value = system.scores[metric].value if comparison else None
-            is_worse = comparison is None or (
-                comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
-            )
+            is_worse = comparison is None or (bool(comparison.mark) and not comparison.is_better)
             verdicts.append(_Verdict(system.name, metric, value, wanted, not is_worse))
         (failed, answered), (before, former_answered) = _failed(system), _failed(former)
         share = before / max(1, former_answered)

@@ -19,7 +19,7 @@ from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
-from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import MIN_PAIRS, RANDOMISATIONS, SLOW_RANDOMISATIONS, Rate, as_table, compare_paired, holm, wilcoxon
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
@@ -39,7 +39,7 @@ class Comparison:
     difference: float
     low: float
     high: float
-    bootstrap: float
+    randomisation: float
     wilcoxon: float | None
     higher_is_better: bool
     uncorrected: float | None
@@ -47,7 +47,7 @@ class Comparison:
     @property
     def p(self) -> float:
         """The p-value of the mark: the larger one of the tests that were made; NaN where one of them says nothing."""
-        tests = [self.bootstrap] if self.wilcoxon is None else [self.bootstrap, self.wilcoxon]
+        tests = [self.randomisation] if self.wilcoxon is None else [self.randomisation, self.wilcoxon]
         return math.nan if any(math.isnan(p) for p in tests) else max(tests)
 
     @property
@@ -94,7 +94,7 @@ def compare(
         measured = ((system, results.measures(system, about.name)) for system in others)
         pairs = [_compare(metric, system, baseline, own, base, len(others)) for system, own in measured]
         made = [pair for pair in pairs if pair is not None]
-        for test in ("bootstrap", "wilcoxon"):
+        for test in ("randomisation", "wilcoxon"):
             tested = [pair for pair in made if getattr(pair, test) is not None]
             for pair, p in zip(tested, holm([getattr(pair, test) for pair in tested]), strict=True):
                 setattr(pair, test, p)
@@ -148,10 +148,11 @@ def _compare(
     if len(common) < 2:
         return None
     first, second = as_table([mine[key] for key in common]), as_table([theirs[key] for key in common])
-    # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
-    resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
+    # Enough random swaps for a p below 0.01 after Holm's correction.
+    usual = RANDOMISATIONS if isinstance(metric, Additive) else SLOW_RANDOMISATIONS
+    randomisations = max(usual, 400 * comparisons)
     talks = [conversation_of(dialogue) for dialogue in common]
-    interval, bootstrapped = paired_bootstrap(metric, first, second, dialogues=talks, resamples=resamples)
+    interval, randomised = compare_paired(metric, first, second, dialogues=talks, randomisations=randomisations)
     if math.isnan(interval.value):
         return None
     about, p = metric.about, None
@@ -160,7 +161,7 @@ def _compare(
         p = wilcoxon(*(np.bincount(of, weights=values(metric, rows)) / counts for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
     return Comparison(
-        system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p
+        system, baseline, about.name, len(common), *difference, randomised, p, about.higher_is_better, p
     )
 
 
@@ -516,13 +517,15 @@ def how_to_read(table: MainTable) -> list[str]:
         baselines = dict.fromkeys(pair.baseline.name for pair in made)
         lines.append(
             f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-            "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+            "systems answered: by paired randomisation of the systems' outputs, and for metrics of "
             "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
             "systems compared on a metric. That is stricter than the mark of most papers, which is p < 0.05 by "
             "Wilcoxon's test alone, uncorrected: its p has a column of its own under Significance."
         )
         if any(math.isnan(pair.p) for pair in made):
             lines.append("Where a test says nothing, there is no mark.")
+        if pairs[0] < MIN_PAIRS:
+            lines.append(f"Fewer than {MIN_PAIRS} dialogues cannot show p < 0.05: they have no mark and no interval.")
     return [*table.remarks, *lines]
 
 
