@@ -211,10 +211,12 @@ def equal_systems(draw, metric, n):
 @pytest.mark.parametrize("n", [2, 3, 5, 6, 10, 30])
 def test_equal_systems_differ_significantly_no_more_often_than_stated(metric, n):
     draw, times = np.random.default_rng(n), 120
-    ps = np.array([
-        statistics.compare_paired(*equal_systems(draw, metric, n), resamples=2, randomisations=199)[1]
-        for _ in range(times)
-    ])
+    ps = np.array(
+        [
+            statistics.compare_paired(*equal_systems(draw, metric, n), resamples=2, randomisations=199)[1]
+            for _ in range(times)
+        ]
+    )
     assert ps.min() >= 2 / 2**n
     for level in (0.05, 0.01):
         error = math.sqrt(level * (1 - level) / times)
@@ -264,7 +266,9 @@ def test_krippendorff_of_published_examples():
     # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C and D: four observers, twelve units.
     rows = ["1 2 3 3 2 1 4 1 2 . . .", "1 2 3 3 2 2 4 1 2 5 . 3", ". 3 3 3 2 3 4 2 2 5 1 .", "1 2 3 3 2 4 4 1 2 5 1 ."]
     table = [[None if cell == "." else float(cell) for cell in row.split()] for row in rows]
-    found = {level: statistics.krippendorff_alpha(table, level) for level in ("nominal", "ordinal", "interval", "ratio")}
+    found = {
+        level: statistics.krippendorff_alpha(table, level) for level in ("nominal", "ordinal", "interval", "ratio")
+    }
     assert found == pytest.approx({"nominal": 0.743, "ordinal": 0.815, "interval": 0.849, "ratio": 0.797}, abs=6e-4)
     # The same, A and B: two observers.
     first, second = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]

@@ -22,15 +22,19 @@ from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Sample, SampleScore, Summed, unavailable
 from dialore.evaluation.registry import Context, OwnMetric
-from dialore.text import HAN, UNSPACED, Language, words
+from dialore.text import HAN, UNSPACED, Language, detect_language, words
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 ChineseTokens = Literal["character", "word"]
+MeasuredLanguage = Literal["en", "zh", "other"]
 _ORDERS = 4
 # Letters that are neither Latin nor Chinese.
 _OTHER_SCRIPT = re.compile(rf"[^\W\d_a-zA-Z\u00aa-\u02af\u1e00-\u1eff\uff21-\uff5a{HAN}]")
+_HAN = re.compile(f"[{HAN}]")
+_LATIN_WORD = re.compile(r"[^\W\d_]+")
+_FEW_KANJI = 10
 _UNSPACED = re.compile(rf"[{UNSPACED}\u30a1-\u30ff]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
@@ -75,27 +79,39 @@ class _Worded(OwnMetric):
         """How Chinese is counted."""
         return f"Chinese by {self._chinese}"
 
-    def _split(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
-        if is_foreign(dialogue):
+    def _split(self, text: str, language: MeasuredLanguage) -> tuple[str, ...]:
+        if language == "other":
             return tuple(words(text.lower(), "en"))
-        return tokens_of(text, dialogue.language, self._chinese)
+        return tokens_of(text, language, self._chinese)
 
-    def _at_spaces(self, text: str, dialogue: Dialogue) -> str:
+    def _at_spaces(self, text: str, language: MeasuredLanguage) -> str:
         """Return a text whose tokens stand between spaces: English as it is, any other as it is split."""
-        is_english = dialogue.language == "en" and not is_foreign(dialogue)
-        return on_one_line(text) if is_english else " ".join(self._split(text, dialogue))
+        return on_one_line(text) if language == "en" else " ".join(self._split(text, language))
 
 
-def is_foreign(dialogue: Dialogue) -> bool:
-    """Return whether a dialogue is in neither English nor Chinese: its tokens are then words of Unicode.
+def measured_language(dialogue: Dialogue, reference: str | None = None) -> MeasuredLanguage:
+    """Return the language in which responses to a dialogue are split into tokens, which is that of the reference.
 
-    It is where it says so, or where its reference is in another script. Where no space parts the words of a script
-    (Thai, hiragana) letters are tokens.
+    Texts of other languages are split into words of Unicode, or into letters if no space separates the words of their
+    script (Thai, hiragana).
+
+    Args:
+        dialogue: The dialogue. Its language decides if the text does not tell.
+        reference: The text that responses are compared with; by default the reference, or the last turn without one.
     """
-    text = dialogue.reference or dialogue.last.text
-    if dialogue.spoken or text.isascii():
-        return bool(dialogue.spoken)
-    return 3 * len(_OTHER_SCRIPT.findall(text)) >= sum(map(str.isalpha, text)) > 0
+    text = reference or dialogue.reference or dialogue.last.text
+    if not text.isascii():
+        letters = sum(map(str.isalpha, text))
+        if letters and 3 * len(_OTHER_SCRIPT.findall(text)) >= letters:
+            return "other"
+        if detect_language(text) == "zh":
+            # A few Chinese characters after a Japanese turn are kanji.
+            is_kanji = dialogue.spoken == "Japanese" and len(_HAN.findall(text)) < _FEW_KANJI
+            return "other" if is_kanji else "zh"
+    if dialogue.spoken:
+        return "other"
+    is_sentence = len(_LATIN_WORD.findall(text)) > 2
+    return "en" if is_sentence else dialogue.language
 
 
 class Bleu(Summed, _Worded):
@@ -110,12 +126,13 @@ class Bleu(Summed, _Worded):
         reference = sample.dialogue.reference
         if not reference:
             return unavailable(NO_REFERENCE)
-        tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
-        if tokens == "13a" and is_foreign(sample.dialogue) and _UNSPACED.search(reference):
+        language, response = measured_language(sample.dialogue), sample.response.text
+        tokens = "zh" if language == "zh" else "13a"
+        if language == "other" and _UNSPACED.search(reference):
             tokens = "char"  # no space parts its words
         if tokens == "zh" and self._chinese == "word":
             tokens = "none"
-            response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
+            response, reference = (" ".join(self._split(text, language)) for text in (response, reference))
         return SampleScore(_bleu_sums(response, reference, tokens))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,8 +176,9 @@ class BleuNlgEval(Summed, _Worded):
         """Return matches and totals of each order, and the two lengths."""
         if not sample.dialogue.reference:
             return unavailable(NO_REFERENCE)
+        language = measured_language(sample.dialogue)
         response, reference = (
-            self._at_spaces(text, sample.dialogue).split() for text in (sample.response.text, sample.dialogue.reference)
+            self._at_spaces(text, language).split() for text in (sample.response.text, sample.dialogue.reference)
         )
         matches, totals = [], []
         for order in range(1, _ORDERS + 1):
@@ -191,10 +209,10 @@ class Distinct(_Worded):
         """Return the response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
-        text, language = sample.response.text, sample.dialogue.language
+        text, language = sample.response.text, measured_language(sample.dialogue)
         order = int(self.about.name.split("-")[1])
-        if self.about.name.endswith("-words") or is_foreign(sample.dialogue):
-            tokens = self._split(text, sample.dialogue)
+        if self.about.name.endswith("-words") or language == "other":
+            tokens = self._split(text, language)
         else:  # punctuation too
             pattern = _ALL if language == "en" else _RUN
             by_word = language == "zh" and self._chinese == "word"
@@ -253,15 +271,15 @@ class Compared(Mean, _Worded):
         other = self.other_text(sample)
         if not other:
             return unavailable(self.lacking)
-        return self.compare(sample.response.text, other, sample.dialogue)
+        return self.compare(sample.response.text, other, measured_language(sample.dialogue, other))
 
     def other_text(self, sample: Sample) -> str:
         """Return the text that the response is compared with; empty where there is none."""
         return sample.dialogue.reference or ""
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
-        """Return the measure of two texts in the dialogue's language."""
-        return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
+        """Return the measure of two texts in a language."""
+        return SampleScore((self.figure(self._split(response, language), self._split(other, language)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """Unigram F1 of tokens counted with repeats; 0 where nothing is shared."""
@@ -275,14 +293,14 @@ class Compared(Mean, _Worded):
 class RougeL(Compared):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
-        if dialogue.language == "en" and not is_foreign(dialogue):
+        if language == "en":
             return SampleScore((float(_rouge(at_spaces=False).score(other, response)["rougeL"].fmeasure),))
-        if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
+        if language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
-            response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))
+            response, other = (" ".join(self._split(text, language)) for text in (response, other))
         return SampleScore((float(_rouge().score(other, response)["rougeL"].fmeasure),))
 
 
@@ -291,9 +309,9 @@ class RougeLNlgEval(Compared):
 
     _BETA = 1.2
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the F-measure."""
-        texts = (self._at_spaces(text, dialogue) for text in (other, response))
+        texts = (self._at_spaces(text, language) for text in (other, response))
         rouge = _rouge().score(*texts)["rougeL"]
         weighed = rouge.recall + self._BETA**2 * rouge.precision
         return SampleScore(((1 + self._BETA**2) * rouge.precision * rouge.recall / weighed if weighed else 0.0,))

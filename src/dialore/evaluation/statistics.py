@@ -182,7 +182,9 @@ def randomisation_test(
     return float(is_large.mean())
 
 
-def subset_figures(metric: Metric | Mean, values: NDArray[np.float64], subsets: NDArray[np.bool_]) -> NDArray[np.float64]:
+def subset_figures(
+    metric: Metric | Mean, values: NDArray[np.float64], subsets: NDArray[np.bool_]
+) -> NDArray[np.float64]:
     """Return a metric's figure of each subset of rows; `subsets` has shape (subsets, rows)."""
     if isinstance(metric, Jackknifed):
         return metric.of_subsets(values, subsets)
@@ -351,9 +353,7 @@ def krippendorff_alpha(
     return float(1 - (coincidences * distances).sum() / (expected * distances).sum())
 
 
-def _squared_distances(
-    categories: NDArray[np.float64], totals: NDArray[np.float64], level: str
-) -> NDArray[np.float64]:
+def _squared_distances(categories: NDArray[np.float64], totals: NDArray[np.float64], level: str) -> NDArray[np.float64]:
     """Return Krippendorff's squared distance of every two categories, which are sorted."""
     gaps = np.subtract.outer(categories, categories)
     if level == "nominal":

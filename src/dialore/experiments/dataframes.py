@@ -26,7 +26,18 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.report.data import SystemScores
 
-_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "randomisation", "wilcoxon", "uncorrected", "is_better")
+_COMPARED = (
+    "metric",
+    "pairs",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "randomisation",
+    "wilcoxon",
+    "uncorrected",
+    "is_better",
+)
 
 
 def load_run(folder: str | Path) -> Run:

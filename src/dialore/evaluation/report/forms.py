@@ -216,6 +216,10 @@ def _measured(about: MetricInfo, cell: Cell) -> dict[str, object]:
     line["problems"] = json.dumps(score.problems, sort_keys=True) if score.problems else ""
     if compared is not None:
         line |= {"baseline": compared.baseline.name, "pairs": compared.pairs, "difference": compared.difference}
-        line |= {"difference_low": compared.low, "difference_high": compared.high, "p_randomisation": compared.randomisation}
+        line |= {
+            "difference_low": compared.low,
+            "difference_high": compared.high,
+            "p_randomisation": compared.randomisation,
+        }
         line |= {"p_wilcoxon": compared.wilcoxon, "p_wilcoxon_uncorrected": compared.uncorrected}
     return line

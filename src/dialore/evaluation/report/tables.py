@@ -19,7 +19,16 @@ from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
-from dialore.evaluation.statistics import MIN_PAIRS, RANDOMISATIONS, SLOW_RANDOMISATIONS, Rate, as_table, compare_paired, holm, wilcoxon
+from dialore.evaluation.statistics import (
+    MIN_PAIRS,
+    RANDOMISATIONS,
+    SLOW_RANDOMISATIONS,
+    Rate,
+    as_table,
+    compare_paired,
+    holm,
+    wilcoxon,
+)
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
@@ -160,9 +169,7 @@ def _compare(
         _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
         p = wilcoxon(*(np.bincount(of, weights=values(metric, rows)) / counts for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
-    return Comparison(
-        system, baseline, about.name, len(common), *difference, randomised, p, about.higher_is_better, p
-    )
+    return Comparison(system, baseline, about.name, len(common), *difference, randomised, p, about.higher_is_better, p)
 
 
 def rows_by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
