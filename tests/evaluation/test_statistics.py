@@ -234,6 +234,16 @@ def test_exact_randomisation_by_hand():
     assert statistics.compare_paired(Plain(), column([1, 2]), column([0, 1]))[1] == pytest.approx(0.5)
 
 
+def test_systems_whose_responses_have_different_lengths_are_compared():
+    draw = np.random.default_rng(1)
+    metric = load_metric("distinct-1", Context())
+    first, second = draw.integers(40, size=(7, 9)).astype(float), draw.integers(40, size=(7, 4)).astype(float)
+    difference, p = statistics.compare_paired(metric, first, second)
+    back, same = statistics.compare_paired(metric, second, first)
+    assert difference.value == pytest.approx(-back.value)
+    assert p == same
+
+
 def test_pairs_that_tie_are_no_evidence():
     first, second = np.zeros((40, 1)), np.zeros((40, 1))
     first[:4] = 1

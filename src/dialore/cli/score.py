@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Option
 
-from dialore.cli.imports import DatasetOptions, import_and_report
+from dialore.cli.imports import DatasetOptions, TextKey, import_and_report
 from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
@@ -36,6 +36,7 @@ def score(
     measures: MeasureSettings,
     run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
     said: DatasetOptions,
+    text_key: TextKey = "",
     metric: Metrics = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -60,7 +61,7 @@ def score(
         _show_list(json=json)
         return
     if run.is_file():
-        run = import_and_report([str(run)], said, None)
+        run = import_and_report([str(run)], said, None, text_key=text_key)
     elif said:
         raise InputError(f"{run} knows its dialogues", hint="--data and its like go with a file of responses")
     with RunStore.open(run) as store:

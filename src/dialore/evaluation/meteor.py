@@ -11,7 +11,7 @@ import threading
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,6 @@ from dialore.errors import MissingExtraError, import_optional, install
 from dialore.evaluation.base import Sample, SampleScore, Summed, unavailable
 from dialore.evaluation.overlap import NO_REFERENCE, Compared, MeasuredLanguage, measured_language, on_one_line
 from dialore.evaluation.registry import OwnMetric
-
-if TYPE_CHECKING:
-
-
 
 # Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
 # exact, stem, synonym and paraphrase matches.

@@ -152,6 +152,10 @@ def randomisation_test(
         randomisations: Number of random swaps if not all of them are tried.
         seed: Seed of the random swaps.
     """
+    width = max(first.shape[1], second.shape[1])
+    first, second = (
+        np.pad(rows, ((0, 0), (0, width - rows.shape[1])), constant_values=np.nan) for rows in (first, second)
+    )
     changed_rows = ((first != second) & ~(np.isnan(first) & np.isnan(second))).any(axis=1)
     changed = np.unique(dialogues[changed_rows])
     if not len(changed):
