@@ -14,9 +14,10 @@ from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metric
 from dialore.cli.output import Table, console, note, print_json, progress
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
+from dialore.evaluation.overlap import is_mixed
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.experiments import scoring
-from dialore.experiments.results import RunResults
+from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, measure_run
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
@@ -83,6 +84,8 @@ def score(
             except KeyboardInterrupt:
                 note(f"interrupted: what is measured is kept in {run}; the same command again does the rest")
                 raise
+        note_unfinished(store)
+        _note_languages(store)
         results = RunResults([store], [about.name for about in known])
         if json:
             print_json([dataclasses.asdict(system) for system in results.systems()])
@@ -92,6 +95,23 @@ def score(
             tracked.log_scores(results)
         if tracked.place:
             note(f"logged to {tracked.place}")
+
+
+def note_unfinished(store: RunStore) -> None:
+    """Say how many responses a run has if it is not finished."""
+    if unfinished := describe_unfinished(store):
+        note(f"the run in {store.folder} is not finished: {unfinished}; the same `dialore run` command continues it")
+
+
+def _note_languages(store: RunStore) -> None:
+    """Say how many references are not in the language of their dialogue."""
+    dialogues = (store.dialogue(position) for position in range(store.size))
+    mixed = [dialogue.id for dialogue in dialogues if is_mixed(dialogue)]
+    if mixed:
+        counted = f"{len(mixed)} of {store.size} dialogues, such as {mixed[0]!r}"
+        note(
+            f"{counted}: the reference is in another language than the last turn; overlap is measured in that language"
+        )
 
 
 async def _measure(context: Context, store: RunStore, names: Sequence[str], **how: Any) -> None:  # noqa: ANN401

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from dialore.evaluation.base import SampleScore
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.tables import combiner, compare, values
 from dialore.evaluation.statistics import as_table
-from dialore.experiments.results import RunResults
+from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, default_metrics, measure_run, system_names
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
@@ -42,7 +43,11 @@ _COMPARED = (
 
 def load_run(folder: str | Path) -> Run:
     """Return the run in a folder that `run_experiment` or `dialore run` left; raise InputError without one."""
-    RunStore.open(path := as_path("a run's folder", folder)).close()
+    path = as_path("a run's folder", folder)
+    with RunStore.open(path) as store:
+        if unfinished := describe_unfinished(store):
+            message = "the run in %s is not finished: %s (the same `dialore run` command continues it)"
+            logging.getLogger(__name__).warning(message, path, unfinished)
     return Run(path)
 
 

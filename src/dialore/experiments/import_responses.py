@@ -401,9 +401,8 @@ def _generations(place: Place, entry: Mapping[str, Any], text_key: str) -> list[
         raise place.error(f"no text of a response: name its key by --text-key; {_keys_of(entry)}")
     if len({tuple(texts) for texts in found.values()}) > 1:
         keys = ", ".join(f"`{key}`" for key in found)
-        first = next(iter(found))
-        problem = f"{keys} hold different texts"
-        raise InputError(f"{place.where}: {problem}", hint=f"name the key of the response, such as --text-key {first}")
+        problem = f"{place.where}: {keys} hold different texts"
+        raise InputError(problem, hint="name the key that holds the response by --text-key KEY")
     return next(iter(found.values()))
 
 

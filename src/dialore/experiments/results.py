@@ -16,6 +16,7 @@ from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner, compare
 from dialore.evaluation.statistics import wilson
+from dialore.experiments.config import SystemConfig
 from dialore.experiments.scoring import load_preferences, score_of
 from dialore.methods.registry import method_class, method_options
 from dialore.plugins import loadable
@@ -41,7 +42,7 @@ class RunResults:
         if not metrics:  # one of an absent file or package hides no other
             names = list(loadable(names, lambda name: combiner(name).about.name))
         self._abouts = {name: about(recorded[name]) for name in names}
-        self.facts = {store.folder.name: store.facts() for store in self._stores}
+        self.facts = {store.folder.name: store.facts() | _completeness(store) for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_named(store)[0] for store in self._stores))
         self._systems = [
             (self._scores(store, system), store, system) for store in self._stores for system in store.systems()
@@ -108,6 +109,27 @@ def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     except UnknownNameError:
         return dict(options)
     return {name: value for name, value in options.items() if name not in known or value != known[name].default}
+
+
+def describe_unfinished(store: RunStore) -> str:
+    """Return how many of its responses an unfinished run has, such as "7 of 16 responses"; empty if it is finished.
+
+    Imported responses are not counted, nor are simulations and runs without a configuration of systems.
+    """
+    facts = store.facts()
+    config = facts.get("config", {})
+    if "goals" in facts:  # a simulation, whose dialogues are added as they are made
+        return ""
+    titles = {SystemConfig.model_validate(system).title for system in config.get("systems") or ()}
+    configured = [system for system in store.systems() if system.title in titles]
+    expected = store.size * len(configured) * int(config.get("repetitions", 1))
+    present = sum(len(store.jobs(system.number)) for system in configured)
+    return f"{present} of {expected} responses" if present < expected else ""
+
+
+def _completeness(store: RunStore) -> dict[str, str]:
+    unfinished = describe_unfinished(store)
+    return {"unfinished": unfinished} if unfinished else {}
 
 
 def _named(store: RunStore) -> tuple[str, str]:

@@ -432,9 +432,11 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    """Return which runs went on after their prompts or files of methods had changed, or at another server."""
+    """Return which runs are not finished, or went on after their prompts or files of methods had changed, or at another server."""
     notes = []
     for name, kept in ((kept.get("name") or run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
+        if unfinished := kept.get("unfinished"):
+            notes.append(f"The run {name} is not finished: {unfinished}. The same `dialore run` command continues it.")
         if changed := kept.get("changed_prompts"):
             kind = "methods" if all(file.endswith(".py") for file in changed) else "prompts"
             versions = "; ".join(" and ".join(references) for references in changed.values())
