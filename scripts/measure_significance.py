@@ -1,7 +1,7 @@
 """Measure how often equal systems differ significantly, by metric and number of dialogues; print a Markdown table.
 
-Each cell is the share of simulated comparisons with p < 0.05 and p < 0.01, in per cent. Both systems draw their measures
-from one distribution, so that a calibrated test stays below 5 and 1.
+Each cell is the share of simulated comparisons with p < 0.05 and p < 0.01, in per cent. Both systems draw
+their measures from one distribution, so that a calibrated test stays below 5 and 1.
 """
 
 from __future__ import annotations

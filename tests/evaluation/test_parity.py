@@ -12,7 +12,6 @@ import math
 import random
 import re
 import string
-import time
 from collections import Counter
 
 import jieba
@@ -21,7 +20,7 @@ import pytest
 from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.overlap import common_subsequence_length, tokens_of
+from dialore.evaluation.overlap import tokens_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import cohen_kappa
 from dialore.experiments.scoring import table_of
@@ -271,19 +270,3 @@ def test_cohens_kappa_is_scikit_learns(record_testsuite_property):
 def test_a_token_counts_as_often_as_it_is_there():
     assert parlai_f1(["b", "b"], ["b", "c"]) == 0.5
     assert sum((Counter("bb") & Counter("bc")).values()) == 1
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_the_longest_common_subsequence_is_rouge_scores(seed):
-    draw = random.Random(seed)
-    first, second = ([draw.choice("abcdef") for _ in range(draw.randint(0, 90))] for _ in range(2))
-    table = rouge_scorer._lcs_table(first, second)
-    assert common_subsequence_length(first, second) == table[-1][-1]
-
-
-def test_rouge_l_of_long_texts_is_fast():
-    draw = random.Random(1)
-    first, second = ([str(draw.randrange(500)) for _ in range(20_000)] for _ in range(2))
-    begin = time.process_time()
-    assert 0 < common_subsequence_length(first, second) < 20_000
-    assert time.process_time() - begin < 10

@@ -205,27 +205,31 @@ def _letters(text: str) -> str:
 def _read(path: Path, name: str, text_key: str = "") -> Iterator[_Answer]:
     """Yield the responses of a file, each entry of the form that it shows."""
     usual = name or path.name.partition(".")[0]
-    separator = _SEPARATORS.get(path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix.lower())
-    entries = json_entries(path, _FORM) if separator is None else _table_rows(path, separator)
-    for place, entry in _with_rows(entries):
+    for place, entry in _with_rows(_entries(path)):
         match entry:
             case dict() if (key := _container(entry)) is not None:  # a log of Inspect, test cases of deepeval
                 yield from _read_container(place, key, entry[key], name, usual, text_key)
             case {"generation": [*dialogues]} if _find(entry, _IDS) is None:  # the few-shot bot's
-                for number, dialogue in enumerate(dialogues):
-                    for key, text in _read_generated(place, number, dialogue):
-                        yield _answer(place, key, usual, text)
+                for key, text in _read_generations(place, dialogues):
+                    yield _answer(place, key, usual, text)
             case {"dialog": [*parleys]}:  # ParlAI's `--world-logs`: acts of the teacher, with labels, and of the model
                 for key, text in _read_world_log(place, parleys):
                     yield _answer(place, key, usual, text)
             case {"doc_id": int(number)}:  # lm-eval's `--log_samples`
                 yield _sample_of(place, number, entry, usual)
-            case _Row() | dict() if isinstance(entry, _Row) or _is_response(entry):
+            case dict() if isinstance(entry, _Row) or _is_response(entry):
                 yield from _plain(place, entry, name, usual, text_key)
             case dict():  # {id: text}
                 yield from (_answer(place, ("id", identifier), usual, text) for identifier, text in entry.items())
             case _:
                 raise place.error("no object")
+
+
+def _entries(path: Path) -> Iterator[tuple[Place, Any]]:
+    """Yield the entries of a JSON or JSONL file, or the rows of a CSV or TSV file."""
+    suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
+    separator = _SEPARATORS.get(suffix.lower())
+    return json_entries(path, _FORM) if separator is None else _table_rows(path, separator)
 
 
 class _Row(dict[str, Any]):
@@ -448,6 +452,12 @@ def _read_world_log(place: Place, parleys: Sequence[Any]) -> Iterator[tuple[_Key
                 yield ("latest turn", asked.strip().rpartition("\n")[2], labels), text
             case _:
                 raise place.error("no pair of acts with texts", f"dialog[{number}]")
+
+
+def _read_generations(place: Place, dialogues: Sequence[Any]) -> Iterator[tuple[_Key, str]]:
+    """Yield what the few-shot bot generated for all dialogues."""
+    for number, dialogue in enumerate(dialogues):
+        yield from _read_generated(place, number, dialogue)
 
 
 def _read_generated(place: Place, number: int, entry: Any) -> Iterator[tuple[_Key, str]]:  # noqa: ANN401

@@ -432,7 +432,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
 
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    """Return which runs are not finished, or went on after their prompts or files of methods had changed, or at another server."""
+    """Return which runs are unfinished, or continued after a change of prompts, files of methods or servers."""
     notes = []
     for name, kept in ((kept.get("name") or run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
         if unfinished := kept.get("unfinished"):
