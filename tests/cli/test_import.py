@@ -86,8 +86,11 @@ def test_several_systems_in_one_file_and_in_several_with_what_they_were_given(ca
     done = call("import", "both.jsonl", "bart=out.jsonl", "--data", data, "--out", "runs/mine", "--json")
     assert done.code == 0
     assert done.lines[0]["systems"]["bart"] == {
-        "responses": 4, "empty": 0, "missing": [],
-        "failed": 0, "thoughts": 0,
+        "responses": 4,
+        "empty": 0,
+        "missing": [],
+        "failed": 0,
+        "thoughts": 0,
     }
     found = scores(call, "runs/mine", "-x", "kf1", "-x", "knowledge-copy")
     assert list(found) == ["good", "bad", "bart"]

@@ -357,18 +357,19 @@ def krippendorff_alpha(
     return float(1 - (coincidences * distances).sum() / (expected * distances).sum())
 
 
-def _squared_distances(categories: NDArray[np.float64], totals: NDArray[np.float64], level: str) -> NDArray[Any]:
+def _squared_distances(categories: NDArray[np.float64], totals: NDArray[np.float64], level: str) -> NDArray[np.float64]:
     """Return Krippendorff's squared distance of every two categories, which are sorted."""
-    gaps = np.subtract.outer(categories, categories)
+    gaps: NDArray[np.float64] = np.subtract.outer(categories, categories)
     if level == "nominal":
         return (gaps != 0).astype(np.float64)
     if level == "ordinal":  # the ratings from one category to the other, both of which count half
         middles = np.cumsum(totals) - totals / 2
-        return np.subtract.outer(middles, middles) ** 2
+        gaps = np.subtract.outer(middles, middles)
     if level == "ratio":
         sums = np.add.outer(categories, categories)
         gaps = np.divide(gaps, sums, out=np.zeros_like(gaps), where=sums != 0)
-    return gaps**2
+    squared: NDArray[np.float64] = gaps**2
+    return squared
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

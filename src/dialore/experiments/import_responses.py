@@ -207,8 +207,8 @@ def _read(path: Path, name: str, text_key: str = "") -> Iterator[_Answer]:
     usual = name or path.name.partition(".")[0]
     for place, entry in _with_rows(_entries(path)):
         match entry:
-            case dict() if (key := _container(entry)) is not None:  # a log of Inspect, test cases of deepeval
-                yield from _read_container(place, key, entry[key], name, usual, text_key)
+            case dict() if (container := _container(entry)) is not None:  # a log of Inspect, test cases of deepeval
+                yield from _read_container(place, container, entry[container], name, usual, text_key)
             case {"generation": [*dialogues]} if _find(entry, _IDS) is None:  # the few-shot bot's
                 for key, text in _read_generations(place, dialogues):
                     yield _answer(place, key, usual, text)

@@ -514,6 +514,9 @@ def _score(system: SystemScores, about: MetricInfo) -> Score:
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
     lines = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
+    scales = {about.scale for about in table.metrics}
+    if 1 in scales:
+        lines.append("Figures of overlap and shares without % are from 0 to 1; papers often print them times 100.")
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         lines.append(f"The best figure {where} is bold, the second underlined.")
