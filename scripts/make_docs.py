@@ -74,11 +74,11 @@ _SIGNIFICANCE = """
 ## Significance
 
 `report`, `check --against` and `Run.compare` test two systems by paired randomisation: the outputs for a dialogue are
-swapped between the systems, in all ways for up to 13 dialogues that differ, else in 9,999 random ways (1,999 for Distinct
-and GeoMean). The p-value is never below the smallest attainable one, 2 / 2^n for n dialogues, so that fewer than six
-dialogues have neither a mark nor an interval of the difference. Turns of one conversation are swapped together. Metrics of
-single responses are also tested by Wilcoxon's test, exact for up to 13 dialogues that differ, and the larger p counts.
-Holm's correction is over the systems compared on a metric.
+swapped between the systems, in all ways for up to 13 dialogues that differ, else in 9,999 random ways (1,999 for
+Distinct and GeoMean). The p-value is never below the smallest attainable one, 2 / 2^n for n dialogues, so that fewer
+than six dialogues have neither a mark nor an interval of the difference. Turns of one conversation are swapped
+together. Metrics of single responses are also tested by Wilcoxon's test, exact for up to 13 dialogues that differ, and
+the larger p counts. Holm's correction is over the systems compared on a metric.
 
 Equal systems that differ with p < 0.05 and p < 0.01, in per cent of 1,000 simulated comparisons per cell
 (`python scripts/measure_significance.py`; the standard errors are 0.7 and 0.3):
