@@ -361,7 +361,8 @@ def _squared_distances(categories: NDArray[np.float64], totals: NDArray[np.float
     """Return Krippendorff's squared distance of every two categories, which are sorted."""
     gaps: NDArray[np.float64] = np.subtract.outer(categories, categories)
     if level == "nominal":
-        return (gaps != 0).astype(np.float64)
+        differs: NDArray[np.float64] = (gaps != 0).astype(np.float64)
+        return differs
     if level == "ordinal":  # the ratings from one category to the other, both of which count half
         middles = np.cumsum(totals) - totals / 2
         gaps = np.subtract.outer(middles, middles)
