@@ -288,4 +288,8 @@ def test_all_missing_inputs_are_named_with_the_commands_that_make_them(path, tmp
             each for each in re.findall(r"^#   (dialore .*)$", path.read_text(), re.M) if place in each.split()
         )
         assert f"{place}: {command}" in said
+        inputs = [word for word in command.split() if word.startswith("data/") and word != place]
+        assert all(f"{word}: " in said for word in inputs)
+    if "data/conceptnet-assertions-5.7.0.csv.gz" in said:
+        assert "dialore data get conceptnet --split assertions --out data/conceptnet-assertions-5.7.0.csv.gz" in said
     assert not list(tmp_path.iterdir())

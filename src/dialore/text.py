@@ -130,6 +130,9 @@ def _other_language(text: str) -> str:
 _KANA = re.compile("[\u3041-\u30ff]")
 _SAID = re.compile(r"(?<![\w/.:@])[^\W\d_]+(?![\w/@]|[.:]\w)")  # no number, and no part of an address
 _TOLD_BY = 2000
+_TITLE_WORDS = 8
+_SMALL_IN_TITLES = _set("a an and as at but by de der des du el for from in la le of on or the to with")
+_WIDE_PUNCTUATION = re.compile("[\u3001-\u3003\u3008-\u3011\uff01\uff08\uff09\uff0c\uff1a\uff1b\uff1f]")
 _SHORT = 4  # words of a text, and letters of a word ("merci"), with which one word can tell
 _OWN_SCRIPT = "Arabic Armenian Bengali Georgian Greek Gujarati Hebrew Kannada Khmer Lao Malayalam Tamil Telugu Thai"
 _SCRIPTS = {name.upper(): name for name in _OWN_SCRIPT.split()}
@@ -151,8 +154,8 @@ def _function_words() -> dict[str, frozenset[str]]:
 def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
     """Return the language of the prompts for a dialogue, and the user's own by its English name where it is another.
 
-    It is the one that is `named`, else the last turn's; one of a word or two is told with those before it.
-    Raises UnknownNameError where none is called so.
+    It is the one that is `named`, else the last turn's. A last turn of a word or two, or that may be a title, is read
+    together with the turns before it. Raises UnknownNameError if no language has the name.
     """
     if named:
         others = {name.lower(): name for name in (*_CODES.values(), *_SCRIPTS.values())} | _CODES
@@ -162,8 +165,24 @@ def spoken_in(turns: Sequence[str], named: str = "") -> tuple[Language, str]:
             return check_language(named), ""
         raise UnknownNameError("language", named, [*LANGUAGES, *_CODES])
     last = turns[-1] if turns else ""
-    told = last if len(_SAID.findall(last)) > 2 or _HAN.search(last) else "\n".join(turns)
-    return detect_language(told), _other_language(told)
+    text = "\n".join(turns) if _may_be_title(last) else last
+    return detect_language(text), _other_language(text)
+
+
+def _may_be_title(text: str) -> bool:
+    """Return whether a text may be a name or title, which says nothing about the language of its dialogue.
+
+    It is a word or two, Latin words between wide punctuation, or up to `_TITLE_WORDS` capitalised words (apart from
+    articles and prepositions) without the end of a sentence.
+    """
+    if _HAN.search(text):
+        return False
+    words_of_text = _SAID.findall(text)
+    if len(words_of_text) <= 2 or _WIDE_PUNCTUATION.search(text):
+        return True
+    if len(words_of_text) > _TITLE_WORDS or not text.rstrip("\"'”’ ")[-1:].isalnum():
+        return False
+    return all(word[0].isupper() or word in _SMALL_IN_TITLES for word in words_of_text)
 
 
 def is_chinese(text: str) -> bool:

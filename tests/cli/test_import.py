@@ -85,7 +85,13 @@ def test_several_systems_in_one_file_and_in_several_with_what_they_were_given(ca
     lines(tmp_path / "out.jsonl", own)
     done = call("import", "both.jsonl", "bart=out.jsonl", "--data", data, "--out", "runs/mine", "--json")
     assert done.code == 0
-    assert done.lines[0]["systems"]["bart"] == {"responses": 4, "empty": 0, "missing": []}
+    assert done.lines[0]["systems"]["bart"] == {
+        "responses": 4,
+        "empty": 0,
+        "missing": [],
+        "failed": 0,
+        "thoughts": 0,
+    }
     found = scores(call, "runs/mine", "-x", "kf1", "-x", "knowledge-copy")
     assert list(found) == ["good", "bad", "bart"]
     assert found["good"] == {"kf1": 1.0, "knowledge-copy": 1.0}
@@ -109,13 +115,13 @@ def test_what_is_missing_is_said_and_what_is_empty_is_an_answer_that_says_nothin
             "entry 2: no dialogue of the data has the id 'dx'; so it is",
         ),
         ([{"id": "d0", "text": "a"}, {"id": "d0", "text": "b"}], "'mine' has answered dialogue 'd0' before (keep one"),
-        ([{"id": "d0", "said": "a"}], "an id and a text are wanted, and it has id, said"),
-        ([{"text": "a"}], "an id and a text are wanted"),
-        ([{"id": "d0", "text": 3}], "an id and a text are wanted"),
+        ([{"id": "d0", "said": "a"}], "--text-key; the entry has 'id', 'said'"),
+        ([{"text": "a"}], "rename its key to `id`"),
+        ([{"id": "d0", "text": 3}], "--text-key"),
         ([{"id": "d0", "text": "a", "knowledge": 3}], "Input should be a valid list"),
         ([{"id": "d0", "text": "a", "knowledge": [{"title": "Tea"}]}], "field knowledge: knowledge without text"),
         ([{"id": "d0", "text": "a", "knowledge": [["b"]]}], "field [0]"),
-        ([{"id": None, **dict.fromkeys("abcdefghij", 1)}], "it has id, a, b, c, d, e and 5 more"),
+        ([{"id": None, **dict.fromkeys("abcdefghij", 1)}], "'id', 'a', 'b', 'c', 'd', 'e' and 5 more"),
         ([{"id": "d0", "method": "x", "status": "good", "text": "a"}], "entry 1: field status: Input should be"),
         ([{"dialog": [[{"text": "hi"}]]}], "field dialog[0]: no pair of acts with texts"),
         ([{"generation": [{"dialogue": 3}]}], "field generation[0].dialogue: no list of pairs"),
@@ -147,6 +153,126 @@ def test_forms_that_other_tools_write_are_read_alike(call, data, tmp_path):
     assert call("import", "ids.jsonl", "whole.json", "lm.jsonl", "--data", numbered, "--out", "runs/two").code == 0
     whole = {("ids", "0"): "", ("ids", "1"): "b", ("whole", "0"): "a", ("whole", "3"): ""}
     assert texts("runs/two") == whole | {("lm", "0"): "", ("lm", "1"): "b"}
+
+
+def chat(text):
+    return {"choices": [{"index": 0, "message": {"role": "assistant", "content": text}}]}
+
+
+TOOLS = {
+    "openai": lambda n, q, t: {"id": f"b{n}", "custom_id": f"d{n}", "response": {"status_code": 200, "body": chat(t)}},
+    "openai-responses": lambda n, q, t: {
+        "custom_id": f"d{n}",
+        "response": {
+            "body": {
+                "output": [{"type": "reasoning"}, {"type": "message", "content": [{"type": "output_text", "text": t}]}]
+            }
+        },
+    },
+    "vllm": lambda n, q, t: {"id": f"d{n}", "prompt": q, "outputs": [{"text": t}]},
+    "deepeval": lambda n, q, t: {"input": q, "actual_output": t, "expected_output": "x", "retrieval_context": ["c"]},
+    "deepeval-camel": lambda n, q, t: {"name": "test", "input": q, "actualOutput": t},
+    "ragas-old": lambda n, q, t: {"question": q, "answer": t, "contexts": ["c"], "ground_truth": "x"},
+    "ragas": lambda n, q, t: {"user_input": q, "response": t, "retrieved_contexts": ["c"], "reference": "x"},
+    "flashrag": lambda n, q, t: {"id": f"d{n}", "question": q, "golden_answers": ["x"], "output": {"pred": t, "em": 0}},
+    "mtrag": lambda n, q, t: {"task_id": f"d{n}", "contexts": [{"text": "c"}], "predictions": [{"text": t}]},
+    "capitals": lambda n, q, t: {"ID": f"d{n}", "Response": t},
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_responses_of_other_tools_are_read(call, data, tmp_path, tool):
+    made = [TOOLS[tool](n, f"Tell me of {name}.", f"{name} it is") for n, name in enumerate(["tea", "bread"])]
+    lines(tmp_path / "mine.jsonl", made)
+    assert call("import", "mine.jsonl", "--data", data).code == 0
+    assert texts() == {("mine", "d0"): "tea it is", ("mine", "d1"): "bread it is"}
+
+
+@pytest.mark.parametrize("nested", [lambda t: {"completion": t}, chat])
+def test_a_log_of_inspect_is_read_with_its_epochs(call, data, tmp_path, nested):
+    samples = [
+        {"id": f"d{n}", "epoch": epoch, "input": "hi", "target": "x", "output": nested(f"{n} {epoch}")}
+        for n in (0, 1)
+        for epoch in (1, 2)
+    ]
+    Path("log.json").write_text(json.dumps({"version": 2, "samples": samples}, indent=1), "utf-8")
+    assert call("import", "log.json", "--data", data, "--out", "runs/mine").code == 0
+    with RunStore.open("runs/mine") as store:
+        found = {(d.id, job.repetition): r.text for job, d, r in store.responses()}
+    assert found == {("d0", 0): "0 1", ("d0", 1): "0 2", ("d1", 0): "1 1", ("d1", 1): "1 2"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("mine.csv", 'id,response\r\nd0,"tea, it ""is"""\r\nd1,"a\nb"\r\n'),
+        ("mine.tsv", 'ID\tprediction\nd0\t"tea, it ""is"""\nd1\t"a\nb"\n'),
+        ("mine.csv", 'id;Output\nd0;"tea, it ""is"""\nd1;"a\nb"\n'),
+    ],
+)
+def test_tables_with_a_header_are_read(call, data, name, text):
+    Path(name).write_bytes(text.encode())
+    assert call("import", name, "--data", data).code == 0
+    assert texts() == {("mine", "d0"): 'tea, it "is"', ("mine", "d1"): "a\nb"}
+
+
+@pytest.mark.parametrize("text", ["id,response\nd0,a,b\n", "id,response\n", 'id,response\nd0,"a\n'])
+def test_a_broken_table_is_refused(call, data, text):
+    Path("mine.csv").write_text(text, "utf-8")
+    assert "mine.csv" in call("import", "mine.csv", "--data", data).complaint
+
+
+def test_several_generations_are_repetitions(call, data, tmp_path):
+    lines(tmp_path / "mine.jsonl", [{"id": f"d{n}", "generation": ["I like tea a lot.", "No."]} for n in (0, 1)])
+    assert call("import", "mine.jsonl", "--data", data).code == 0
+    with RunStore.open("runs/mine") as store:
+        assert [(job.position, job.repetition) for job in store.jobs()] == [(0, 0), (0, 1), (1, 0), (1, 1)]
+
+
+def test_a_failed_request_of_a_batch_is_a_failed_response(call, data, tmp_path):
+    good = TOOLS["openai"](0, "", "a")
+    bad = {"custom_id": "d1", "response": {"status_code": 500, "body": {}}, "error": {"message": "no room"}}
+    lines(tmp_path / "mine.jsonl", [good, bad])
+    done = call("import", "mine.jsonl", "--data", data, "--json")
+    assert done.lines[0]["systems"]["mine"]["failed"] == 1
+
+
+def test_different_texts_in_known_keys_are_an_error_until_one_is_named(call, data, tmp_path):
+    entries = [{"id": f"d{n}", "text": "Tell me.", "prediction": "I like tea a lot."} for n in (0, 1)]
+    lines(tmp_path / "mine.jsonl", entries)
+    complaint = call("import", "mine.jsonl", "--data", data).complaint
+    assert "--text-key" in complaint
+    assert "`text`" in complaint
+    assert "`prediction`" in complaint
+    assert not (tmp_path / "runs" / "mine").exists()
+    assert call("score", "mine.jsonl", "--data", data, "--text-key", "prediction", "-x", "f1").code == 0
+    assert texts() == {("mine", "d0"): "I like tea a lot.", ("mine", "d1"): "I like tea a lot."}
+    lines(tmp_path / "same.jsonl", [{"id": "d0", "text": "a", "prediction": "a"}])
+    assert call("import", "same.jsonl", "--data", data).code == 0
+    assert "none" in call("import", "mine.jsonl", "--data", data, "--text-key", "none").complaint
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<think>drinks</think>I like tea.",
+        "so drinks</think>\n\nI like tea.",
+        "[THINK]drinks[/THINK] I like tea.",
+        "<|channel|>analysis<|message|>drinks<|end|><|start|>assistant<|channel|>final<|message|>I like tea.",
+    ],
+)
+def test_thoughts_are_removed_and_reported(call, data, tmp_path, text):
+    lines(tmp_path / "mine.jsonl", [{"id": "d0", "text": text}, {"id": "d1", "text": "I like tea."}])
+    done = call("import", "mine.jsonl", "--data", data, "--json")
+    assert done.lines[0]["systems"]["mine"]["thoughts"] == 1
+    assert set(texts().values()) == {"I like tea."}
+
+
+def test_rows_with_unknown_keys_name_the_key_to_rename(call, data, tmp_path):
+    lines(tmp_path / "mine.jsonl", [{"id": f"d{n}", "reply": "a"} for n in (0, 1)])
+    assert "'reply'" in call("import", "mine.jsonl", "--data", data).complaint
+    lines(tmp_path / "other.jsonl", [{"key": f"d{n}", "reply": "a"} for n in (0, 1)])
+    assert "'key'" in call("import", "other.jsonl", "--data", data).complaint
 
 
 def test_without_dialogues_or_files_the_mend_is_said(call, data, tmp_path):

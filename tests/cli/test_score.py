@@ -8,11 +8,13 @@ import math
 import re
 import sqlite3
 import sys
+from pathlib import Path
 
 import pytest
 
 from dialore.evaluation import meteor, overlap
 from dialore.experiments.config import make_config
+from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, Job, RunStore
 from dialore.response import Response
@@ -20,7 +22,7 @@ from dialore.session import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
-CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._rouge, meteor.find_wordnet]
+CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._english_tokens, meteor.find_wordnet]
 
 
 @pytest.fixture
@@ -274,3 +276,32 @@ def test_what_was_left_out_is_measured_once_its_library_is_there(call, run, monk
     assert first["scores"]["bleu-1"]["value"] is None
     [[second, _]] = call("score", run, "--json").lines
     assert second["scores"]["bleu-1"]["value"] is not None
+
+
+def test_an_unfinished_run_is_reported_as_such(call, tmp_path, caplog):
+    run = [
+        "run",
+        "--dataset",
+        "everyday",
+        "--limit",
+        "4",
+        "-M",
+        "vanilla",
+        "--model",
+        "rehearsal",
+        "--out",
+        "runs/p",
+        "-y",
+    ]
+    call(*run, "--max-tokens", "250")
+    with RunStore.open(Path("runs/p")) as store:
+        count = len(store.jobs())
+    assert 0 < count < 4
+    counted = f"{count} of 4 responses"
+    assert counted in call("score", "runs/p", "-x", "f1").err
+    assert counted in call("report", "runs/p", "--markdown", "--out", "rp").err
+    assert counted in Path("rp/report.md").read_text("utf-8")
+    load_run("runs/p")
+    assert counted in caplog.text
+    assert call(*run).code == 0
+    assert "of 4 responses" not in call("score", "runs/p", "-x", "f1").err

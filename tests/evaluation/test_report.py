@@ -95,7 +95,7 @@ def test_marks_against_the_baseline(report):
     assert better.low < better.difference < better.high
     # What is the same for both is never significant, and the baseline has no mark against itself.
     assert cells["dcrag"]["cdp"].mark == ""
-    assert cells["dcrag"]["cdp"].comparison.bootstrap == 1.0
+    assert cells["dcrag"]["cdp"].comparison.randomisation == 1.0
     assert cells["vanilla"]["f1"].comparison is None
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.evaluation.base import Sample
-from dialore.evaluation.overlap import is_foreign
+from dialore.evaluation.overlap import measured_language
 from dialore.evaluation.registry import Context, load_metric
 from dialore.experiments.scoring import score_of
 from dialore.response import Response
@@ -38,7 +38,7 @@ async def test_the_same_text_is_one_and_a_near_one_is_in_between(language):
     text, near = SAID[language]
     named = {"language": language} if language == "French" else {}  # the others are told by their script
     dialogue = Dialogue(id="x", turns=["Tea?"], reference=text, **named)
-    assert is_foreign(dialogue)
+    assert measured_language(dialogue) == "other"
     for name in NAMES:
         assert await figure(name, dialogue, text) == pytest.approx(1.0), name
         assert 0.2 < await figure(name, dialogue, near) < 1.0, name
@@ -46,4 +46,50 @@ async def test_the_same_text_is_one_and_a_near_one_is_in_between(language):
 
 @pytest.mark.parametrize("reference", ["A café, naïve as ever: 5 µm.", "I said α once, and β twice.", "我喜欢绿茶。"])
 def test_english_and_chinese_are_counted_as_their_references_count_them(reference):
-    assert not is_foreign(Dialogue(id="x", turns=["Tea?"], reference=reference))
+    assert measured_language(Dialogue(id="x", turns=["Tea?"], reference=reference)) != "other"
+
+
+@pytest.mark.parametrize("name", [*NAMES, "distinct-1"])
+@pytest.mark.parametrize(
+    "turn", ["How do I say thank you very much?", "저는 매일 아침 녹차를 마셔요.", "Как сказать спасибо?"]
+)
+async def test_the_language_is_that_of_the_reference_and_not_of_the_turn(name, turn):
+    pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
+    text, near = "你可以说非常感谢你的帮助。", "你可以说很感谢你的关心。"
+    after, alone = (Dialogue(id="x", turns=[turn], reference=text, language=named) for named in (None, "zh"))
+    assert measured_language(after) == "zh"
+    for response in (text, near):
+        assert await figure(name, after, response) == pytest.approx(await figure(name, alone, response))
+
+
+@pytest.mark.parametrize(
+    ("turns", "reference", "expected"),
+    [
+        (["你好，怎么用英语说谢谢？"], "You can say thank you very much.", "en"),
+        (["请问这是谁的歌？"], "Taylor Swift", "zh"),
+        (["これは何ですか。"], "東京", "other"),
+        (["これは何ですか。"], "你可以说非常感谢你的帮助，朋友们。", "zh"),
+        (["What is it called?"], "東京タワーです。", "other"),
+        (["你好吗？"], "저는 매일 아침 녹차를 마셔요.", "other"),
+        (["What does it mean?"], "The word 茶 simply means tea in Chinese.", "en"),
+    ],
+)
+def test_the_language_that_is_measured(turns, reference, expected):
+    assert measured_language(Dialogue(id="x", turns=turns, reference=reference)) == expected
+
+
+@pytest.mark.parametrize(
+    "last", ["Bohemian Rhapsody", "The Sound of Silence", "My Heart Will Go On", "《Hello》", "OK!"]
+)
+def test_a_title_does_not_change_the_language_of_a_dialogue(last):
+    assert Dialogue(["你喜欢什么歌？", "我喜欢英文歌，你呢？", last]).language == "zh"
+    assert Dialogue(["どんな歌が好きですか。", "英語の歌が好きです。", last]).spoken == "Japanese"
+    assert Dialogue([last]).language == "en"
+    assert Dialogue(["Which song do you like best?", "Guess!", last]).language == "en"
+
+
+@pytest.mark.parametrize(
+    "last", ["How do I get there by bus?", "thank you very much", "Please Speak English With Me.", "Where is Beijing"]
+)
+def test_a_sentence_changes_the_language_of_a_dialogue(last):
+    assert Dialogue(["你喜欢什么歌？", "我喜欢英文歌，你呢？", last]).language == "en"

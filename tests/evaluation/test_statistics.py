@@ -10,6 +10,9 @@ import pytest
 from dialore.errors import InputError
 from dialore.evaluation import statistics
 from dialore.evaluation.base import Mean, MetricInfo
+from dialore.evaluation.geomean import ABOUT as GEOMEAN
+from dialore.evaluation.geomean import GeoMean
+from dialore.evaluation.registry import Context, load_metric
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
 
@@ -75,17 +78,17 @@ def test_pairs_see_a_difference_that_is_smaller_than_the_spread():
     draw = np.random.default_rng(3)
     base = draw.normal(0, 10, 200)
     first, second = column(base + 0.5 + draw.normal(0, 1, 200)), column(base)
-    difference, p = statistics.paired_bootstrap(Plain(), first, second)
+    difference, p = statistics.compare_paired(Plain(), first, second)
     assert difference.low > 0
     assert p < 0.01
-    back, _ = statistics.paired_bootstrap(Plain(), second, first)
+    back, _ = statistics.compare_paired(Plain(), second, first)
     assert back.value == pytest.approx(-difference.value)
     assert back.low == pytest.approx(-difference.high)
 
 
 def test_equal_systems_do_not_differ():
     values = column([1.0, 2.0, 3.0])
-    assert statistics.paired_bootstrap(Plain(), values, values)[1] == 1.0
+    assert statistics.compare_paired(Plain(), values, values)[1] == 1.0
     assert statistics.wilcoxon([1, 2, 3], [1, 2, 3]) == 1.0
 
 
@@ -103,18 +106,18 @@ class Rare:
 def test_resamples_without_a_figure_are_no_evidence():
     nothing = np.zeros((6, 2))
     some = np.array([[1.0, 1.0], [0.0, 1.0], *[[0.0, 0.0]] * 4])
-    difference, p = statistics.paired_bootstrap(Rare(), nothing, some)
+    difference, p = statistics.compare_paired(Rare(), nothing, some)
     assert math.isnan(difference.value)
     assert math.isnan(p)
     other = some[::-1].copy()
-    _, p = statistics.paired_bootstrap(Rare(), some, other)
+    _, p = statistics.compare_paired(Rare(), some, other)
     assert p > 0.5
 
 
 def test_under_no_difference_a_test_errs_as_often_as_it_says():
     draw = np.random.default_rng(4)
     ps = [
-        statistics.paired_bootstrap(Plain(), column(draw.normal(size=40)), column(draw.normal(size=40)), seed=n)[1]
+        statistics.compare_paired(Plain(), column(draw.normal(size=40)), column(draw.normal(size=40)), seed=n)[1]
         for n in range(200)
     ]
     assert 0.01 <= np.mean(np.array(ps) < 0.05) <= 0.12
@@ -187,3 +190,102 @@ def test_corrections_agree_with_statsmodels():
 def test_what_is_not_paired_is_refused():
     with pytest.raises(InputError, match="not pairs"):
         statistics.wilcoxon([1, 2], [1])
+
+
+def equal_systems(draw, metric, n):
+    """Measures of two systems that do not differ."""
+    if metric == "mean":
+        return Plain(), *(draw.normal(size=(n, 1)) for _ in range(2))
+    if metric == "distinct-1":
+        return load_metric(metric, Context()), *(draw.integers(40, size=(n, 6)).astype(float) for _ in range(2))
+    if metric == "geomean":
+        tables = (np.hstack([draw.uniform(1, 5, (n, 5)), draw.integers(40, size=(n, 6))]) for _ in range(2))
+        return GeoMean(GEOMEAN), *tables
+    totals = draw.integers(4, 12, size=(2, n, 1)) + np.arange(4, 0, -1)
+    matches = draw.binomial(totals, [0.5, 0.3, 0.2, 0.1])
+    lengths = np.stack([totals[..., 0], np.broadcast_to(totals[0, :, 0], totals.shape[:2])], axis=-1)
+    return load_metric("bleu-4", Context()), *np.concatenate([matches, totals, lengths], axis=-1).astype(float)
+
+
+@pytest.mark.parametrize("metric", ["mean", "bleu-4", "distinct-1", "geomean"])
+@pytest.mark.parametrize("n", [2, 3, 5, 6, 10, 30])
+def test_equal_systems_differ_significantly_no_more_often_than_stated(metric, n):
+    draw, times = np.random.default_rng(n), 120
+    ps = np.array(
+        [
+            statistics.compare_paired(*equal_systems(draw, metric, n), resamples=2, randomisations=199)[1]
+            for _ in range(times)
+        ]
+    )
+    assert ps.min() >= 2 / 2**n
+    for level in (0.05, 0.01):
+        error = math.sqrt(level * (1 - level) / times)
+        assert np.mean(ps < level) <= level + 3 * error
+    if n < statistics.MIN_PAIRS:
+        assert ps.min() > 0.05
+
+
+def test_exact_randomisation_by_hand():
+    first, second = column([1, 2, 3, 4, 0]), column([0, 0, 0, 0, 5])
+    # Sums of signed 1, 2, 3, 4, 5 that are at least 5 or at most -5: 22 of 32.
+    sums = [sum(d if swap >> k & 1 else -d for k, d in enumerate([1, 2, 3, 4, 5])) for swap in range(32)]
+    expected = sum(abs(total) >= 5 for total in sums) / 32
+    assert statistics.compare_paired(Plain(), first, second)[1] == pytest.approx(expected)
+    assert statistics.compare_paired(Plain(), column([1, 2]), column([0, 1]))[1] == pytest.approx(0.5)
+
+
+def test_systems_whose_responses_have_different_lengths_are_compared():
+    draw = np.random.default_rng(1)
+    metric = load_metric("distinct-1", Context())
+    first, second = draw.integers(40, size=(7, 9)).astype(float), draw.integers(40, size=(7, 4)).astype(float)
+    difference, p = statistics.compare_paired(metric, first, second)
+    back, same = statistics.compare_paired(metric, second, first)
+    assert difference.value == pytest.approx(-back.value)
+    assert p == same
+
+
+def test_pairs_that_tie_are_no_evidence():
+    first, second = np.zeros((40, 1)), np.zeros((40, 1))
+    first[:4] = 1
+    assert statistics.compare_paired(Plain(), first, second)[1] == pytest.approx(2 / 2**4)
+    assert statistics.wilcoxon(first[:, 0], second[:, 0]) == pytest.approx(2 / 2**4)
+
+
+def test_few_pairs_have_no_interval():
+    difference, _ = statistics.compare_paired(Plain(), column([1, 2, 3]), column([0, 0, 0]))
+    assert difference.value == 2
+    assert math.isnan(difference.low)
+
+
+def test_repeated_subsets_agree_with_combining_them():
+    draw = np.random.default_rng(9)
+    for name in ("distinct-1", "geomean"):
+        metric, first, second = equal_systems(draw, name, 7)
+        values = np.vstack([first, second])
+        subsets = draw.random((20, len(values))) < 0.5
+        expected = [metric.combine(values[subset]) for subset in subsets]
+        assert metric.of_subsets(values, subsets) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("kind", ["spearman", "kendall", "pearson"])
+def test_three_pairs_in_order_are_no_significant_correlation(kind):
+    assert statistics.correlation([1, 2, 3], [1, 2, 3], kind)[1] == pytest.approx(2 / 6)
+
+
+def test_krippendorff_of_published_examples():
+    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability", C and D: four observers, twelve units.
+    rows = ["1 2 3 3 2 1 4 1 2 . . .", "1 2 3 3 2 2 4 1 2 5 . 3", ". 3 3 3 2 3 4 2 2 5 1 .", "1 2 3 3 2 4 4 1 2 5 1 ."]
+    table = [[None if cell == "." else float(cell) for cell in row.split()] for row in rows]
+    found = {
+        level: statistics.krippendorff_alpha(table, level) for level in ("nominal", "ordinal", "interval", "ratio")
+    }
+    assert found == pytest.approx({"nominal": 0.743, "ordinal": 0.815, "interval": 0.849, "ratio": 0.797}, abs=6e-4)
+    # The same, A and B: two observers.
+    first, second = [0, 1, 0, 0, 0, 0, 0, 0, 1, 0], [1, 1, 1, 0, 0, 1, 0, 0, 0, 0]
+    assert statistics.krippendorff_alpha([first, second], "nominal") == pytest.approx(0.095, abs=6e-4)
+    first, second = [1, 1, 2, 2, 4, 3, 3, 3, 5, 4, 4, 1], [2, 1, 2, 2, 2, 3, 3, 3, 5, 4, 4, 4]
+    nltk = pytest.importorskip("nltk.metrics.agreement")
+    data = [(rater, item, v) for rater, row in enumerate([first, second]) for item, v in enumerate(row)]
+    for level, distance in {"nominal": None, "interval": lambda a, b: (a - b) ** 2}.items():
+        task = nltk.AnnotationTask(data, **({"distance": distance} if distance else {}))
+        assert statistics.krippendorff_alpha([first, second], level) == pytest.approx(task.alpha())

@@ -32,7 +32,12 @@ class Answers:
 def row(number, output, split="valid"):
     fields = {"task": "scg-qp/query-generation.paper.en", "input": f"prompt {number}", "output": output}
     return Row(
-        **fields, split=split, dialogue=f"d{number}", by="teacher", prompt=f"{fields['task']} v1", fingerprint=str(number)
+        **fields,
+        split=split,
+        dialogue=f"d{number}",
+        by="teacher",
+        prompt=f"{fields['task']} v1",
+        fingerprint=str(number),
     )
 
 

@@ -14,7 +14,7 @@ import pytest
 from dialore.datasets import data_set
 from dialore.dialogue import conversation_of
 from dialore.evaluation.base import Mean
-from dialore.evaluation.statistics import bootstrap, paired_bootstrap
+from dialore.evaluation.statistics import bootstrap, compare_paired
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.run import load_dialogues
 from dialore.experiments.store import FILE, Job, RunStore, System
@@ -74,8 +74,8 @@ def test_turns_of_one_conversation_are_sampled_together():
     alone, together = bootstrap(Mean(), values), bootstrap(Mean(), values, dialogues=list(talks))
     assert together.high - together.low > 2 * (alone.high - alone.low)
     other = values + np.repeat(np.random.default_rng(2).normal(0, 0.1, 30), 10)[:, None]
-    each, _ = paired_bootstrap(Mean(), values, other)
-    by_talk, _ = paired_bootstrap(Mean(), values, other, dialogues=list(talks))
+    each, _ = compare_paired(Mean(), values, other)
+    by_talk, _ = compare_paired(Mean(), values, other, dialogues=list(talks))
     assert by_talk.value == each.value
     assert by_talk.high - by_talk.low > 2 * (each.high - each.low)
 

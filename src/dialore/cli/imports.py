@@ -13,6 +13,9 @@ from dialore.experiments.import_responses import import_responses
 from dialore.experiments.simulation import import_conversations
 from dialore.settings import check_settings
 
+TextKey = Annotated[
+    str, Option(metavar="KEY", help="The key of the response in each entry of a file: prediction, output.pred.")
+]
 DatasetOptions = Annotated[Mapping[str, object], Spread(DatasetConfig, "said")]
 
 
@@ -23,6 +26,7 @@ def import_files(
     out: Annotated[
         Path | None, Option(metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)")
     ] = None,
+    text_key: TextKey = "",
     conversations: Annotated[
         bool, Option("--conversations", help="Files are whole conversations: each answer is a response.")
     ] = False,
@@ -31,8 +35,10 @@ def import_files(
     """Read responses made elsewhere into a run, for score, report, judge and annotate.
 
     A file is JSONL of "id" and "text", and perhaps "system", "model" and the
-    "knowledge" that was given; or an object of texts by id, a log of ParlAI's worlds, generations of
-    the few-shot bot, samples of lm-eval. A system is called by NAME, by its
+    "knowledge" that was given, in keys of any case; CSV or TSV with a header;
+    an object of texts by id; or a file of OpenAI's or vLLM's batches, deepeval,
+    RAGAS, Inspect, FlashRAG, MTRAG, ParlAI's worlds, the few-shot bot or
+    lm-eval. Several generations of an entry are repetitions. A system is called by NAME, by its
     entries, or as its file. Into a run that is there, no --data is needed.
 
     [bold]Examples[/bold]
@@ -42,7 +48,7 @@ def import_files(
     dialore import log.jsonl --conversations --out runs/log
     """
     if not conversations:
-        import_and_report(files, said, out, json=json)
+        import_and_report(files, said, out, text_key=text_key, json=json)
         return
     named = _split_name(files)
     folder = out or Path("runs") / named[0][1].stem
@@ -52,18 +58,24 @@ def import_files(
     note(f"{count} responses are in {folder}")
 
 
-def import_and_report(files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, json: bool = False) -> Path:
+def import_and_report(
+    files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, text_key: str = "", json: bool = False
+) -> Path:
     """Import files and say what came of them; gives the run's folder."""
     named = _split_name(files)
     folder = out or Path("runs") / named[0][1].name.partition(".")[0]
     config = check_settings(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
-    systems = import_responses(folder, named, config)
+    systems = import_responses(folder, named, config, text_key=text_key)
     if json:
         print_json({"folder": str(folder), "systems": systems})
     for name, counts in systems.items():
         told = [f"{name}: {counts['responses']} responses"]
         if counts["empty"]:
             told.append(f"{counts['empty']} without text, which are scored as answers that say nothing")
+        if counts["failed"]:
+            told.append(f"{counts['failed']} failed")
+        if counts["thoughts"]:
+            told.append(f"thoughts were removed from {counts['thoughts']}")
         if missing := counts["missing"]:
             told.append(f"{len(missing)} dialogues without one, such as {missing[0]!r}")
         note("; ".join(told))

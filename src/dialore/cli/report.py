@@ -12,6 +12,7 @@ from typer import Argument, Option
 from dialore.cli.annotate import PLACE
 from dialore.cli.options import Json, LogTo, Metrics, one_of
 from dialore.cli.output import Table, console, note, print_json, say, styled
+from dialore.cli.score import note_unfinished
 from dialore.errors import InputError, install
 from dialore.evaluation.human.reading import read_answers
 from dialore.evaluation.human.sheets import key_of
@@ -66,6 +67,8 @@ def report(
         known = list(dict.fromkeys(name for store in stores for name in store.metrics()))
         if not known and not people:
             raise InputError(f"nothing is scored in {runs[0]}", hint=f"first run `dialore score {runs[0]}`")
+        for store in stores:
+            note_unfinished(store)
         metrics = [one_of("metric among those scored", name, known) for name in metric or []]
         made = make_report(
             RunResults(stores, metrics),
@@ -142,6 +145,7 @@ def check(
         raise InputError("nothing to check", hint="name --min, --max or --against")
     with ExitStack() as stores:
         store = stores.enter_context(RunStore.open(run))
+        note_unfinished(store)
         verdicts = check_limits(store, limits)
         if against is not None:
             verdicts += check_against(store, stores.enter_context(RunStore.open(against)))

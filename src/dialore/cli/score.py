@@ -10,14 +10,15 @@ from typing import Annotated, Any
 from rich.text import Text
 from typer import Argument, Option
 
-from dialore.cli.imports import DatasetOptions, import_and_report
+from dialore.cli.imports import DatasetOptions, TextKey, import_and_report
 from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
+from dialore.evaluation.overlap import is_mixed
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.experiments import scoring
-from dialore.experiments.results import RunResults
+from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, measure_run
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
@@ -37,6 +38,7 @@ def score(
     measures: MeasureSettings,
     run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
     said: DatasetOptions,
+    text_key: TextKey = "",
     metric: Metrics = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -61,7 +63,7 @@ def score(
         _show_list(json=json)
         return
     if run.is_file():
-        run = import_and_report([str(run)], said, None)
+        run = import_and_report([str(run)], said, None, text_key=text_key)
     elif said:
         raise InputError(f"{run} knows its dialogues", hint="--data and its like go with a file of responses")
     with RunStore.open(run) as store:
@@ -83,6 +85,8 @@ def score(
             except KeyboardInterrupt:
                 note(f"interrupted: what is measured is kept in {run}; the same command again does the rest")
                 raise
+        note_unfinished(store)
+        _note_languages(store)
         results = RunResults([store], [about.name for about in known])
         if json:
             print_json([dataclasses.asdict(system) for system in results.systems()])
@@ -92,6 +96,23 @@ def score(
             tracked.log_scores(results)
         if tracked.place:
             note(f"logged to {tracked.place}")
+
+
+def note_unfinished(store: RunStore) -> None:
+    """Say how many responses a run has if it is not finished."""
+    if unfinished := describe_unfinished(store):
+        note(f"the run in {store.folder} is not finished: {unfinished}; the same `dialore run` command continues it")
+
+
+def _note_languages(store: RunStore) -> None:
+    """Say how many references are not in the language of their dialogue."""
+    dialogues = (store.dialogue(position) for position in range(store.size))
+    mixed = [dialogue.id for dialogue in dialogues if is_mixed(dialogue)]
+    if mixed:
+        counted = f"{len(mixed)} of {store.size} dialogues, such as {mixed[0]!r}"
+        note(
+            f"{counted}: the reference is in another language than the last turn; overlap is measured in that language"
+        )
 
 
 async def _measure(context: Context, store: RunStore, names: Sequence[str], **how: Any) -> None:  # noqa: ANN401

@@ -60,7 +60,7 @@ class WizardOfInternet(DataSet):
     languages = ("en",)
     paper = "Wizard of the Internet (Komeili et al., ACL 2022)"
     licence = "see ParlAI"
-    where = "parl.ai/projects/sea; github.com/andreamad8/FSB, data/wit"
+    where = "parl.ai/projects/sea (train split); github.com/andreamad8/FSB, data/wit (re-release of valid and test)"
     form = "JSONL of {id: {`dialog_history`, ...}}, or a JSON list of {`dialogue`, `query`, `KB`, ...}"
     has = ("knowledge", "query")
 

@@ -124,6 +124,9 @@ class Jackknifed(Protocol):
     def without_each(self, values: NDArray[np.float64], dialogues: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the figures without each dialogue in turn; `dialogues` are the numbers of those that rows answer."""
 
+    def of_subsets(self, values: NDArray[np.float64], subsets: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the figure of each subset of rows; `subsets` has shape (subsets, rows)."""
+
 
 class Mean:
     """For a metric whose measure is one value a response: the figure is the mean."""

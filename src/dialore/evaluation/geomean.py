@@ -78,6 +78,16 @@ class GeoMean:
                 figures.append((sums.sum() - sums) / (len(values) - counts))
         return self._mean(figures)
 
+    def of_subsets(self, values: NDArray[np.float64], subsets: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the figure of each subset of rows; `subsets` has shape (subsets, rows)."""
+        figures = []
+        for part, at in zip(self.parts, self._columns, strict=True):
+            if isinstance(part, Jackknifed):
+                figures.append(part.of_subsets(values[:, at], subsets))
+            else:
+                figures.append(subsets @ values[:, at.start] / subsets.sum(axis=1))
+        return self._mean(figures)
+
     def _mean(self, figures: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         scaled = [_in_per_cent(figure, part.about) for figure, part in zip(figures, self.parts, strict=True)]
         with np.errstate(divide="ignore", invalid="ignore"):

@@ -11,19 +11,15 @@ import threading
 import warnings
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError, import_optional, install
 from dialore.evaluation.base import Sample, SampleScore, Summed, unavailable
-from dialore.evaluation.overlap import NO_REFERENCE, Compared, on_one_line
+from dialore.evaluation.overlap import NO_REFERENCE, Compared, MeasuredLanguage, measured_language, on_one_line
 from dialore.evaluation.registry import OwnMetric
-
-if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
-
 
 # Of Meteor 1.5's English setting (Denkowski and Lavie, 2014, Table 1): alpha, beta, gamma, delta, and the weights of
 # exact, stem, synonym and paraphrase matches.
@@ -52,12 +48,12 @@ class Meteor(MeteorExactStem):
         which = "without WordNet" if isinstance(wordnet, str) else f"WordNet {wordnet.get_version()}"
         return f"{super().identity}, {which}"
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """METEOR, or why there is none."""
         wordnet = find_wordnet()
         if isinstance(wordnet, str):
             return unavailable(wordnet)
-        return SampleScore((_meteor(self._split(other, dialogue), self._split(response, dialogue), wordnet),))
+        return SampleScore((_meteor(self._split(other, language), self._split(response, language), wordnet),))
 
 
 @functools.lru_cache(maxsize=1)
@@ -111,7 +107,7 @@ class Meteor15(OwnMetric, Summed):
         dialogue = sample.dialogue
         if not dialogue.reference:
             return unavailable(NO_REFERENCE)
-        if dialogue.language != "en":
+        if measured_language(dialogue) != "en":
             return unavailable("Meteor 1.5 is run for English alone")
         program = find_program()
         if isinstance(program, str):

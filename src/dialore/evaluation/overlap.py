@@ -11,9 +11,9 @@ import math
 import re
 import string
 import unicodedata
-from collections import Counter
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,15 +22,19 @@ from dialore.datasets import gold_text
 from dialore.errors import InputError, import_optional
 from dialore.evaluation.base import Mean, Sample, SampleScore, Summed, unavailable
 from dialore.evaluation.registry import Context, OwnMetric
-from dialore.text import HAN, UNSPACED, Language, words
+from dialore.text import HAN, UNSPACED, Language, detect_language, words
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
 
 ChineseTokens = Literal["character", "word"]
+MeasuredLanguage = Literal["en", "zh", "other"]
 _ORDERS = 4
 # Letters that are neither Latin nor Chinese.
 _OTHER_SCRIPT = re.compile(rf"[^\W\d_a-zA-Z\u00aa-\u02af\u1e00-\u1eff\uff21-\uff5a{HAN}]")
+_HAN = re.compile(f"[{HAN}]")
+_LATIN_WORD = re.compile(r"[^\W\d_]+")
+_FEW_KANJI = 10
 _UNSPACED = re.compile(rf"[{UNSPACED}\u30a1-\u30ff]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = re.compile(f"[{re.escape(string.punctuation)}]")
@@ -75,27 +79,47 @@ class _Worded(OwnMetric):
         """How Chinese is counted."""
         return f"Chinese by {self._chinese}"
 
-    def _split(self, text: str, dialogue: Dialogue) -> tuple[str, ...]:
-        if is_foreign(dialogue):
+    def _split(self, text: str, language: MeasuredLanguage) -> tuple[str, ...]:
+        if language == "other":
             return tuple(words(text.lower(), "en"))
-        return tokens_of(text, dialogue.language, self._chinese)
+        return tokens_of(text, language, self._chinese)
 
-    def _at_spaces(self, text: str, dialogue: Dialogue) -> str:
+    def _at_spaces(self, text: str, language: MeasuredLanguage) -> str:
         """Return a text whose tokens stand between spaces: English as it is, any other as it is split."""
-        is_english = dialogue.language == "en" and not is_foreign(dialogue)
-        return on_one_line(text) if is_english else " ".join(self._split(text, dialogue))
+        return on_one_line(text) if language == "en" else " ".join(self._split(text, language))
 
 
-def is_foreign(dialogue: Dialogue) -> bool:
-    """Return whether a dialogue is in neither English nor Chinese: its tokens are then words of Unicode.
+def measured_language(dialogue: Dialogue, reference: str | None = None) -> MeasuredLanguage:
+    """Return the language in which responses to a dialogue are split into tokens, which is that of the reference.
 
-    It is where it says so, or where its reference is in another script. Where no space parts the words of a script
-    (Thai, hiragana) letters are tokens.
+    Texts of other languages are split into words of Unicode, or into letters if no space separates the words of their
+    script (Thai, hiragana).
+
+    Args:
+        dialogue: The dialogue. Its language decides if the text does not tell.
+        reference: The text that responses are compared with; by default the reference, or the last turn without one.
     """
-    text = dialogue.reference or dialogue.last.text
-    if dialogue.spoken or text.isascii():
-        return bool(dialogue.spoken)
-    return 3 * len(_OTHER_SCRIPT.findall(text)) >= sum(map(str.isalpha, text)) > 0
+    text = reference or dialogue.reference or dialogue.last.text
+    if not text.isascii():
+        letters = sum(map(str.isalpha, text))
+        if letters and 3 * len(_OTHER_SCRIPT.findall(text)) >= letters:
+            return "other"
+        if detect_language(text) == "zh":
+            # A few Chinese characters after a Japanese turn are kanji.
+            is_kanji = dialogue.spoken == "Japanese" and len(_HAN.findall(text)) < _FEW_KANJI
+            return "other" if is_kanji else "zh"
+    if dialogue.spoken:
+        return "other"
+    is_sentence = len(_LATIN_WORD.findall(text)) > 2
+    return "en" if is_sentence else dialogue.language
+
+
+def is_mixed(dialogue: Dialogue) -> bool:
+    """Return whether the reference is measured in another language than that of the dialogue."""
+    if not dialogue.reference:
+        return False
+    expected = "other" if dialogue.spoken else dialogue.language
+    return measured_language(dialogue) != expected
 
 
 class Bleu(Summed, _Worded):
@@ -110,12 +134,13 @@ class Bleu(Summed, _Worded):
         reference = sample.dialogue.reference
         if not reference:
             return unavailable(NO_REFERENCE)
-        tokens, response = "zh" if sample.dialogue.language == "zh" else "13a", sample.response.text
-        if tokens == "13a" and is_foreign(sample.dialogue) and _UNSPACED.search(reference):
+        language, response = measured_language(sample.dialogue), sample.response.text
+        tokens = "zh" if language == "zh" else "13a"
+        if language == "other" and _UNSPACED.search(reference):
             tokens = "char"  # no space parts its words
         if tokens == "zh" and self._chinese == "word":
             tokens = "none"
-            response, reference = (" ".join(self._split(text, sample.dialogue)) for text in (response, reference))
+            response, reference = (" ".join(self._split(text, language)) for text in (response, reference))
         return SampleScore(_bleu_sums(response, reference, tokens))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -159,8 +184,9 @@ class BleuNlgEval(Summed, _Worded):
         """Return matches and totals of each order, and the two lengths."""
         if not sample.dialogue.reference:
             return unavailable(NO_REFERENCE)
+        language = measured_language(sample.dialogue)
         response, reference = (
-            self._at_spaces(text, sample.dialogue).split() for text in (sample.response.text, sample.dialogue.reference)
+            self._at_spaces(text, language).split() for text in (sample.response.text, sample.dialogue.reference)
         )
         matches, totals = [], []
         for order in range(1, _ORDERS + 1):
@@ -191,10 +217,10 @@ class Distinct(_Worded):
         """Return the response's n-grams, as numbers that are the same in every run."""
         if not sample.response.text:
             return unavailable("the response is empty")
-        text, language = sample.response.text, sample.dialogue.language
+        text, language = sample.response.text, measured_language(sample.dialogue)
         order = int(self.about.name.split("-")[1])
-        if self.about.name.endswith("-words") or is_foreign(sample.dialogue):
-            tokens = self._split(text, sample.dialogue)
+        if self.about.name.endswith("-words") or language == "other":
+            tokens = self._split(text, language)
         else:  # punctuation too
             pattern = _ALL if language == "en" else _RUN
             by_word = language == "zh" and self._chinese == "word"
@@ -221,6 +247,27 @@ class Distinct(_Worded):
             figures: NDArray[np.float64] = 100.0 * (len(distinct) - alone) / (lengths.sum() - lengths)
         return figures
 
+    def of_subsets(self, values: NDArray[np.float64], subsets: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the figure of each subset of rows; `subsets` has shape (subsets, rows)."""
+        present = ~np.isnan(values)
+        lengths = present.sum(axis=1)
+        rows = np.repeat(np.arange(len(values)), lengths)
+        grams, numbers = np.unique(values[present], return_inverse=True)
+        pairs = np.unique(np.stack([numbers, rows]), axis=1)
+        holders = np.bincount(pairs[0], minlength=len(grams))
+        is_alone = holders[pairs[0]] == 1
+        # N-grams of one row are counted by row. The others are counted once if a subset has any of their rows.
+        alone = np.bincount(pairs[1][is_alone], minlength=len(values))
+        common, columns = np.unique(pairs[0][~is_alone], return_inverse=True)
+        matrix = import_optional("scipy.sparse", "Distinct", "evaluation").csr_matrix(
+            (np.ones(len(columns), dtype=np.float32), (columns, pairs[1][~is_alone])), shape=(len(common), len(values))
+        )
+        weights = subsets.astype(np.float32)
+        shared = ((matrix @ weights.T) > 0).sum(axis=0) if len(common) else 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            figures: NDArray[np.float64] = 100.0 * (subsets @ alone + shared) / (subsets @ lengths)
+        return figures
+
 
 class Compared(Mean, _Worded):
     """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
@@ -232,15 +279,15 @@ class Compared(Mean, _Worded):
         other = self.other_text(sample)
         if not other:
             return unavailable(self.lacking)
-        return self.compare(sample.response.text, other, sample.dialogue)
+        return self.compare(sample.response.text, other, measured_language(sample.dialogue, other))
 
     def other_text(self, sample: Sample) -> str:
         """Return the text that the response is compared with; empty where there is none."""
         return sample.dialogue.reference or ""
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
-        """Return the measure of two texts in the dialogue's language."""
-        return SampleScore((self.figure(self._split(response, dialogue), self._split(other, dialogue)),))
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
+        """Return the measure of two texts in a language."""
+        return SampleScore((self.figure(self._split(response, language), self._split(other, language)),))
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """Unigram F1 of tokens counted with repeats; 0 where nothing is shared."""
@@ -254,15 +301,16 @@ class Compared(Mean, _Worded):
 class RougeL(Compared):
     """ROUGE-L F-measure of single responses, by rouge-score without stemming; Chinese by our own tokens."""
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
-        if dialogue.language == "en" and not is_foreign(dialogue):
-            return SampleScore((float(_rouge(at_spaces=False).score(other, response)["rougeL"].fmeasure),))
-        if dialogue.language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
+        if language == "en":
+            tokenize = _english_tokens()
+            return SampleScore((_rouge_l(tokenize(other), tokenize(response)).f1,))
+        if language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
         else:
-            response, other = (" ".join(self._split(text, dialogue)) for text in (response, other))
-        return SampleScore((float(_rouge().score(other, response)["rougeL"].fmeasure),))
+            response, other = (" ".join(self._split(text, language)) for text in (response, other))
+        return SampleScore((_rouge_l(other.split(" "), response.split(" ")).f1,))
 
 
 class RougeLNlgEval(Compared):
@@ -270,10 +318,9 @@ class RougeLNlgEval(Compared):
 
     _BETA = 1.2
 
-    def compare(self, response: str, other: str, dialogue: Dialogue) -> SampleScore:
+    def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the F-measure."""
-        texts = (self._at_spaces(text, dialogue) for text in (other, response))
-        rouge = _rouge().score(*texts)["rougeL"]
+        rouge = _rouge_l(*(self._at_spaces(text, language).split(" ") for text in (other, response)))
         weighed = rouge.recall + self._BETA**2 * rouge.precision
         return SampleScore(((1 + self._BETA**2) * rouge.precision * rouge.recall / weighed if weighed else 0.0,))
 
@@ -313,9 +360,41 @@ def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
     return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
-@functools.lru_cache(maxsize=2)
-def _rouge(*, at_spaces: bool = True) -> Any:  # noqa: ANN401 - the library is untyped
-    """Return rouge-score's ROUGE-L, by tokens between spaces or its own, which know no Chinese."""
-    library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
-    tokenizer = SimpleNamespace(tokenize=lambda text: text.split(" ")) if at_spaces else None
-    return library.RougeScorer(["rougeL"], use_stemmer=False, tokenizer=tokenizer)
+@functools.lru_cache(maxsize=1)
+def _english_tokens() -> Callable[[str], list[str]]:
+    """Return rouge-score's own tokeniser, which knows no Chinese."""
+    library = import_optional("rouge_score.tokenizers", "ROUGE", "evaluation")
+    return cast("Callable[[str], list[str]]", library.DefaultTokenizer(use_stemmer=False).tokenize)
+
+
+class _Rouge(NamedTuple):
+    """Precision, recall and F1 of the longest common subsequence."""
+
+    precision: float
+    recall: float
+    f1: float
+
+
+def _rouge_l(reference: Sequence[str], response: Sequence[str]) -> _Rouge:
+    """Return ROUGE-L as rouge-score defines it, whose own table takes minutes for 20,000 words."""
+    if not reference or not response:
+        return _Rouge(0.0, 0.0, 0.0)
+    common = common_subsequence_length(reference, response)
+    precision, recall = common / len(response), common / len(reference)
+    return _Rouge(precision, recall, 2 * precision * recall / (precision + recall) if common else 0.0)
+
+
+def common_subsequence_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """Return the length of the longest common subsequence, by bit-parallel dynamic programming (Hyyrö, 2004).
+
+    Each token of `second` updates a row of the table at once: a row is an integer with a bit for each token of `first`.
+    """
+    positions: dict[str, int] = defaultdict(int)
+    for index, token in enumerate(first):
+        positions[token] |= 1 << index
+    everything = (1 << len(first)) - 1
+    row = everything
+    for token in second:
+        if matches := row & positions.get(token, 0):
+            row = ((row + matches) | (row - matches)) & everything
+    return len(first) - row.bit_count()

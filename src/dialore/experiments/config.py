@@ -35,6 +35,7 @@ from dialore.sources.registry import KINDS
 _MODELS = "models."
 _COMMAND = re.compile(r"^#\s+(dialore .+)$", re.MULTILINE)
 _DATA = re.compile(r"^# Data:(.+\n(?:#[^\S\n]*+\S.*\n)*)", re.MULTILINE)
+_LOCAL_INPUT = re.compile(r"(?:data|models|runs)/[^:]+$")
 _EXTRAS = {"hf": ("torch", "local"), "cross": ("sentence_transformers", "sentence-transformers")}
 _EXTRAS["st"] = _EXTRAS["cross"]
 
@@ -270,23 +271,62 @@ def missing_inputs(config: RunConfig, file: Path) -> list[str]:
 
 
 def _files(config: RunConfig, comments: str, specs: Iterable[str]) -> Iterator[str]:
+    made: dict[str, str] = {}
     if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
-        comment = _DATA.search(comments)
-        where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {config.dataset.name}"
-        name, path = config.dataset.name, config.dataset.path
-        split = path.name.partition(".")[0]
-        can = split in published_sets().get(name, {"splits": ()})["splits"]
-        yield f"{path}: " + (f"dialore data get {name} --split {split} --out {path}  # {where}" if can else where)
+        yield f"{config.dataset.path}: {_way_to_get(str(config.dataset.path), config.dataset.name, comments)}"
     for kind in KINDS.values():
         for location in config.sources.places(kind.name):
             _, path = kind.path_of(location) or ("", Path())
             if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
-                yield f"{path}: {_command_in(str(path), comments) or f'give another by {kind.flag}'}"
+                made[str(path)] = _command_in(str(path), comments)
+                yield f"{path}: {made[str(path)] or f'give another by {kind.flag}'}"
     for spec in specs:
         prefix, _, location = spec.partition(":")
-        made = _command_in(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
-        if made and not Path(location).exists():
-            yield f"{location}: {made}"
+        command = _command_in(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
+        if command and not Path(location).exists():
+            made[location] = command
+            yield f"{location}: {command}"
+    yield from _inputs_of(made, config.dataset.name, comments)
+
+
+def _inputs_of(commands: dict[str, str], dataset: str, comments: str) -> Iterator[str]:
+    """Yield the missing inputs of commands by what they make, and the inputs of the commands that make those."""
+    queue, seen = list(commands.items()), {*commands}
+    while queue:
+        output, command = queue.pop(0)
+        words = command.split()
+        named = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"-D", "--dataset"}]
+        for path in words:
+            if not _LOCAL_INPUT.match(path) or path in seen or path == output or Path(path).exists():
+                continue
+            seen.add(path)
+            way = _way_to_get(path, named[0] if named else dataset, comments, user=command)
+            yield f"{path}: {way}"
+            if way in _COMMAND.findall(comments):
+                queue.append((path, way))
+
+
+def _way_to_get(path: str, dataset: str, comments: str, user: str = "") -> str:
+    """Return how a missing file is had: a command of `dialore data get`, one of a file's comments, or its `# Data:`.
+
+    Args:
+        path: The missing file or folder.
+        dataset: The data set that it belongs to, unless its name is that of another published file.
+        comments: The text of the experiment file.
+        user: The command that reads the file, which cannot be the one that makes it.
+    """
+    comment = _DATA.search(comments)
+    where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {dataset}"
+    name = Path(path).name
+    published = published_sets()
+    for owner, entry in published.items():
+        for split, file in entry["splits"].items():
+            is_own = owner == dataset and split == name.partition(".")[0]
+            if is_own or (name == Path(file).name and "-" in name):
+                return f"dialore data get {owner} --split {split} --out {path}  # {where}"
+    makers = [command for command in _COMMAND.findall(comments) if f" {path} " in f"{command} " and command != user]
+    writes = [command for command in makers if f"--out {path} " in f"{command} " or f" build {path} " in command]
+    return next(iter(writes), "") or where
 
 
 def _command_in(what: str, comments: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import logging
 from collections.abc import Iterable
 from contextlib import closing, nullcontext
 from pathlib import Path
@@ -14,7 +15,7 @@ from dialore.evaluation.base import SampleScore
 from dialore.evaluation.registry import Context, load_metrics
 from dialore.evaluation.report.tables import combiner, compare, values
 from dialore.evaluation.statistics import as_table
-from dialore.experiments.results import RunResults
+from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, default_metrics, measure_run, system_names
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
@@ -26,12 +27,27 @@ if TYPE_CHECKING:
 
     from dialore.evaluation.report.data import SystemScores
 
-_COMPARED = ("metric", "pairs", "difference", "low", "high", "p", "bootstrap", "wilcoxon", "uncorrected", "is_better")
+_COMPARED = (
+    "metric",
+    "pairs",
+    "difference",
+    "low",
+    "high",
+    "p",
+    "randomisation",
+    "wilcoxon",
+    "uncorrected",
+    "is_better",
+)
 
 
 def load_run(folder: str | Path) -> Run:
     """Return the run in a folder that `run_experiment` or `dialore run` left; raise InputError without one."""
-    RunStore.open(path := as_path("a run's folder", folder)).close()
+    path = as_path("a run's folder", folder)
+    with RunStore.open(path) as store:
+        if unfinished := describe_unfinished(store):
+            message = "the run in %s is not finished: %s (the same `dialore run` command continues it)"
+            logging.getLogger(__name__).warning(message, path, unfinished)
     return Run(path)
 
 
@@ -114,7 +130,7 @@ class Run:
     def compare(self, system: str, baseline: str) -> DataFrame:
         """Two systems, called as in `scores()`, by every metric, on the dialogues that both have measures of.
 
-        The tests are a report's: `bootstrap` is p of the paired bootstrap (for Distinct and GeoMean the jackknife),
+        The tests are a report's: `randomisation` is p of the paired randomisation test,
         `wilcoxon` that of Wilcoxon's signed-rank test where single responses have values, `p` the larger, `uncorrected`
         Wilcoxon's as papers print it.
         """

@@ -17,6 +17,7 @@ from dialore.evaluation.geomean import GeoMean, geomean
 from dialore.evaluation.report.data import Judged, ScoredResponse, SystemScores
 from dialore.evaluation.report.tables import combiner, compare
 from dialore.evaluation.statistics import wilson
+from dialore.experiments.config import SystemConfig
 from dialore.experiments.scoring import load_preferences, score_of
 from dialore.methods.registry import method_class, method_options
 from dialore.plugins import loadable
@@ -42,7 +43,7 @@ class RunResults:
         if not metrics:  # one of an absent file or package hides no other
             names = list(loadable(names, lambda name: combiner(name).about.name))
         self._abouts = {name: about(recorded[name]) for name in names}
-        self.facts = {store.folder.name: store.facts() for store in self._stores}
+        self.facts = {store.folder.name: store.facts() | _completeness(store) for store in self._stores}
         self.title = ", ".join(dict.fromkeys(_named(store)[0] for store in self._stores))
         self._systems = [
             (self._scores(store, system), store, system) for store in self._stores for system in store.systems()
@@ -109,6 +110,27 @@ def beside_defaults(method: str, options: Mapping[str, Any]) -> dict[str, Any]:
     except UnknownNameError:
         return dict(options)
     return {name: value for name, value in options.items() if name not in known or value != known[name].default}
+
+
+def describe_unfinished(store: RunStore) -> str:
+    """Return how many of its responses an unfinished run has, such as "7 of 16 responses"; empty if it is finished.
+
+    Imported responses are not counted, nor are simulations and runs without a configuration of systems.
+    """
+    facts = store.facts()
+    config = facts.get("config", {})
+    if "goals" in facts:  # a simulation, whose dialogues are added as they are made
+        return ""
+    titles = {SystemConfig.model_validate(system).title for system in config.get("systems") or ()}
+    configured = [system for system in store.systems() if system.title in titles]
+    expected = store.size * len(configured) * int(config.get("repetitions", 1))
+    present = sum(len(store.jobs(system.number)) for system in configured)
+    return f"{present} of {expected} responses" if present < expected else ""
+
+
+def _completeness(store: RunStore) -> dict[str, str]:
+    unfinished = describe_unfinished(store)
+    return {"unfinished": unfinished} if unfinished else {}
 
 
 def _named(store: RunStore) -> tuple[str, str]:
@@ -181,8 +203,8 @@ def check_limits(store: RunStore, limits: Sequence[Limit]) -> list[_Verdict]:
 def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
     """Hold each system's scores against those of its namesake in another run, on the dialogues that both answered.
 
-    A score does not hold where the 95% interval of the paired difference lies on the worse side of zero, or where the
-    other run has it and this one has none to compare. Nor does the share of failed responses, which no pair shows,
+    A score does not hold if it is significantly worse, by the tests of a report (p < 0.05), or if the other run has it
+    and this one has none to compare. Nor does the share of failed responses, which no pair shows,
     where the other's lies below its 95% interval. Raises InputError where the runs have no system of one name, or the
     other run is not scored.
     """
@@ -203,9 +225,7 @@ def check_against(store: RunStore, base: RunStore) -> list[_Verdict]:
             comparison = comparisons.get(metric)
             wanted = f"not worse than {score.value:.4g} (n {comparison.pairs if comparison else 0})"
             value = system.scores[metric].value if comparison else None
-            is_worse = comparison is None or (
-                comparison.high < 0 if comparison.higher_is_better else comparison.low > 0
-            )
+            is_worse = comparison is None or (bool(comparison.mark) and not comparison.is_better)
             verdicts.append(_Verdict(system.name, metric, value, wanted, not is_worse))
         (failed, answered), (before, former_answered) = _failed(system), _failed(former)
         share = before / max(1, former_answered)

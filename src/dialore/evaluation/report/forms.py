@@ -153,7 +153,7 @@ def escape_latex(text: str) -> str:
 _COLUMNS = (
     *("run", "dataset", "model", "system", "method", "options", "metric", "higher_is_better", "scale"),
     *("value", "low", "high", "n", "place"),
-    *("baseline", "difference", "difference_low", "difference_high", "pairs", "p_bootstrap", "p_wilcoxon"),
+    *("baseline", "difference", "difference_low", "difference_high", "pairs", "p_randomisation", "p_wilcoxon"),
     *("p_wilcoxon_uncorrected", "mark"),
     *("problems", "reason"),
 )
@@ -216,6 +216,10 @@ def _measured(about: MetricInfo, cell: Cell) -> dict[str, object]:
     line["problems"] = json.dumps(score.problems, sort_keys=True) if score.problems else ""
     if compared is not None:
         line |= {"baseline": compared.baseline.name, "pairs": compared.pairs, "difference": compared.difference}
-        line |= {"difference_low": compared.low, "difference_high": compared.high, "p_bootstrap": compared.bootstrap}
+        line |= {
+            "difference_low": compared.low,
+            "difference_high": compared.high,
+            "p_randomisation": compared.randomisation,
+        }
         line |= {"p_wilcoxon": compared.wilcoxon, "p_wilcoxon_uncorrected": compared.uncorrected}
     return line

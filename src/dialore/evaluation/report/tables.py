@@ -20,7 +20,16 @@ from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
-from dialore.evaluation.statistics import RESAMPLES, Rate, as_table, holm, paired_bootstrap, wilcoxon
+from dialore.evaluation.statistics import (
+    MIN_PAIRS,
+    RANDOMISATIONS,
+    SLOW_RANDOMISATIONS,
+    Rate,
+    as_table,
+    compare_paired,
+    holm,
+    wilcoxon,
+)
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
@@ -40,7 +49,7 @@ class Comparison:
     difference: float
     low: float
     high: float
-    bootstrap: float
+    randomisation: float
     wilcoxon: float | None
     higher_is_better: bool
     uncorrected: float | None
@@ -48,7 +57,7 @@ class Comparison:
     @property
     def p(self) -> float:
         """The p-value of the mark: the larger one of the tests that were made; NaN where one of them says nothing."""
-        tests = [self.bootstrap] if self.wilcoxon is None else [self.bootstrap, self.wilcoxon]
+        tests = [self.randomisation] if self.wilcoxon is None else [self.randomisation, self.wilcoxon]
         return math.nan if any(math.isnan(p) for p in tests) else max(tests)
 
     @property
@@ -95,7 +104,7 @@ def compare(
         measured = ((system, results.measures(system, about.name)) for system in others)
         pairs = [_compare(metric, system, baseline, own, base, len(others)) for system, own in measured]
         made = [pair for pair in pairs if pair is not None]
-        for test in ("bootstrap", "wilcoxon"):
+        for test in ("randomisation", "wilcoxon"):
             tested = [pair for pair in made if getattr(pair, test) is not None]
             for pair, p in zip(tested, holm([getattr(pair, test) for pair in tested]), strict=True):
                 setattr(pair, test, p)
@@ -149,10 +158,11 @@ def _compare(
     if len(common) < 2:
         return None
     first, second = as_table([mine[key] for key in common]), as_table([theirs[key] for key in common])
-    # A bootstrap's p is never below two resamples' worth: enough of them that a corrected one can pass 0.01.
-    resamples = max(RESAMPLES, 400 * comparisons) if isinstance(metric, Additive) else RESAMPLES
+    # Enough random swaps for a p below 0.01 after Holm's correction.
+    usual = RANDOMISATIONS if isinstance(metric, Additive) else SLOW_RANDOMISATIONS
+    randomisations = max(usual, 400 * comparisons)
     talks = [conversation_of(dialogue) for dialogue in common]
-    interval, bootstrapped = paired_bootstrap(metric, first, second, dialogues=talks, resamples=resamples)
+    interval, randomised = compare_paired(metric, first, second, dialogues=talks, randomisations=randomisations)
     if math.isnan(interval.value):
         return None
     about, p = metric.about, None
@@ -160,9 +170,7 @@ def _compare(
         _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
         p = wilcoxon(*(np.bincount(of, weights=values(metric, rows)) / counts for rows in (first, second)))
     difference = (interval.value, interval.low, interval.high)
-    return Comparison(
-        system, baseline, about.name, len(common), *difference, bootstrapped, p, about.higher_is_better, p
-    )
+    return Comparison(system, baseline, about.name, len(common), *difference, randomised, p, about.higher_is_better, p)
 
 
 def rows_by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
@@ -435,9 +443,11 @@ def _describe_spending(name: str, spent: Mapping[str, Any]) -> str:
 
 
 def _remarks(facts: Mapping[str, Any]) -> list[str]:
-    """Return which runs went on after their prompts or files of methods had changed, or at another server."""
+    """Return which runs are unfinished, or continued after a change of prompts, files of methods or servers."""
     notes = []
     for name, kept in ((kept.get("name") or run, kept) for run, kept in facts.items() if isinstance(kept, dict)):
+        if unfinished := kept.get("unfinished"):
+            notes.append(f"The run {name} is not finished: {unfinished}. The same `dialore run` command continues it.")
         if changed := kept.get("changed_prompts"):
             kind = "methods" if all(file.endswith(".py") for file in changed) else "prompts"
             versions = "; ".join(" and ".join(references) for references in changed.values())
@@ -517,6 +527,9 @@ def _score(system: SystemScores, about: MetricInfo) -> Score:
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
     lines = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
+    scales = {about.scale for about in table.metrics}
+    if 1 in scales:
+        lines.append("Figures of overlap and shares without % are from 0 to 1; papers often print them times 100.")
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         lines.append(f"The best figure {where} is bold, the second underlined.")
@@ -529,13 +542,15 @@ def how_to_read(table: MainTable) -> list[str]:
         baselines = dict.fromkeys(pair.baseline.name for pair in made)
         lines.append(
             f"* p < 0.05, ** p < 0.01: better or worse than {', '.join(baselines)}, on {counted} dialogues that both "
-            "systems answered: by the paired bootstrap (for Distinct and GeoMean, the jackknife), and for metrics of "
+            "systems answered: by paired randomisation of the systems' outputs, and for metrics of "
             "single responses by Wilcoxon's signed-rank test as well (the larger p counts), Holm-corrected over the "
             "systems compared on a metric. That is stricter than the mark of most papers, which is p < 0.05 by "
             "Wilcoxon's test alone, uncorrected: its p has a column of its own under Significance."
         )
         if any(math.isnan(pair.p) for pair in made):
             lines.append("Where a test says nothing, there is no mark.")
+        if pairs[0] < MIN_PAIRS:
+            lines.append(f"Fewer than {MIN_PAIRS} dialogues cannot show p < 0.05: they have no mark and no interval.")
     return [*table.remarks, *lines]
 
 
