@@ -30,13 +30,15 @@ class Answers:
 
 
 def row(number, output, split="valid"):
-    fields = {"task": "scg-qp/query-generation.paper.en", "input": f"prompt {number}", "output": output}
+    task = "scg-qp/query-generation.paper.en"
     return Row(
-        **fields,
-        split=split,
+        task=task,
+        input=f"prompt {number}",
+        output=output,
         dialogue=f"d{number}",
+        split=split,
         by="teacher",
-        prompt=f"{fields['task']} v1",
+        prompt=f"{task} v1",
         fingerprint=str(number),
     )
 
