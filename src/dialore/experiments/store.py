@@ -100,7 +100,8 @@ class RunStore:
                 _make_tables(database)
                 database.execute(f"pragma user_version = {_FORMAT}")
         except OSError as error:
-            hint = "name another folder: a file is in the way" if isinstance(error, FileExistsError) else "name another"
+            is_in_the_way = isinstance(error, FileExistsError | NotADirectoryError)
+            hint = "name another folder: a file is in the way" if is_in_the_way else "name another"
             raise InputError(f"cannot make the run folder {folder}: {error.strerror}", hint=hint) from error
         return cls(folder, database)
 
