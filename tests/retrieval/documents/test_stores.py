@@ -275,7 +275,7 @@ def test_many_threads_ask_while_one_changes(place):
     ("statement", "message", "hint"),
     [
         ("SELECT * FROM state", "was never finished", "build it again"),
-        ("CREATE VIRTUAL TABLE t USING fts5x(a)", "cannot use", "build it again"),
+        ("CREATE VIRTUAL TABLE t USING unknown_module(a)", "cannot use", "build it again"),
     ],
 )
 def test_errors_of_sqlite_without_a_code_of_their_own(tmp_path, statement, message, hint):
