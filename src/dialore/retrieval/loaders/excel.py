@@ -9,13 +9,15 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
-from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
+from dialore.retrieval.loaders.ooxml import Block, Package, is_true, local, texts_of
+from dialore.retrieval.loaders.tables import MAX_LABEL_LENGTH, name_values
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _LONGEST_NAME = 60  # letters that a column is called by; a longer text is no name
 _LONGEST_CODE = 255
+_LETTERS = "$ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
 
@@ -25,17 +27,22 @@ class _Shown(NamedTuple):
 
     text: str
     is_name: bool
+    columns: int = 1
 
 
-def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
+def read_xlsx(data: bytes, notice: Reject, *, include_hidden: bool = False) -> Iterator[Section]:
     """Yield a workbook by sheets: a paragraph a row, values after their columns' names; comments and charts."""
     with library("workbook", "lxml"):
-        package = Package(data, notice)
+        package = Package(data, notice, include_hidden=include_hidden)
         reader = _Workbook(package)
         blocks: list[Block] = []
         for sheet in package.document.iterfind("{*}sheets/{*}sheet"):
-            texts = [(0, Paragraph(text)) for text in reader.sheet(sheet)]
-            blocks += [(1, Paragraph(sheet.get("name") or "")), *texts] if texts else []
+            name, state = sheet.get("name") or "", sheet.get("state", "visible")
+            if state != "visible" and package.leave_out("sheets", name):
+                continue
+            texts = [(0, Paragraph(text, is_row=True)) for text in reader.sheet(sheet)]
+            blocks += [(1, Paragraph(name)), *texts] if texts else []
+        package.report_hidden()
         title = package.title()
     yield from split_at_headings(blocks, title)
 
@@ -67,7 +74,10 @@ class _Workbook:
             self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
         self._printed: dict[str, None] = {}
-        yield from _table(self._rows(part))
+        self._hidden_columns: list[range] = []
+        self._left_out_rows: set[int] = set()
+        self._left_out_columns: set[int] = set()
+        yield from _table(_join_header_rows(self._rows(part)))
         if self._unknown:
             why = f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"
             self._package.notice(where, why)
@@ -85,10 +95,14 @@ class _Workbook:
         known = []
         for _, root in self._package.roots(part, "comments"):
             for comment in root.iter("{*}comment"):
+                if self._is_left_out(comment):
+                    continue
                 known.append(" ".join(_string(comment.find("{*}text")).split()))
                 yield f"Comment on {comment.get('ref')}: {known[-1]}"
         for _, root in self._package.roots(part, "threadedComment"):
             for comment in root.iter("{*}threadedComment"):
+                if self._is_left_out(comment):
+                    continue
                 text = " ".join((comment.findtext("{*}text") or "").split())
                 if text and not any(text in other for other in known):
                     yield f"Comment on {comment.get('ref')}: {text}"
@@ -96,12 +110,20 @@ class _Workbook:
     def _rows(self, part: str) -> Iterator[dict[int, _Shown]]:
         """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
+        are_hidden = False
+        merged = _MergedCells(self._package.merged_ranges(part))
         for element in self._package.rows(part):
             if local(element) == "headerFooter":
                 self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
                 continue
+            if local(element) == "cols":
+                self._hidden_columns = list(_hidden_columns(element))
+                continue
+            if local(element) == "sheetFormatPr":
+                are_hidden = is_true(element.get("zeroHeight", "0"))
+                continue
             number = int(element.get("r") or last + 1)
-            if number > last + 1:
+            if number > last + 1 and not merged.cover(range(last + 1, number)):
                 yield {}
             last, column, cells = number, 0, {}
             for cell in element.iterfind("{*}c"):
@@ -111,7 +133,44 @@ class _Workbook:
                 if text:
                     is_name = is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
                     cells[column] = _Shown(text, is_name)
-            yield cells
+            has_own = bool(cells)
+            cells = merged.fill(number, cells)
+            if _is_hidden_row(element, default=are_hidden) and not self._package.include_hidden:
+                if has_own:
+                    self._package.leave_out("rows")
+                    self._left_out_rows.add(number)
+                continue
+            if has_own:
+                yield self._without_hidden_columns(cells)
+            elif not cells:
+                yield {}
+        for _ in self._left_out_columns:
+            self._package.leave_out("columns")
+
+    def _without_hidden_columns(self, cells: dict[int, _Shown]) -> dict[int, _Shown]:
+        """Return the cells of a row of which at least one column is shown; at the first of those."""
+        if not self._hidden_columns or self._package.include_hidden:
+            return cells
+        shown = {}
+        for column, cell in cells.items():
+            columns = [
+                at
+                for at in range(column, column + cell.columns)
+                if not any(at in hidden for hidden in self._hidden_columns)
+            ]
+            if columns:
+                shown[columns[0]] = cell._replace(columns=columns[-1] - columns[0] + 1)
+            else:
+                self._left_out_columns.add(column)
+        return shown
+
+    def _is_left_out(self, comment: Element) -> bool:
+        """Return whether a comment is on a cell that is hidden, and count it."""
+        reference = (comment.get("ref") or "").partition(":")[0]
+        column, digits = _column(reference), reference.lstrip(_LETTERS)
+        is_hidden = any(column in hidden for hidden in self._hidden_columns)
+        is_hidden = is_hidden or (digits.isdecimal() and int(digits) in self._left_out_rows)
+        return is_hidden and self._package.leave_out("comments")
 
     def _cell(self, cell: Element) -> _Shown:
         """Return what a cell shows, and whether it may be the name of a column."""
@@ -133,6 +192,126 @@ class _Workbook:
             code = self._formats[style] if style < len(self._formats) else "General"
             return format_number(value, code, since_1904=self._since_1904)
         return _Shown(value, is_name=kind in {"s", "str", "inlineStr"})
+
+
+class _MergedCells:
+    """The merged cells of a sheet, filled in row by row: only the first row and column of each has a value."""
+
+    def __init__(self, references: Iterable[str]) -> None:
+        self._starts: dict[int, list[tuple[int, int, int]]] = {}
+        self._open: dict[int, tuple[_Shown, int]] = {}
+        for reference in references:
+            first, _, last = reference.partition(":")
+            rows = [int(digits) for cell in (first, last) if (digits := cell.lstrip(_LETTERS)).isdecimal()]
+            left, right = _column(first), _column(last)
+            if len(rows) == 2 and 0 < left <= right:
+                self._starts.setdefault(rows[0], []).append((left, right - left + 1, rows[1]))
+
+    def fill(self, number: int, cells: dict[int, _Shown]) -> dict[int, _Shown]:
+        """Return the cells of a row with their widths, and those that go on from rows above."""
+        if not self._starts and not self._open:
+            return cells
+        filled = dict(cells)
+        for column, columns, last in self._starts.pop(number, ()):
+            cell = cells.get(column)
+            if cell is None:
+                continue
+            filled[column] = cell._replace(columns=columns)
+            if last > number and len(cell.text) <= MAX_LABEL_LENGTH:
+                self._open[column] = filled[column], last
+        for column, (cell, last) in list(self._open.items()):
+            if number > last:
+                del self._open[column]
+            else:
+                filled.setdefault(column, cell)
+        return dict(sorted(filled.items()))
+
+    def cover(self, rows: range) -> bool:
+        """Return whether a merged cell lies over all of some rows, so that they do not part tables."""
+        return any(last >= rows[-1] for _, last in self._open.values())
+
+
+def _hidden_columns(columns: Element) -> Iterator[range]:
+    """Yield the columns that are hidden or have no width; a group that is folded can be opened, and is read."""
+    for column in columns.iterfind("{*}col"):
+        is_folded = (column.get("outlineLevel") or "0") != "0"
+        is_hidden = is_true(column.get("hidden", "0")) and not is_folded
+        if is_hidden or _is_zero(column.get("width")):
+            yield range(int(column.get("min") or 1), int(column.get("max") or 1) + 1)
+
+
+def _is_hidden_row(element: Element, *, default: bool) -> bool:
+    """Return whether a row is hidden, also by a filter, or has no height; one of a folded group can be opened."""
+    if (element.get("outlineLevel") or "0") != "0":
+        return False
+    hidden = element.get("hidden")
+    if hidden is None and element.get("ht") is None:
+        return default
+    return is_true(hidden or "0") or _is_zero(element.get("ht"))
+
+
+def _is_zero(size: str | None) -> bool:
+    try:
+        return size is not None and float(size) == 0
+    except ValueError:
+        return False
+
+
+def _join_header_rows(rows: Iterable[dict[int, _Shown]]) -> Iterator[dict[int, _Shown]]:
+    """Yield the rows, those of a header of several rows as one: "summer, weekday" for the names below each other."""
+    header: dict[int, _Shown] = {}
+    for cells in rows:
+        joined = _join_names(header, cells)
+        if joined:
+            header = joined
+            continue
+        if header:
+            yield header
+        header = cells if _can_have_second_row(cells) else {}
+        if not header:
+            yield cells
+    if header:
+        yield header
+
+
+def _can_have_second_row(cells: dict[int, _Shown]) -> bool:
+    """Return whether a row holds names of which some span columns, or have empty cells after them."""
+    if len(cells) < 2 or not all(cell.is_name for cell in cells.values()):
+        return False
+    last = max(cells)
+    return any(cell.columns > 1 for cell in cells.values()) or last - min(cells) >= len(cells)
+
+
+def _join_names(upper: dict[int, _Shown], lower: dict[int, _Shown]) -> dict[int, _Shown]:
+    """Return the names of two rows as those of one header; nothing if the second is not part of the header.
+
+    It has to name the columns that a name of the first spans. Names without merged cells belong together only if the
+    second row has a name more than once, as weekday below summer and winter.
+    """
+    if not upper or len(lower) < 2 or not all(cell.is_name for cell in lower.values()):
+        return {}
+    spans = {column: cell.columns for column, cell in upper.items()}
+    if max(spans.values()) == 1:
+        texts = [cell.text for cell in lower.values()]
+        if len(set(texts)) == len(texts):
+            return {}
+        starts = [*upper, max(*upper, *lower) + 1]
+        for column, following in pairwise(starts):
+            spans[column] = following - column if column in lower else 1
+    wide = {at for column, columns in spans.items() if columns > 1 for at in range(column, column + columns)}
+    if not wide or not wide <= lower.keys():
+        return {}
+    names: dict[int, list[str]] = {}
+    for column, columns in spans.items():
+        for at in range(column, column + columns):
+            names[at] = [upper[column].text]
+    for column, cell in lower.items():
+        own = names.setdefault(column, [])
+        if cell.text not in own:
+            own.append(cell.text)
+        elif column in upper and upper[column].text != cell.text:
+            return {}
+    return {column: _Shown(", ".join(own), is_name=True) for column, own in sorted(names.items())}
 
 
 def _string(item: Element | None) -> str:
@@ -169,8 +348,9 @@ def _table(rows: Iterable[dict[int, _Shown]]) -> Iterator[str]:
                 yield from _empty_columns(names, used)
                 names = {}
             fresh = fresh and (len(cells) == 1 or len(cells) < len(following))
-            used |= cells.keys()
-            yield row(f"{names[at].text}: {cell.text}" if at in names else cell.text for at, cell in cells.items())
+            used |= {at for start, cell in cells.items() for at in range(start, start + cell.columns)}
+            texts = {at: name.text for at, name in names.items()}
+            yield name_values(texts, ((at, cell.columns, cell.text) for at, cell in cells.items()))
         else:
             fresh = True
     yield from _empty_columns(names, used)

@@ -18,10 +18,10 @@ from dialore.retrieval.chunking import (
     Unreadable,
     fence_code,
     library,
-    row,
     split_at_headings,
 )
 from dialore.retrieval.loaders.markup import TAG
+from dialore.retrieval.loaders.tables import Cell, render_table
 
 
 def _set(names: str) -> frozenset[str]:
@@ -110,7 +110,8 @@ class _Page:
         self.parts: list[str] = []
         self.blocks: list[tuple[int, Paragraph]] = []
         self._heading = False
-        self._cells: list[str] = []  # of the row at hand, and the blocks of its cell
+        self._rows: list[list[Cell]] = []  # of the table at hand, and the blocks of its cell
+        self._row: list[Cell] | None = None
         self._cell: list[str] | None = None
         self._layouts: list[bool] = []  # of each table around, whether it only puts blocks beside each other
         self._terms: list[list[str]] = []  # of each list of definitions around, the terms to be defined
@@ -157,9 +158,10 @@ class _Page:
 
     def _begin_list_or_table(self, tag: str, element: Any) -> None:  # noqa: ANN401
         if tag == "table":
-            self._layouts.append(self._cell is None and bool(element.xpath(_LAYOUT)))
+            is_layout = element.get("role") in {"presentation", "none"} or bool(element.xpath(_LAYOUT))
+            self._layouts.append(self._cell is None and is_layout)
         elif tag == "tr":
-            self._cells = []
+            self._row = None
         elif tag in _CELLS and self._layouts and not self._layouts[-1] and self._cell is None:
             self._cell = []
         elif tag == "dl":
@@ -196,16 +198,27 @@ class _Page:
             self._reading = 0, []
         elif tag in _BLOCKS:
             self.flush()
-            self._end_list_or_table(tag)
+            self._end_list_or_table(tag, element)
 
-    def _end_list_or_table(self, tag: str) -> None:
+    def _end_cell(self, tag: str, element: Any) -> None:  # noqa: ANN401
+        """Add the cell to its row; a table may have cells in no row."""
+        if self._row is None:
+            self._row = []
+            self._rows.append(self._row)
+        is_header = tag == "th" or next(element.iterancestors("thead", "table")).tag == "thead"
+        columns = max(1, _span(element, "colspan"))
+        self._row.append(Cell(" ".join(self._cell or ()), columns, _span(element, "rowspan"), is_header=is_header))
+        self._cell = None
+
+    def _end_list_or_table(self, tag: str, element: Any) -> None:  # noqa: ANN401
         if tag in _CELLS and self._cell is not None:
-            self._cells.append(" ".join(self._cell))
-            self._cell = None
-        elif tag in {"tr", "table"}:  # a table may have cells in no row
-            self.parts, self._cells = [row(self._cells)], []
-            self.flush()
-            del self._layouts[-1 if tag == "table" else len(self._layouts) :]
+            self._end_cell(tag, element)
+        elif tag == "tr":
+            self._row = None
+        elif tag == "table":
+            rows, self._rows, self._row = self._rows, [], None
+            self.blocks += ((0, Paragraph(text, is_row=True)) for text in render_table(rows))
+            del self._layouts[-1:]
         elif tag == "dd":
             self._defined, self._prefix = not self._prefix, ""
         elif tag == "dl" and self._terms:
@@ -213,6 +226,12 @@ class _Page:
             self.parts = [] if self._defined else [", ".join(terms)]
             self.flush()
             self._defined = False
+
+
+def _span(element: Any, name: str, default: int = 1) -> int:  # noqa: ANN401
+    """Return how many rows or columns a cell spans."""
+    value = (element.get(name) or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else default
 
 
 # --- EPUB
