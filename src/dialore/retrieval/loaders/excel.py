@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 _LONGEST_NAME = 60  # letters that a column is called by; a longer text is no name
 _LONGEST_CODE = 255
 _LETTERS = "$ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HIDDEN_CODE = re.compile(r"\s*;;;?\s*")
+"""A format that shows nothing of numbers; with three signs also nothing of texts."""
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
 
@@ -74,6 +76,7 @@ class _Workbook:
             self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
         self._printed: dict[str, None] = {}
+        self._are_rows_hidden = False
         self._hidden_columns: list[range] = []
         self._left_out_rows: set[int] = set()
         self._left_out_columns: set[int] = set()
@@ -110,42 +113,58 @@ class _Workbook:
     def _rows(self, part: str) -> Iterator[dict[int, _Shown]]:
         """Yield the cells of each row, by column; an empty row where rows are left out."""
         last = 0
-        are_hidden = False
         merged = _MergedCells(self._package.merged_ranges(part))
         for element in self._package.rows(part):
-            if local(element) == "headerFooter":
-                self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
-                continue
-            if local(element) == "cols":
-                self._hidden_columns = list(_hidden_columns(element))
-                continue
-            if local(element) == "sheetFormatPr":
-                are_hidden = is_true(element.get("zeroHeight", "0"))
+            if local(element) != "row":
+                self._take_settings(element)
                 continue
             number = int(element.get("r") or last + 1)
             if number > last + 1 and not merged.cover(range(last + 1, number)):
                 yield {}
-            last, column, cells = number, 0, {}
-            for cell in element.iterfind("{*}c"):
-                column = _column(cell.get("r") or "") or column + 1
-                text, is_name = self._cell(cell)
-                text = " ".join(text.split())
-                if text:
-                    is_name = is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
-                    cells[column] = _Shown(text, is_name)
-            has_own = bool(cells)
-            cells = merged.fill(number, cells)
-            if _is_hidden_row(element, default=are_hidden) and not self._package.include_hidden:
-                if has_own:
+            last = number
+            own = self._cells(element)
+            cells = merged.fill(number, own)
+            if self._is_hidden_row(element) and not self._package.include_hidden:
+                if own:
                     self._package.leave_out("rows")
                     self._left_out_rows.add(number)
-                continue
-            if has_own:
+            elif own:
                 yield self._without_hidden_columns(cells)
             elif not cells:
                 yield {}
         for _ in self._left_out_columns:
             self._package.leave_out("columns")
+
+    def _take_settings(self, element: Element) -> None:
+        """Take in what a sheet says of its columns, rows and printed pages."""
+        if local(element) == "headerFooter":
+            self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
+        elif local(element) == "cols":
+            self._hidden_columns = list(_hidden_columns(element))
+        elif local(element) == "sheetFormatPr":
+            self._are_rows_hidden = is_true(element.get("zeroHeight", "0"))
+
+    def _cells(self, element: Element) -> dict[int, _Shown]:
+        """Return the cells of a row that show something, by column."""
+        column = 0
+        cells: dict[int, _Shown] = {}
+        for cell in element.iterfind("{*}c"):
+            column = _column(cell.get("r") or "") or column + 1
+            shown = self._cell(cell)
+            text = " ".join(shown.text.split())
+            if text:
+                is_name = shown.is_name and len(text) <= _LONGEST_NAME and text[-1] not in ".?!。？！"
+                cells[column] = _Shown(text, is_name)
+        return cells
+
+    def _is_hidden_row(self, element: Element) -> bool:
+        """Return whether a row is hidden, also by a filter, or has no height; one of a folded group can be opened."""
+        if (element.get("outlineLevel") or "0") != "0":
+            return False
+        hidden = element.get("hidden")
+        if hidden is None and element.get("ht") is None:
+            return self._are_rows_hidden
+        return is_true(hidden or "0") or _is_zero(element.get("ht"))
 
     def _without_hidden_columns(self, cells: dict[int, _Shown]) -> dict[int, _Shown]:
         """Return the cells of a row of which at least one column is shown; at the first of those."""
@@ -176,6 +195,11 @@ class _Workbook:
         """Return what a cell shows, and whether it may be the name of a column."""
         kind, value = cell.get("t") or "n", cell.findtext("{*}v") or ""
         formula = cell.find("{*}f")
+        style = int(cell.get("s") or 0)
+        code = self._formats[style] if style < len(self._formats) else "General"
+        if _HIDDEN_CODE.fullmatch(code) and (kind == "n" or code.strip() == ";;;") and (value or len(cell)):
+            if self._package.leave_out("cells by their format"):
+                return _Shown("", is_name=False)
         if kind == "inlineStr":
             value = _string(cell.find("{*}is"))
         elif not value and formula is not None and kind != "str":
@@ -188,8 +212,6 @@ class _Workbook:
         elif kind == "b":
             value = "TRUE" if value == "1" else "FALSE"
         elif kind == "n" and value:
-            style = int(cell.get("s") or 0)
-            code = self._formats[style] if style < len(self._formats) else "General"
             return format_number(value, code, since_1904=self._since_1904)
         return _Shown(value, is_name=kind in {"s", "str", "inlineStr"})
 
@@ -240,16 +262,6 @@ def _hidden_columns(columns: Element) -> Iterator[range]:
             yield range(int(column.get("min") or 1), int(column.get("max") or 1) + 1)
 
 
-def _is_hidden_row(element: Element, *, default: bool) -> bool:
-    """Return whether a row is hidden, also by a filter, or has no height; one of a folded group can be opened."""
-    if (element.get("outlineLevel") or "0") != "0":
-        return False
-    hidden = element.get("hidden")
-    if hidden is None and element.get("ht") is None:
-        return default
-    return is_true(hidden or "0") or _is_zero(element.get("ht"))
-
-
 def _is_zero(size: str | None) -> bool:
     try:
         return size is not None and float(size) == 0
@@ -290,28 +302,36 @@ def _join_names(upper: dict[int, _Shown], lower: dict[int, _Shown]) -> dict[int,
     """
     if not upper or len(lower) < 2 or not all(cell.is_name for cell in lower.values()):
         return {}
-    spans = {column: cell.columns for column, cell in upper.items()}
-    if max(spans.values()) == 1:
-        texts = [cell.text for cell in lower.values()]
-        if len(set(texts)) == len(texts):
-            return {}
-        starts = [*upper, max(*upper, *lower) + 1]
-        for column, following in pairwise(starts):
-            spans[column] = following - column if column in lower else 1
+    spans = _spans(upper, lower)
+    named = {at for column, cell in lower.items() for at in range(column, column + cell.columns)}
     wide = {at for column, columns in spans.items() if columns > 1 for at in range(column, column + columns)}
-    if not wide or not wide <= lower.keys():
+    if not wide or not wide <= named:
         return {}
-    names: dict[int, list[str]] = {}
-    for column, columns in spans.items():
-        for at in range(column, column + columns):
-            names[at] = [upper[column].text]
+    names = {at: upper[column] for column, columns in spans.items() for at in range(column, column + columns)}
     for column, cell in lower.items():
-        own = names.setdefault(column, [])
-        if cell.text not in own:
-            own.append(cell.text)
-        elif column in upper and upper[column].text != cell.text:
+        above = names.get(column)
+        if above is None or above.text == cell.text:
+            names[column] = cell
+        elif column in wide:
+            names[column] = cell._replace(text=f"{above.text}, {cell.text}")
+        else:  # a value below a name of its own
             return {}
-    return {column: _Shown(", ".join(own), is_name=True) for column, own in sorted(names.items())}
+        for at in range(column + 1, column + cell.columns):
+            names.pop(at, None)
+    return dict(sorted(names.items()))
+
+
+def _spans(upper: dict[int, _Shown], lower: dict[int, _Shown]) -> dict[int, int]:
+    """Return how many columns each name of a row spans, by merged cells or, without any, by the empty cells after."""
+    spans = {column: cell.columns for column, cell in upper.items()}
+    texts = [cell.text for cell in lower.values()]
+    if max(spans.values()) > 1 or len(set(texts)) == len(texts):
+        return spans
+    starts = [*upper, max(*upper, *lower) + 1]
+    for column, following in pairwise(starts):
+        if column in lower:
+            spans[column] = following - column
+    return spans
 
 
 def _string(item: Element | None) -> str:

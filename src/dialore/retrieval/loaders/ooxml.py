@@ -108,13 +108,13 @@ class Package:
         references: list[str] = []
         kept = b""
         # A damaged part is reported when its rows are read.
-        with suppress(zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError):
-            with self._archive.open(self._names[part.lower()]) as file:
-                while block := file.read(_BLOCK_BYTES):
-                    found = kept + block
-                    matches = list(_MERGED.finditer(found))
-                    references += (match[1].decode() for match in matches)
-                    kept = found[max(matches[-1].end() if matches else 0, len(found) - _MAX_TAG_BYTES) :]
+        damage = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
+        with suppress(*damage), self._archive.open(self._names[part.lower()]) as file:
+            while block := file.read(_BLOCK_BYTES):
+                found = kept + block
+                matches = list(_MERGED.finditer(found))
+                references += (match[1].decode() for match in matches)
+                kept = found[max(matches[-1].end() if matches else 0, len(found) - _MAX_TAG_BYTES) :]
         return references
 
     def rows(self, part: str) -> Iterator[Element]:

@@ -105,7 +105,9 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
             notice("", f"{bad:,} lines hold \ufffd, for what is no {text_file.encoding}")
 
 
-def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool, include_hidden: bool) -> Iterator[Section]:
+def _read_whole(
+    data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool, include_hidden: bool
+) -> Iterator[Section]:
     if file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
     elif file_format == "epub":
