@@ -197,9 +197,9 @@ class _Workbook:
         formula = cell.find("{*}f")
         style = int(cell.get("s") or 0)
         code = self._formats[style] if style < len(self._formats) else "General"
-        if _HIDDEN_CODE.fullmatch(code) and (kind == "n" or code.strip() == ";;;") and (value or len(cell)):
-            if self._package.leave_out("cells by their format"):
-                return _Shown("", is_name=False)
+        shows_nothing = _HIDDEN_CODE.fullmatch(code) and (kind == "n" or code.strip() == ";;;")
+        if shows_nothing and len(cell) and self._package.leave_out("cells by their format"):
+            return _Shown("", is_name=False)
         if kind == "inlineStr":
             value = _string(cell.find("{*}is"))
         elif not value and formula is not None and kind != "str":

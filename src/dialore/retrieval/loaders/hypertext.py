@@ -20,6 +20,7 @@ from dialore.retrieval.chunking import (
     library,
     split_at_headings,
 )
+from dialore.retrieval.loaders.formulas import formula_text
 from dialore.retrieval.loaders.markup import TAG
 from dialore.retrieval.loaders.tables import Cell, render_table
 
@@ -41,6 +42,7 @@ _HEADINGS = _set("h1 h2 h3 h4 h5 h6")
 _CELLS = _set("td th")
 _LAYOUT = f"boolean(.//table | .//{' | .//'.join(sorted(_HEADINGS))})"
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_PICTURES = _set(".avif .bmp .gif .jpeg .jpg .png .webp")
 _PERMALINK = "¶\uf0c1 "
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight|highlight-source|sourceCode)[- ](\w[\w+#-]*)")
 _SELF_CLOSED = re.compile(
@@ -135,6 +137,10 @@ class _Page:
     def begin(self, element: Any) -> bool:  # noqa: ANN401
         """Take in an element's start; whether what is inside is passed over."""
         tag, get = element.tag, element.get
+        formula = formula_text(element)
+        if formula is not None:
+            self.parts.append(f" {formula} " if tag == "script" else formula)
+            return True
         if tag in _UNSEEN or get("hidden") not in {None, "until-found"} or get("role") == "navigation":
             return True
         if _HIDDEN.search(get("style") or ""):
@@ -247,9 +253,16 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
         package = etree.fromstring(book.read("META-INF/container.xml"), parser).xpath("string(//@full-path)")
         tree = etree.fromstring(book.read(package), parser)
         title = " ".join(tree.xpath("string(//*[local-name()='title'])").split())
-        files = {item.get("id"): item.get("href") for item in tree.xpath("//*[local-name()='item']")}
+        items = tree.xpath("//*[local-name()='item']")
+        files = {item.get("id"): item.get("href") for item in items}
+        kinds = {item.get("href"): item.get("media-type") or "" for item in items}
         chapters = [files.get(item.get("idref")) or "" for item in tree.xpath("//*[local-name()='itemref']")]
+    pictures = [chapter for chapter in chapters if _is_picture(chapter, kinds.get(chapter, ""))]
+    if pictures:
+        notice("", f"{len(pictures):,} of its pages are pictures, which are not read: {', '.join(pictures[:3])}")
     for chapter in chapters:
+        if chapter in pictures:
+            continue
         name = posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(chapter)))
         try:
             with library("EPUB file", "lxml"):
@@ -259,3 +272,10 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
             yield from read_html(page, lambda _, why, name=name: notice(name, why), title)  # type: ignore[misc]
         except Unreadable as error:
             notice(name, error)
+
+
+def _is_picture(name: str, media_type: str) -> bool:
+    """Return whether an entry of a book's spine is a picture; one in SVG may hold text."""
+    if media_type:
+        return media_type.startswith("image/") and media_type != "image/svg+xml"
+    return posixpath.splitext(name)[1].lower() in _PICTURES
