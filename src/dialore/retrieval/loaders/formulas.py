@@ -9,8 +9,17 @@ _TEX = {"application/x-tex", "application/x-latex", "text/x-tex", "tex", "latex"
 _MATHJAX = re.compile(r"MathJax(?:_Preview|_Display|_SVG|_SVG_Display|_CHTML|_CommonHTML)?|mjx-chtml|MJXc-display")
 """Classes of what MathJax 2 draws of a script, which stands after it."""
 _SCRIPT_MARKS = re.compile(r"%?\s*<!\[CDATA\[|%?\s*\]\]>")
-_SCRIPTS = {"msup": "{}^{}", "msub": "{}_{}", "mover": "{}^{}", "munder": "{}_{}"}
-_TWO_SCRIPTS = {"msubsup", "munderover"}
+_FORMS = {
+    "msup": "{}^{}",
+    "msub": "{}_{}",
+    "mover": "{}^{}",
+    "munder": "{}_{}",
+    "msubsup": "{}_{}^{}",
+    "munderover": "{}_{}^{}",
+    "mfrac": "{}/{}",
+    "mroot": "{}^(1/{})",
+}
+_ARGUMENTS = {tag: form.count("{}") for tag, form in _FORMS.items()}
 
 
 def formula_text(element: Any) -> str | None:  # noqa: ANN401 - lxml ships no types
@@ -87,23 +96,18 @@ def _line(element: Any) -> str:  # noqa: ANN401
     tag = str(element.tag).rpartition(":")[2]
     if tag in {"annotation", "annotation-xml", "mphantom"}:
         return ""
+    own = (element.text or "").strip()
     children = [_line(child) for child in element]
-    if tag in _SCRIPTS and len(children) == 2:
-        return _SCRIPTS[tag].format(children[0], _argument(children[1]))
-    if tag in _TWO_SCRIPTS and len(children) == 3:
-        return f"{children[0]}_{_argument(children[1])}^{_argument(children[2])}"
-    if tag == "mfrac" and len(children) == 2:
-        return f"{_argument(children[0])}/{_argument(children[1])}"
+    if len(children) == _ARGUMENTS.get(tag):
+        first, *others = children
+        return _FORMS[tag].format(_argument(first) if tag == "mfrac" else first, *map(_argument, others))
     if tag == "msqrt":
         return f"√{_argument(''.join(children))}"
-    if tag == "mroot" and len(children) == 2:
-        return f"{_argument(children[0])}^(1/{children[1]})"
     if tag == "mfenced":
         inside = (element.get("separators") or ",")[:1].join(children)
         return f"{element.get('open', '(')}{inside}{element.get('close', ')')}"
-    if tag in {"mtd", "mtr", "mspace", "mtext"}:
-        return f" {(element.text or '').strip()}{''.join(children)} "
-    return (element.text or "").strip() + "".join(children)
+    text = own + "".join(children)
+    return f" {text} " if tag in {"mtd", "mtr", "mspace", "mtext"} else text
 
 
 def _argument(text: str) -> str:

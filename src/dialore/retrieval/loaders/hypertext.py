@@ -137,13 +137,14 @@ class _Page:
     def begin(self, element: Any) -> bool:  # noqa: ANN401
         """Take in an element's start; whether what is inside is passed over."""
         tag, get = element.tag, element.get
+        if _is_passed_over(element):
+            return True
         formula = formula_text(element)
         if formula is not None:
-            self.parts.append(f" {formula} " if tag == "script" else formula)
+            is_display = "display" in (get("type") or "")
+            self.parts.append(f" {formula} " if is_display else formula)
             return True
-        if tag in _UNSEEN or get("hidden") not in {None, "until-found"} or get("role") == "navigation":
-            return True
-        if _HIDDEN.search(get("style") or ""):
+        if tag in _UNSEEN:
             return True
         if tag in _BLOCKS:
             self.flush()
@@ -232,6 +233,13 @@ class _Page:
             self.parts = [] if self._defined else [", ".join(terms)]
             self.flush()
             self._defined = False
+
+
+def _is_passed_over(element: Any) -> bool:  # noqa: ANN401
+    """Return whether an element is hidden or a menu."""
+    if element.get("hidden") not in {None, "until-found"} or element.get("role") == "navigation":
+        return True
+    return _HIDDEN.search(element.get("style") or "") is not None
 
 
 def _span(element: Any, name: str, default: int = 1) -> int:  # noqa: ANN401

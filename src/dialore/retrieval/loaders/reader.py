@@ -201,9 +201,7 @@ def _say_sections(
         return lambda where, why: say(kind, " ".join(f"{where}: {why}".removeprefix(": ").split()))
 
     characters = 0
-    sections = read_sections(
-        path, file_format, told("reject"), told("notice"), ocr=ocr, include_hidden=include_hidden
-    )
+    sections = read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr, include_hidden=include_hidden)
     for section in sections:
         _limit_time(seconds)
         text = json.dumps([section.paragraphs, section.title, section.url, section.extra], ensure_ascii=False)

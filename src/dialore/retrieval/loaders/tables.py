@@ -228,7 +228,7 @@ def _looks_like_header(cells: _Row, body: Sequence[_Row], *, is_styled: bool) ->
     is_spanned = any(placed.cell.columns > 1 for placed in cells.values())
     if len(set(named.values())) < len(named) or len(named) + (len(named) < len(texts)) < 2:
         return False
-    columns = [[other[at].cell.text for other in body if at in other and other[at].cell.text] for at in texts]
+    columns = [_own_texts(body, column) for column in texts]
     if is_styled and (is_spanned or len(texts) > 2):
         return not any(text in column for text, column in zip(texts.values(), columns, strict=True))
     if len(body) < 2 or any(map(_has_digit, named.values())):
@@ -236,6 +236,12 @@ def _looks_like_header(cells: _Row, body: Sequence[_Row], *, is_styled: bool) ->
     if len(texts) > 2:
         return any(values and all(map(_has_digit, values)) for values in columns)
     return len(body) > 2 and _are_alike(columns[-1])
+
+
+def _own_texts(rows: Sequence[_Row], column: int) -> list[str]:
+    """Return the texts that begin in a column."""
+    placed = [cells[column] for cells in rows if column in cells]
+    return [own.cell.text for own in placed if own.cell.text and not own.is_repeated]
 
 
 def _has_digit(text: str) -> bool:
