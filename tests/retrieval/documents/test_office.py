@@ -533,7 +533,8 @@ def test_hidden_text_of_word_is_left_out_and_counted():
         '<w:style w:type="paragraph" w:styleId="Draft"><w:rPr><w:vanish/></w:rPr></w:style>'
     )
     drawing = f'<w:r><w:drawing><w:inline><w:docPr hidden="1"/>{BOX}</w:inline></w:drawing></w:r>'
-    older = f'<w:r><w:pict><v:shape xmlns:v="urn:schemas-microsoft-com:vml" style="visibility:hidden">{BOX}</v:shape></w:pict></w:r>'
+    shape = 'v:shape xmlns:v="urn:schemas-microsoft-com:vml" style="visibility:hidden"'
+    older = f"<w:r><w:pict><{shape}>{BOX}</v:shape></w:pict></w:r>"
     body = (
         f"<w:p>{r('Open.')}{run('abc', '<w:vanish/>')}{run('!', '<w:webHidden/>')}"
         f"{run('?', '<w:vanish w:val=&quot;0&quot;/>'.replace('&quot;', chr(34)))}</w:p>"
@@ -585,7 +586,7 @@ def hidden_workbook() -> bytes:
         made.active.append(row)
     made.active.column_dimensions["C"].hidden = True
     made.active.row_dimensions[3].hidden = True
-    made.active.row_dimensions[4].height = 0
+    made.active.row_dimensions[4].hidden = True
     made.active.row_dimensions[5].hidden = True
     made.active.row_dimensions[5].outlineLevel = 1
     made.active["B6"].number_format = ";;;"
@@ -607,6 +608,16 @@ def test_hidden_sheets_rows_columns_and_cells_are_left_out_and_counted():
         whole
     )
     assert "Comment on A3: not yet" in whole
+
+
+def test_rows_and_columns_without_a_size_are_hidden():
+    rows = sheet_row("a", "b").replace("<row", '<row ht="0" customHeight="1"') + sheet_row("c", "d")
+    data = workbook(rows, head='<cols><col min="2" max="9" width="0" customWidth="1"/></cols>')
+    found, said, whole = count_and_read_all(read_xlsx, data)
+    assert found == ["c"]
+    assert "1 rows" in said
+    assert "1 columns" in said
+    assert whole == ["a: c | b: d"]
 
 
 def test_an_option_of_the_command_reads_what_is_hidden(tmp_path):
