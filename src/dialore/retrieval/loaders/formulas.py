@@ -70,8 +70,8 @@ def _mathjax_text(drawing: Any) -> str | None:  # noqa: ANN401
 
 
 def _find_math(element: Any) -> Any:  # noqa: ANN401
-    found = element.xpath("descendant::*[local-name()='math' or name()='m:math']")
-    return found[0] if found else None
+    formulas = element.xpath("descendant::*[local-name()='math' or name()='m:math']")
+    return formulas[0] if formulas else None
 
 
 def _parsed_math_text(source: str) -> str:

@@ -111,10 +111,10 @@ class Package:
         damage = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
         with suppress(*damage), self._archive.open(self._names[part.lower()]) as file:
             while block := file.read(_BLOCK_BYTES):
-                found = kept + block
-                matches = list(_MERGED.finditer(found))
+                window = kept + block
+                matches = list(_MERGED.finditer(window))
                 references += (match[1].decode() for match in matches)
-                kept = found[max(matches[-1].end() if matches else 0, len(found) - _MAX_TAG_BYTES) :]
+                kept = window[max(matches[-1].end() if matches else 0, len(window) - _MAX_TAG_BYTES) :]
         return references
 
     def rows(self, part: str) -> Iterator[Element]:

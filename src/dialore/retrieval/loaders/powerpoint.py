@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TITLES = {"title", "ctrTitle"}
 _REPEATED = {"hdr", "ftr", "dt", "sldNum"}
 _TABLE = "tbl"
-"""What rows of tables are told by."""
+"""The kind of shape of a table's rows."""
 _UNTITLED = "PowerPoint Presentation"
 
 
