@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-_READERS = 3
+_READERS = 4
 """Rises when files are read in another way: then they are read again though they have not changed."""
 
 
@@ -118,7 +118,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
 
     def _read(self, path: Path, file_format: FileFormat, reader: Reader, is_known: Callable[[Document], bool]) -> None:
         begin, name = self._sections.tell(), shown_path(path)
-        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr)).encode()).digest()
+        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr, reader.include_hidden)).encode()).digest()
         try:
             try:
                 status = path.stat()

@@ -18,12 +18,12 @@ from dialore.retrieval.chunking import (
     Unreadable,
     fence_code,
     paragraphs,
-    row,
     split_at_headings,
     unwrap,
 )
 from dialore.retrieval.groups import RefusedGroups, apply_groups, lift_metadata, parse_json
 from dialore.retrieval.loaders.front_matter import split_front_matter
+from dialore.retrieval.loaders.tables import Cell, render_table
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -144,23 +144,36 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
         elif token.type == "html_block":
             words = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", token.content)))
             yield from [(0, Paragraph(words))] if words.strip() else ()
+        elif token.type == "table_open":
+            yield from ((0, Paragraph(text, is_row=True)) for text in _table(tokens, position))
         elif paragraph := _paragraph(tokens, position):
             yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
 
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
-    """Return what a token holds, if anything: a table's cells are read with their row."""
+    """Return what a token holds, if anything: a table's cells are read with the table."""
     token, text = tokens[place], ""
     if token.type == "heading_open":
         return Paragraph(_plain(tokens[place + 1]))
     if token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
         text = _plain(token)
-    elif token.type == "tr_open":
-        end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
-        text = row(_plain(inline) for inline in tokens[place:end] if inline.type == "inline")
     elif token.type in {"fence", "code_block"} and token.content.strip():
         return fence_code(token.content, token.info.strip())
     return Paragraph(text) if text.strip() else None
+
+
+def _table(tokens: Sequence[Token], start: int) -> list[str]:
+    """Return the rows of the table that begins at a token."""
+    rows: list[list[Cell]] = []
+    for place in range(start, len(tokens)):
+        kind = tokens[place].type
+        if kind == "table_close":
+            break
+        if kind == "tr_open":
+            rows.append([])
+        elif kind in {"th_open", "td_open"}:
+            rows[-1].append(Cell(_plain(tokens[place + 1]), is_header=kind == "th_open"))
+    return render_table(rows)
 
 
 def _plain(token: Token) -> str:

@@ -55,10 +55,17 @@ def format_of(path: Path) -> FileFormat | None:
 
 
 def read_sections(
-    path: Path, file_format: FileFormat, reject: Reject, notice: Reject | None = None, *, ocr: bool = False
+    path: Path,
+    file_format: FileFormat,
+    reject: Reject,
+    notice: Reject | None = None,
+    *,
+    ocr: bool = False,
+    include_hidden: bool = False,
 ) -> Iterator[Section]:
     """Yield the sections of a file, unpacked where its name ends in `.gz`; with `ocr` scanned pages are read, too.
 
+    With `include_hidden` what Office files hide is read, too, such as sheets, rows, slides and text.
     `reject` is told of lines that are left out, `notice` (else `reject`, too) of other parts, and of what was assumed.
     Raises Unreadable, OSError, or MissingExtraError where the format needs the extra `documents`.
     """
@@ -67,7 +74,7 @@ def read_sections(
             yield from _read_lines(path, file_format, reject, notice or reject)
         else:
             data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-            yield from _read_whole(data, file_format, notice or reject, ocr=ocr)
+            yield from _read_whole(data, file_format, notice or reject, ocr=ocr, include_hidden=include_hidden)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise Unreadable("it is a damaged gzip file") from error
 
@@ -106,11 +113,13 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
             notice("", f"{bad:,} lines hold \ufffd, for what is no {text_file.encoding}")
 
 
-def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+def _read_whole(
+    data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bool, include_hidden: bool
+) -> Iterator[Section]:
     if file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
     elif file_format in _OFFICE:
-        yield from _read_office(data, file_format, notice)
+        yield from _read_office(data, file_format, notice, include_hidden=include_hidden)
     elif file_format == "epub":
         yield from read_epub(data, notice)
     elif is_binary(data):
@@ -124,7 +133,7 @@ def _read_whole(data: bytes, file_format: FileFormat, notice: Reject, *, ocr: bo
         message = email.message_from_bytes(data.lstrip(), policy=email.policy.default)
         if not message.keys():
             raise Unreadable("it is no message: it has no head")
-        yield from _message(message, notice, ocr=ocr)
+        yield from _message(message, notice, ocr=ocr, include_hidden=include_hidden)
     else:
         text, _, note = decode(data)
         if note:
@@ -136,11 +145,11 @@ _HEAD = 1 << 20  # bytes by which the encoding of lines is told
 _OFFICE = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
 
 
-def _read_office(data: bytes, file_format: FileFormat, notice: Reject) -> Iterator[Section]:
+def _read_office(data: bytes, file_format: FileFormat, notice: Reject, *, include_hidden: bool) -> Iterator[Section]:
     """Yield the sections of an Office file, for the groups that its custom properties name."""
     with library("Office file", "lxml"):
         groups = property_groups(data)
-    for section in _OFFICE[file_format](data, notice):
+    for section in _OFFICE[file_format](data, notice, include_hidden=include_hidden):
         extra = {**section.extra, GROUPS: groups} if groups else section.extra
         yield replace(section, extra=extra)
 
@@ -150,7 +159,7 @@ def _read_office(data: bytes, file_format: FileFormat, notice: Reject) -> Iterat
 _SHOWN = ("From", "To", "Cc", "Date")
 
 
-def _message(message: MIMEPart, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+def _message(message: MIMEPart, notice: Reject, *, ocr: bool, include_hidden: bool) -> Iterator[Section]:
     """Yield the sections of a message, under its subject: what is seen of its head, its text, what is attached."""
     title = _header(message, "Subject")
     head = row(f"{name}: {line}" for name in _SHOWN if (line := _header(message, name)))
@@ -159,10 +168,10 @@ def _message(message: MIMEPart, notice: Reject, *, ocr: bool) -> Iterator[Sectio
         name = _header(part, "", part.get_filename)
         if part.get_content_type() == "message/rfc822":
             for inner in part.iter_parts():
-                yield from _message(inner, notice, ocr=ocr)
+                yield from _message(inner, notice, ocr=ocr, include_hidden=include_hidden)
             continue
         try:
-            for section in _read_part(part, name, notice, ocr=ocr):
+            for section in _read_part(part, name, notice, ocr=ocr, include_hidden=include_hidden):
                 names = [title, name if part.is_attachment() else "", section.title]
                 yield Section(section.paragraphs, " > ".join(filter(None, names)), section.url, section.extra)
         except Unreadable as error:
@@ -193,11 +202,11 @@ def _letters(part: MIMEPart) -> int:
     """Return how many letters a part shows."""
     if part.get_content_type() not in {"text/html", "text/plain"} or part.is_attachment():
         return 0
-    sections = _read_part(part, "", lambda _where, _why: None, ocr=False)
+    sections = _read_part(part, "", lambda _where, _why: None, ocr=False, include_hidden=False)
     return sum(len("".join(paragraph.text.split())) for section in sections for paragraph in section.paragraphs)
 
 
-def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool) -> Iterator[Section]:
+def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool, include_hidden: bool) -> Iterator[Section]:
     payload = part.get_payload(decode=True)
     data = payload if isinstance(payload, bytes) else b""
     charset, is_attachment = str(part.get_content_charset() or ""), part.is_attachment()
@@ -221,4 +230,4 @@ def _read_part(part: MIMEPart, name: str, notice: Reject, *, ocr: bool) -> Itera
         lines = io.StringIO(decode(data).text, newline="")
         yield from read_rows(lines, told, told) if file_format == "csv" else read_jsonl(lines, told)
     else:
-        yield from _read_whole(data, file_format, told, ocr=ocr)
+        yield from _read_whole(data, file_format, told, ocr=ocr, include_hidden=include_hidden)
