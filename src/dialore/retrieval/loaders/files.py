@@ -86,6 +86,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
         for path in paths:
             if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
                 raise InputError(f"no such file or folder: {shown_path(path)}", hint="check the name")
+        allowed = [path.resolve() for path in paths]
         for path in paths:
             is_folder = path.is_dir()
             if is_folder:
@@ -94,7 +95,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
                 known = format_of(file) or (None if is_folder else "text")
                 if known is None:
                     self.skipped.append(shown_path(file))
-                elif why := _unfit(file):
+                elif why := _unfit(file) or _outside(file, allowed):
                     (self.notices if is_folder else self.rejects).append(f"{shown_path(file)}: {why}")
                 else:
                     self.formats.setdefault(file, file_format or known)
@@ -153,3 +154,28 @@ def _unfit(path: Path) -> str:
     except OSError as error:
         return "a link to nothing" if path.is_symlink() else error.strerror or "it cannot be opened"
     return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"
+
+
+def _outside(path: Path, allowed: Sequence[Path]) -> str:
+    """Return why a link in a folder is not followed; empty if it is none, or leads to what is read anyway.
+
+    Args:
+        path: A file that exists.
+        allowed: The files and folders that are named, without links. Hidden parts of the folders are not read.
+    """
+    if not path.is_symlink():
+        return ""
+    target = path.resolve()
+    if target in allowed:
+        return ""
+    inside = [target.relative_to(folder).parts for folder in allowed if target.is_relative_to(folder)]
+    if not inside:
+        return f"a link out of the folder, to {shown_path(target)}, is not followed (name it to read it)"
+    if all(any(map(_is_hidden, parts)) for parts in inside):
+        return f"a link to the hidden file {shown_path(target)} is not followed (name it to read it)"
+    return ""
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether a name is that of a hidden file; volumes of Kubernetes link to folders such as ..2026_01_31."""
+    return name.startswith(".") and not name.startswith("..")

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TEXT_KEYS = ("text", "passage", "contents", "content", "page_content", "sentence", "body", "text_resource")
 _URL_KEYS = ("url", "link", "source_url")
-_OURS = frozenset({"text", "title", "url", "file", "page", "index"})
+RESERVED_NAMES = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
 TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
@@ -54,7 +54,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            section = _section(parse_json(line))
+            section = section_of_object(parse_json(line))
         except ValueError as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
@@ -69,26 +69,31 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
 
-def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
+def section_of_object(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
+    """Return the section of an object of JSON, or of a string.
+
+    Raises:
+        Unreadable: It has no text, or its `groups` cannot be applied.
+    """
     if isinstance(data, str):
         data = {"text": data}
     if not isinstance(data, dict):
         raise Unreadable("neither an object nor a string")
     if isinstance(data.get("kwargs"), dict) and "page_content" in data["kwargs"]:
         data = data["kwargs"]  # a serialised object of LangChain
-    key, text = _find_text(data)
+    key, text = find_text(data)
     # The text itself is no metadata, whatever it says.
     fields = apply_groups(lift_metadata({name: value for name, value in data.items() if name != key}))
     url_key = next((name for name in _URL_KEYS if isinstance(fields.get(name), str)), "")
     title = fields.get("title")
-    extra = {name: value for name, value in fields.items() if name not in {url_key, *_OURS}}
+    extra = {name: value for name, value in fields.items() if name not in {url_key, *RESERVED_NAMES}}
     if title is not None and not isinstance(title, str):
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
     return Section(paragraphs(text), " ".join((title or "").split()), fields[url_key] if url_key else "", extra)
 
 
-def _find_text(data: dict[str, Any]) -> tuple[str, str]:
+def find_text(data: dict[str, Any]) -> tuple[str, str]:
     """Return the key of an object's text, and the text."""
     for key in _TEXT_KEYS:
         value = data.get(key)
