@@ -308,7 +308,7 @@ def paragraphs(text: str) -> list[Paragraph]:
 
 
 @contextmanager
-def library(what: str, name: str) -> Iterator[None]:
+def library(what: str, name: str, extra: str = "documents") -> Iterator[None]:
     """Import and use a library of the extra: what it meets in damaged files, each of its own kind, is Unreadable."""
     logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -316,6 +316,6 @@ def library(what: str, name: str) -> Iterator[None]:
     except (Unreadable, MemoryError, MissingExtraError):
         raise
     except ImportError as error:
-        raise MissingExtraError(f"reading {what}", "documents") from error
+        raise MissingExtraError(f"reading {what}", extra) from error
     except Exception as error:
         raise Unreadable(f"it is a damaged {what}: {type(error).__name__}: {first_line(error)}") from error

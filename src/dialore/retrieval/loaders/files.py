@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from dialore.retrieval.chunking import Section, Unreadable
 from dialore.retrieval.documents.store import Document
 from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.reader import Reader, section_of
-from dialore.retrieval.loaders.reading import format_of
+from dialore.retrieval.loaders.reading import format_of, guess_format
 from dialore.text import shown_path
 
 if TYPE_CHECKING:
@@ -40,9 +41,9 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
     """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
-    say how, and none that is hidden; what is named itself is read as text where its name says nothing. Files that
-    `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`; `rejects` and
-    `notices` are sentences. Files that are rejected because they name groups that cannot be applied are also `refused`.
+    say how, and none that is hidden; a file that is named itself is read by its content if its name says nothing. Links
+    in a folder that lead out of it are not followed. Files that `is_known` knows by their hash are `unchanged`; names
+    that do not say how to read them are `skipped`; `rejects` and `notices` are sentences. Files that are rejected because they name groups that cannot be applied are also `refused`.
     Raises InputError where there is nothing of a name, or no room.
     """
 
@@ -92,13 +93,25 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
             if is_folder:
                 self.folders.append(Path(shown_path(path.resolve())))
             for file in self._below(path.resolve()) if is_folder else [path.resolve()]:
-                known = format_of(file) or (None if is_folder else "text")
-                if known is None:
+                known = format_of(file)
+                if known is None and is_folder:
                     self.skipped.append(shown_path(file))
+                elif is_folder and file.is_symlink() and file.resolve() in allowed:
+                    continue  # it is read by the name that it was named by
                 elif why := _unfit(file) or _outside(file, allowed):
                     (self.notices if is_folder else self.rejects).append(f"{shown_path(file)}: {why}")
                 else:
-                    self.formats.setdefault(file, file_format or known)
+                    self.formats.setdefault(file, file_format or known or self._guess(file))
+
+    def _guess(self, file: Path) -> FileFormat:
+        """Return how a file is read that is named itself, but whose name does not say how."""
+        try:
+            guess = guess_format(file)
+        except (OSError, EOFError, zlib.error):
+            return "text"  # its reader says what is wrong
+        as_what = "plain text" if guess == "text" else guess
+        self.notices.append(f"{shown_path(file)}: its name does not say what it is: read as {as_what}")
+        return guess
 
     def _below(self, folder: Path) -> Iterator[Path]:
         def reject(error: OSError) -> None:

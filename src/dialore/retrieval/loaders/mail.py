@@ -14,7 +14,6 @@ from email.message import MIMEPart
 from pathlib import Path
 
 from dialore.encodings import decode
-from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, row
 from dialore.retrieval.groups import apply_groups, names_groups
 from dialore.retrieval.loaders.calendar import read_calendar
@@ -186,8 +185,7 @@ class _Mail:
                 self._notice("", "its head does not name the boundary of its parts: they are told by their lines")
                 return repaired
         self._notice("", "its parts cannot be told from each other: it is read as plain text")
-        text = email.message_from_bytes(b"Content-Type: text/plain\n\n" + content, policy=email.policy.default)
-        return text
+        return email.message_from_bytes(b"Content-Type: text/plain\n\n" + content, policy=email.policy.default)
 
     def _count_letters(self, part: MIMEPart) -> int:
         """Return how many letters a text shows; 0 for attachments and invitations."""

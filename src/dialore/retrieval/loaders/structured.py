@@ -196,4 +196,4 @@ def _join(source: object) -> str:
 def _fence(code: str, language: str) -> str:
     longest = max(map(len, _BACKTICKS.findall(code)), default=2)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language.split()[0] if language.split() else ''}\n{code}\n{fence}"
+    return f"{fence}{language.split(maxsplit=1)[0] if language.split() else ''}\n{code}\n{fence}"
