@@ -93,8 +93,7 @@ def _convert(data: bytes, media_type: str, groups: list[str] | None, notice: Rej
 
         config = ExtractionConfig(output_format="markdown", use_cache=False)
         result = extract_bytes_sync(data, media_type, config)
-    metadata = result.metadata if isinstance(result.metadata, dict) else {}
-    title = str(metadata.get("title") or "")
+    title = str(result.metadata.get("title") or "")
     for section in read_markdown(_IMAGE.sub("", result.content), notice):
         names = dict.fromkeys(filter(None, (title, section.title)))
         extra = section.extra

@@ -42,9 +42,14 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
 
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
     say how, and none that is hidden; a file that is named itself is read by its content if its name says nothing. Links
-    in a folder that lead out of it are not followed. Files that `is_known` knows by their hash are `unchanged`; names
-    that do not say how to read them are `skipped`; `rejects` and `notices` are sentences. Files that are rejected because they name groups that cannot be applied are also `refused`.
-    Raises InputError where there is nothing of a name, or no room.
+    in a folder that lead out of it are not followed.
+
+    Files that `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`;
+    `rejects` and `notices` are sentences. Files that are rejected because they name groups that cannot be applied are
+    also `refused`.
+
+    Raises:
+        InputError: There is nothing of a name, or no room.
     """
 
     def __init__(

@@ -249,7 +249,7 @@ class _Mail:
     def _read_inner(self, part: MIMEPart, depth: int) -> Iterator[Section]:
         """Yield the sections of a message inside a message, which may be encoded although the standard forbids it."""
         encoding = str(part.get("Content-Transfer-Encoding") or "").strip().lower()
-        inner = next((inner for inner in part.iter_parts() if isinstance(inner, MIMEPart)), None)
+        inner = next(part.iter_parts(), None)
         if depth >= _MAX_DEPTH or inner is None:
             raise Unreadable("messages are nested too deeply" if inner else "the message in it is empty")
         if encoding == "base64" and not inner.keys():
@@ -275,7 +275,7 @@ def _read_plain(data: bytes, charset: str, notice: Reject) -> Iterator[Section]:
 def _read_report(part: MIMEPart) -> Iterator[Section]:
     """Yield the fields of a delivery report or receipt, a paragraph for each block of them."""
     payload = part.get_payload()
-    blocks = payload if isinstance(payload, list) else []
+    blocks = [block for block in payload if isinstance(block, MIMEPart)] if isinstance(payload, list) else []
     paragraphs = []
     for block in blocks:
         fields = [f"{name}: {' '.join(str(value).split())}" for name, value in block.raw_items()]

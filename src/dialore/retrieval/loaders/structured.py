@@ -147,7 +147,8 @@ def read_notebook(text: str, notice: Reject) -> Iterator[Section]:
     groups = apply_groups(lift_metadata(others)).get(GROUPS)
     kernel = metadata.get("language_info") or metadata.get("kernelspec") or {}
     language = str(kernel.get("language") or kernel.get("name") or "") if isinstance(kernel, dict) else ""
-    parts = []
+    language = language.rstrip("0123456789")  # kernels are called python3
+    parts: list[str] = []
     for number, cell in enumerate(cells, start=1):
         if isinstance(cell, dict):
             _check_cell(cell, number)
