@@ -117,37 +117,81 @@ def test_groups_of_notebooks_are_applied_or_refused(tmp_path):
         read(tmp_path, notebook({**cell, "metadata": {"groups": ["board"]}}), "notebook")
 
 
-def open_document(body: str, properties: str = "") -> bytes:
-    names = " ".join(f'xmlns:{name}="{OPEN_DOCUMENT}:{name}:1.0"' for name in ("office", "text", "table", "meta"))
+def open_document(body: str, properties: str = "", styles: str = "") -> bytes:
+    kinds = ("office", "text", "table", "meta", "style", "draw")
+    names = " ".join(f'xmlns:{name}="{OPEN_DOCUMENT}:{name}:1.0"' for name in kinds)
+    parts = {
+        "content": f"{styles}<office:body><office:text>{body}</office:text></office:body>",
+        "styles": "<style:master-page><style:header><text:p>Page head</text:p></style:header></style:master-page>",
+        "meta": f"<office:meta>{properties}</office:meta>",
+    }
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as package:
-        package.writestr("mimetype", "application/vnd.oasis.opendocument.text")
-        content = f"<office:body><office:text>{body}</office:text></office:body>"
-        package.writestr("content.xml", f"<office:document-content {names}>{content}</office:document-content>")
-        meta = f"<office:meta>{properties}</office:meta>"
-        package.writestr("meta.xml", f"<office:document-meta {names}>{meta}</office:document-meta>")
+        for name, part in parts.items():
+            package.writestr(f"{name}.xml", f"<office:document {names}>{part}</office:document>")
     return archive.getvalue()
 
 
-def test_open_document_texts_are_read_with_their_tables_and_notes(tmp_path):
-    pytest.importorskip("kreuzberg")
-    cells = "<table:table-row>{}</table:table-row>"
-    table = "".join(
-        cells.format("".join(f"<table:table-cell><text:p>{text}</text:p></table:table-cell>" for text in texts))
-        for texts in (("Class", "Price"), ("Adult", "5 EUR"))
-    )
-    note = "<text:note><text:note-body><text:p>Not on Sundays.</text:p></text:note-body></text:note>"
-    body = f"<text:h>Ferry</text:h><text:p>From<text:s/>pier 7{note}</text:p><table:table>{table}</table:table>"
-    comment = "<text:p><office:annotation><text:p>x</text:p></office:annotation></text:p>"
+def note(text: str) -> str:
+    return f"<text:note><text:note-citation>1</text:note-citation><text:p>{text}</text:p></text:note>"
+
+
+def table(*rows: str) -> str:
+    return f"<table:table>{''.join(f'<table:table-row>{row}</table:table-row>' for row in rows)}</table:table>"
+
+
+def table_cell(*texts: str, attributes: str = "") -> str:
+    content = "".join(f"<text:p>{text}</text:p>" for text in texts)
+    return f"<table:table-cell {attributes}>{content}</table:table-cell>"
+
+
+def test_open_document_texts_are_read_with_all_that_stands_in_them(tmp_path):
+    listed = "<text:list><text:list-item><text:p>In a list.</text:p></text:list-item></text:list>"
+    in_cell = f"<table:table-cell>{listed}{table(table_cell('Nested.'))}</table:table-cell>"
+    header = f"<table:table-header-rows><table:table-row>{table_cell('Class') + table_cell('Price')}</table:table-row>"
+    rows = f"<table:table-row>{table_cell('Adult' + note('Over 16.')) + in_cell}</table:table-row>"
+    body = f"""
+        <text:tracked-changes><text:p>Deleted.</text:p></text:tracked-changes>
+        <text:h text:outline-level="2">Ferry</text:h>
+        <text:p>From<text:s/>pier<text:tab/>7{note("Not on Sundays.")}<office:annotation><text:p>Check.</text:p>
+        </office:annotation>.</text:p>
+        <text:p><draw:frame><draw:text-box><text:p>In a box.</text:p></draw:text-box></draw:frame></text:p>
+        <text:section><text:p>In a section.</text:p></text:section>
+        <table:table>{header}</table:table-header-rows>{rows}</table:table>
+        <text:p><draw:object/></text:p>"""
     groups = '<meta:user-defined meta:name="Groups">board</meta:user-defined>'
-    texts, notices, sections = read(tmp_path, open_document(body + comment, groups), "odt")
-    joined = "\n".join(texts)
-    for expected in ("From pier 7", "Class: Adult | Price: 5 EUR", "Not on Sundays."):
-        assert expected in joined
+    texts, notices, sections = read(tmp_path, open_document(body, groups), "odt")
+    assert texts == [
+        "From pier 7.",
+        "Not on Sundays.",
+        "Comment: Check.",
+        "In a box.",
+        "In a section.",
+        "Class: Adult Over 16. | Price: In a list. Nested.",
+        "Page head",
+    ]
+    assert {section.title for section in sections} == {"Ferry"}
     assert all(section.extra["groups"] == ["board"] for section in sections)
-    assert "1 comments" in notices[0]
+    assert len(notices) == 1
+    assert "1 embedded objects" in notices[0]
+
+
+def test_open_document_texts_that_hide_text_or_cannot_be_read(tmp_path):
+    styles = '<style:style style:name="H"><style:text-properties text:display="none"/></style:style>'
+    body = '<text:p>Seen<text:span text:style-name="H"> hidden</text:span>.</text:p>'
+    hidden = '<text:section text:display="none"><text:p>gone</text:p></text:section>'
+    texts, notices, _ = read(tmp_path, open_document(body + hidden, styles=styles), "odt")
+    assert texts == ["Seen.", "Page head"]
+    assert "10 characters" in notices[0]
+    path = tmp_path / "file"
+    sections = read_sections(path, "odt", pytest.fail, pytest.fail, include_hidden=True)
+    texts = [paragraph.text for section in sections for paragraph in section.paragraphs]
+    assert texts == ["Seen hidden.", "gone", "Page head"]
     with pytest.raises(Unreadable):
         read(tmp_path, b"PK", "odt")
+    empty = '<meta:user-defined meta:name="groups"/>'
+    with pytest.raises(RefusedGroups):
+        read(tmp_path, open_document(body, empty), "odt")
 
 
 def test_rtf_is_read_and_its_groups_are_applied_or_refused(tmp_path):

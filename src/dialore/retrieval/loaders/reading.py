@@ -15,7 +15,6 @@ from dialore.encodings import decode, is_binary
 from dialore.files import load_json
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, library
-from dialore.retrieval.loaders.converted import RTF_START, read_odt, read_rtf
 from dialore.retrieval.loaders.delimited import read_rows
 from dialore.retrieval.loaders.excel import read_xlsx
 from dialore.retrieval.loaders.front_matter import check_head
@@ -23,8 +22,10 @@ from dialore.retrieval.loaders.hypertext import read_epub, read_html
 from dialore.retrieval.loaders.mail import ReadContent, read_mbox, read_message, read_web_archive
 from dialore.retrieval.loaders.markup import read_jsonl, read_markdown, read_text
 from dialore.retrieval.loaders.ooxml import property_groups
+from dialore.retrieval.loaders.opendocument import read_odt
 from dialore.retrieval.loaders.pdf import read_pdf
 from dialore.retrieval.loaders.powerpoint import read_pptx
+from dialore.retrieval.loaders.rtf import RTF_START, read_rtf
 from dialore.retrieval.loaders.structured import read_json, read_notebook
 from dialore.retrieval.loaders.word import read_docx
 
@@ -186,7 +187,9 @@ def _read_whole(
     if file_format == "text" and data.startswith(RTF_START):
         file_format = "rtf"
         notice("", "it is RTF, whatever its name says, and read as such")
-    if file_format == "pdf":
+    if file_format == "odt":
+        yield from read_odt(data, notice, include_hidden=include_hidden)
+    elif file_format == "pdf":
         yield from read_pdf(data, notice, ocr=ocr)
     elif file_format in _OFFICE:
         yield from _read_office(data, file_format, notice, include_hidden=include_hidden)
@@ -222,7 +225,7 @@ def _attachment_reader(*, ocr: bool, include_hidden: bool) -> ReadContent:
 
 _HEAD = 1 << 20  # bytes by which the encoding of lines is told
 _OFFICE = {"docx": read_docx, "pptx": read_pptx, "xlsx": read_xlsx}
-_PACKED = {"epub": read_epub, "odt": read_odt, "rtf": read_rtf}
+_PACKED = {"epub": read_epub, "rtf": read_rtf}
 _MAIL = {"eml": read_message, "mbox": read_mbox, "mhtml": read_web_archive}
 _TEXTS = {"text": read_text, "markdown": read_markdown, "json": read_json, "notebook": read_notebook}
 
