@@ -15,6 +15,7 @@ from pptx.util import Inches
 
 from dialore.retrieval.chunking import Unreadable
 from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.excel import CODES, format_number, read_xlsx
 from dialore.retrieval.loaders.powerpoint import read_pptx
 from dialore.retrieval.loaders.reader import Reader
@@ -675,3 +676,20 @@ def test_a_build_says_what_it_left_out_of_office_files(tmp_path):
     report = build_documents(tmp_path / "index", [tmp_path], vectors=False)
     assert report.passages == 2
     assert sorted(line.rpartition("/")[2][:6] for line in report.notices) == ["a.xlsx", "b.docm"]
+
+
+@pytest.mark.parametrize("hidden", ["column", "row", "format"])
+def test_hidden_groups_of_a_workbook_are_refused(hidden):
+    made = openpyxl.Workbook()
+    for row in (("Text", "Groups"), ("The deal.", "board")):
+        made.active.append(row)
+    if hidden == "column":
+        made.active.column_dimensions["B"].hidden = True
+    elif hidden == "row":
+        made.active.row_dimensions[1].hidden = True
+    else:
+        made.active["B1"].number_format = ";;;"
+    content = io.BytesIO()
+    made.save(content)
+    with pytest.raises(RefusedGroups):
+        list(read_xlsx(content.getvalue(), lambda _where, _why: None))
