@@ -351,6 +351,9 @@ class ServerSettings(Strict):
     read_memory: int = Field(default=2_000_000_000, ge=200_000_000, description="Bytes that reading it may take.")
     read_characters: int = Field(default=20_000_000, ge=1, description="Of its text.")
     ocr: bool = Field(default=False, description="Read scanned pages, by the extra `ocr`.")
+    include_hidden: bool = Field(
+        default=False, description="Read what Office files hide, too: sheets, rows, columns, slides, shapes, text."
+    )
     max_messages: int = Field(default=500, ge=1)
     max_characters: int = Field(default=200_000, ge=1, description="Of all messages together.")
     max_tokens: int = Field(default=4096, ge=1, description="The most that a request may ask for.")

@@ -48,6 +48,9 @@ class _Reading:
     ] = None
     groups: Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")] = None
     ocr: Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")] = False
+    include_hidden: Annotated[
+        bool, Option("--include-hidden", help="Read what Office files hide, too: sheets, rows, columns, slides, text.")
+    ] = False
     read_seconds: Annotated[float, Option(min=1, help="That reading one file may take.")] = 120
     read_memory: Annotated[int, Option(metavar="MB", min=200, help="That reading files may take.")] = 2000
 
@@ -66,7 +69,12 @@ class _Reading:
     @property
     def reader(self) -> Reader:
         """A reader of files."""
-        return Reader(seconds=self.read_seconds, memory=self.read_memory * 10**6, ocr=self.ocr)
+        return Reader(
+            seconds=self.read_seconds,
+            memory=self.read_memory * 10**6,
+            ocr=self.ocr,
+            include_hidden=self.include_hidden,
+        )
 
 
 @app.command("build")

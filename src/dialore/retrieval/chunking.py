@@ -28,6 +28,9 @@ _LONGEST_HEADING, _LONGEST_TITLE = 150, 600
 Reject = Callable[[object, object], None]
 """Told of a part of a file ("page 3", "line 7", "" for all of it), and why it is left out or what was assumed of it."""
 _FENCE = "```"
+_CELL_SEPARATOR = " | "
+_MAX_LABEL_WORDS = 15
+"""Words of a row's first cell, or of a column's name, that are repeated when a row is split."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _SEAMLESS = re.compile(f"[{WIDE}“”‘’…—]{{2}}")
 _WRAPPED = re.compile(rf"(?<=[{WIDE}])[ \t]*\r?\n\s*(?=[{WIDE}])")
@@ -38,11 +41,15 @@ class Unreadable(Exception):  # noqa: N818 - it never leaves the package
 
 
 class Paragraph(NamedTuple):
-    """A paragraph and the page that it begins on, 0 where there are no pages; code, in its fence, keeps its lines."""
+    """A paragraph and the page that it begins on, 0 where there are no pages; code, in its fence, keeps its lines.
+
+    A row of a table stands on a line of its own in passages and is split between its cells only.
+    """
 
     text: str
     page: int = 0
     code: bool = False
+    is_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +70,7 @@ class _Sentence(NamedTuple):
     text: str
     page: int
     words: int
+    is_row: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,12 +106,13 @@ class Chunking:
         if whole:
             section = replace(section, paragraphs=[Paragraph(whole), *section.paragraphs], title=title)
         for group in self._groups(section):
-            text = join_texts([sentence.text for sentence in group])
+            text = _join_lines((sentence.text, sentence.is_row) for sentence in group)
             yield Piece(text, section.title, section.url, file, group[0].page, section.extra)
 
     def _groups(self, section: Section) -> Iterator[list[_Sentence]]:
         if self.unit == "whole":
-            whole = join_texts([p.text if p.code else " ".join(p.text.split()) for p in section.paragraphs])
+            texts = ((p.text if p.code else " ".join(p.text.split()), p.is_row) for p in section.paragraphs)
+            whole = _join_lines(texts)
             if whole:
                 yield [_Sentence(whole, section.paragraphs[0].page, 0)]
             return
@@ -132,11 +141,41 @@ class Chunking:
         return kept
 
     def _sentences(self, paragraph: Paragraph) -> Iterator[_Sentence]:
+        if paragraph.is_row:
+            for part in self._split_row(paragraph.text):
+                yield _Sentence(part, paragraph.page, count_words(part), is_row=True)
+            return
         for sentence in [paragraph.text] if paragraph.code else split_sentences(paragraph.text):
             parts: Iterable[str] = [sentence]
             if count_words(sentence) > _LONGEST * self.words:
                 parts = self._split_code(sentence) if paragraph.code else self._parts(sentence)
             yield from (_Sentence(part, paragraph.page, count_words(part)) for part in parts)
+
+    def _split_row(self, text: str) -> Iterator[str]:
+        """Yield a row in parts of about a passage's words, each after its first cell and with the cells' names."""
+        if count_words(text) <= self.words:
+            yield from [text] if text.strip() else []
+            return
+        first, *others = text.split(_CELL_SEPARATOR)
+        label = first if others and count_words(first) <= _MAX_LABEL_WORDS else ""
+        cells = list(chain.from_iterable(map(self._split_cell, others if label else [first, *others])))
+        for part in self._packed(cells, count_words(label)):
+            yield row([label, *part])
+
+    def _split_cell(self, cell: str) -> Iterator[str]:
+        """Yield a cell in parts that leave room for others, each after the name of its column."""
+        if count_words(cell) <= self.words // 2:
+            yield cell
+            return
+        name, colon, value = cell.partition(": ")
+        if not colon or count_words(name) > _MAX_LABEL_WORDS:
+            name, value = "", cell
+        sentences: list[str] = []
+        for sentence in split_sentences(value):
+            is_long = count_words(sentence) > _LONGEST * self.words
+            sentences += self._parts(sentence) if is_long else [sentence]
+        for part in self._packed(sentences, count_words(name)):
+            yield f"{name}: {join_texts(part)}" if name else join_texts(part)
 
     def _split_code(self, code: str) -> Iterator[str]:
         """Yield over-long code in parts of about a passage's words, each in the fence."""
@@ -155,13 +194,13 @@ class Chunking:
             elif part.strip():
                 yield part.strip()
 
-    def _packed(self, texts: Iterable[str]) -> Iterator[list[str]]:
-        """Yield texts in runs of at most a passage's words, or of one that has more."""
+    def _packed(self, texts: Iterable[str], reserved: int = 0) -> Iterator[list[str]]:
+        """Yield texts in runs of at most a passage's words, or of one that has more, beside `reserved` words."""
         run: list[str] = []
         words = 0
         for text in texts:
             more = count_words(text)
-            if run and words + more > self.words:
+            if run and reserved + words + more > self.words:
                 yield run
                 run, words = [], 0
             run.append(text)
@@ -196,6 +235,19 @@ def join_texts(texts: Sequence[str]) -> str:
             fenced = text.startswith(_FENCE) or whole.endswith(_FENCE)
             whole += text if seamless else f"\n{text}" if fenced else f" {text}"
     return whole
+
+
+def _join_lines(texts: Iterable[tuple[str, bool]]) -> str:
+    """Texts as one, those of table rows on lines of their own."""
+    lines: list[str] = []
+    run: list[str] = []
+    for text, is_row in texts:
+        if is_row:
+            lines += [join_texts(run), text]
+            run = []
+        else:
+            run.append(text)
+    return "\n".join(filter(None, [*lines, join_texts(run)]))
 
 
 def fence_code(code: str, language: str) -> Paragraph:
@@ -247,7 +299,7 @@ def _path(title: str, headings: Iterable[tuple[int, Paragraph]]) -> str:
 
 def row(cells: Iterable[str]) -> str:
     """Return a row of a table."""
-    return " | ".join(cell for cell in cells if cell)
+    return _CELL_SEPARATOR.join(cell for cell in cells if cell)
 
 
 def paragraphs(text: str) -> list[Paragraph]:
@@ -256,7 +308,7 @@ def paragraphs(text: str) -> list[Paragraph]:
 
 
 @contextmanager
-def library(what: str, name: str) -> Iterator[None]:
+def library(what: str, name: str, extra: str = "documents") -> Iterator[None]:
     """Import and use a library of the extra: what it meets in damaged files, each of its own kind, is Unreadable."""
     logging.getLogger(name).setLevel(logging.CRITICAL)
     try:
@@ -264,6 +316,6 @@ def library(what: str, name: str) -> Iterator[None]:
     except (Unreadable, MemoryError, MissingExtraError):
         raise
     except ImportError as error:
-        raise MissingExtraError(f"reading {what}", "documents") from error
+        raise MissingExtraError(f"reading {what}", extra) from error
     except Exception as error:
         raise Unreadable(f"it is a damaged {what}: {type(error).__name__}: {first_line(error)}") from error

@@ -114,7 +114,8 @@ class Service:
     def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
         server = settings.server
         limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
-        self.settings, self.knowledge = settings, AddedKnowledge(server.folder, ocr=server.ocr, **limits)
+        reading = {"ocr": server.ocr, "include_hidden": server.include_hidden}
+        self.settings, self.knowledge = settings, AddedKnowledge(server.folder, **reading, **limits)
         store_at = server.store or self.knowledge.folder / "store.sqlite"
         self.store = ServerStore(store_at, memory_days=server.memory_days, kept_days=server.kept_days)
         self._telemetry = telemetry

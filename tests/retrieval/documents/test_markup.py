@@ -40,7 +40,7 @@ def read(tmp_path, name: str, data: bytes | str) -> tuple[list[str], list[str]]:
         ("<table><tr><td>a<ul><li>b</li><li>c</li></ul></td><td>d</td></tr></table>", ["a b c | d"]),
         (
             "<table><caption>C</caption><tr><th rowspan=2>x</th><td>1</td></tr><tr><td>2</td></tr></table>",
-            ["C", "x | 1", "2"],
+            ["C", "x | 1", "x | 2"],
         ),
         ("<table><tr><td><h3>H</h3><p>p</p></td><td><table><tr><td>1<td>2</table></table>", ["H: p", "H: 1 | 2"]),
         ("<table><td>no</td><td>row</td></table><p>x", ["no | row", "x"]),
@@ -233,3 +233,60 @@ def test_books_are_read_in_the_order_of_their_spine(tmp_path):
     (tmp_path / "b.epub").write_bytes(b"PK")
     with pytest.raises(InputError, match="damaged EPUB"):
         build_documents(tmp_path / "index", [tmp_path / "b.epub"])
+
+
+def test_pictures_in_the_spine_of_a_book_are_no_damage(tmp_path):
+    data = book(a=b"<p>Text.")
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as old, zipfile.ZipFile(out, "w") as new:
+        for name in old.namelist():
+            content = old.read(name)
+            if name.endswith(".opf"):
+                content = content.replace(b'href="text/gone%20x.xhtml"', b'href="cover.jpg" media-type="image/jpeg"')
+            new.writestr(name, content)
+        new.writestr("O%/cover.jpg", b"\xff\xd8\xff" + bytes(range(256)))
+    lines, told = read(tmp_path, "a.epub", out.getvalue())
+    assert lines == ["Tea: Text."]
+    [said] = told
+    assert "cover.jpg" in said
+    assert "damaged" not in said
+
+
+@pytest.mark.parametrize(
+    ("page", "text"),
+    [
+        ('It is <script type="math/tex">x^2</script>, so.', "It is x^2, so."),
+        ('<script type="math/tex; mode=display">% <![CDATA[\na<b %]]></script>', "a<b"),
+        (
+            '<span class="MathJax_Preview">x2</span><span class="MathJax"><i>x2</i></span>'
+            '<script type="math/tex">x^2</script>',
+            "x^2",
+        ),
+        ('<span class="MathJax" data-mathml="&lt;math>&lt;mi>y&lt;/mi>&lt;/math>"><i>y</i></span>', "y"),
+        ('<span class="MathJax"><i>x2</i></span>', "x2"),
+        ('<script type="math/mml"><math><mi>q</mi></math></script><script>var x</script>', "q"),
+        (
+            '<span class="katex"><span class="katex-mathml"><math><semantics><mi>a</mi>'
+            '<annotation encoding="application/x-tex">a_1</annotation></semantics></math></span>'
+            '<span class="katex-html" aria-hidden="true">a1</span></span>',
+            "a_1",
+        ),
+        ('<span class="katex"><span class="katex-html">a1</span></span>', "a1"),
+        (
+            '<mjx-container><mjx-math aria-hidden="true">x2</mjx-math><mjx-assistive-mml><math><msup><mi>x</mi>'
+            "<mn>2</mn></msup></math></mjx-assistive-mml></mjx-container>",
+            "x^2",
+        ),
+        (
+            "<math><mfrac><mrow><mi>a</mi><mo>+</mo><mn>1</mn></mrow><msqrt><mi>b</mi></msqrt></mfrac></math>",
+            "(a+1)/(√b)",
+        ),
+        (
+            '<span class="mwe-math-element"><span style="display: none"><math alttext="E"><mi>E</mi></math></span>'
+            '<img alt="E"></span>',
+            "E",
+        ),
+    ],
+)
+def test_a_formula_is_read_once_as_it_is_written(tmp_path, page, text):
+    assert read(tmp_path, "a.html", f"<html><body><p>{page}</p></body></html>") == ([text], [])

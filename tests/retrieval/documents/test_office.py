@@ -15,8 +15,10 @@ from pptx.util import Inches
 
 from dialore.retrieval.chunking import Unreadable
 from dialore.retrieval.documents.indexing import build_documents
+from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.excel import CODES, format_number, read_xlsx
 from dialore.retrieval.loaders.powerpoint import read_pptx
+from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.word import read_docx
 from dialore.sources.documents import DocumentIndex
 
@@ -144,7 +146,7 @@ def test_tables_of_any_shape_say_each_cell_once():
         "",
     ]
     body = f"<w:tbl><w:tblPr/>{''.join(ROW.format(row) for row in rows)}</w:tbl>"
-    expected = ["Prices", "room | one bed | 80", "two | 90", "a | b", "outer", "in | ner"]
+    expected = ["Prices", "room | one bed | 80", "room | two | 90", "a | b", "outer", "in | ner"]
     assert texts(read_docx, word(body)) == expected
     assert texts(read_docx, word(f"<w:sdt><w:sdtContent>{body}</w:sdtContent></w:sdt>")) == expected
 
@@ -509,6 +511,129 @@ def test_a_workbook_of_the_other_calendar_shows_its_dates():
     assert texts(read_xlsx, made) == ["1904-01-02"]
 
 
+# --- What the programs do not show
+
+
+def run(text: str, properties: str) -> str:
+    """A run of text with properties."""
+    return f"<w:r><w:rPr>{properties}</w:rPr><w:t>{text}</w:t></w:r>"
+
+
+def count_and_read_all(reader, data: bytes) -> tuple[list[str], str, list[str]]:
+    """What is read of a file with hidden content, what is said of it, and what is read with that content."""
+    sections, told = read(reader, data)
+    [said] = told
+    whole = [p.text for section in reader(data, pytest.fail, include_hidden=True) for p in section.paragraphs]
+    return [text for _, found in sections for text in found], said, whole
+
+
+def test_hidden_text_of_word_is_left_out_and_counted():
+    styles = (
+        '<w:style w:type="character" w:styleId="Secret"><w:rPr><w:vanish/></w:rPr></w:style>'
+        '<w:style w:type="character" w:styleId="Mine"><w:basedOn w:val="Secret"/></w:style>'
+        '<w:style w:type="paragraph" w:styleId="Draft"><w:rPr><w:vanish/></w:rPr></w:style>'
+    )
+    drawing = f'<w:r><w:drawing><w:inline><w:docPr hidden="1"/>{BOX}</w:inline></w:drawing></w:r>'
+    shape = 'v:shape xmlns:v="urn:schemas-microsoft-com:vml" style="visibility:hidden"'
+    older = f"<w:r><w:pict><{shape}>{BOX}</v:shape></w:pict></w:r>"
+    body = (
+        f"<w:p>{r('Open.')}{run('abc', '<w:vanish/>')}{run('!', '<w:webHidden/>')}"
+        f"{run('?', '<w:vanish w:val=&quot;0&quot;/>'.replace('&quot;', chr(34)))}</w:p>"
+        f"<w:p>{run('def', '<w:rStyle w:val=&quot;Mine&quot;/>'.replace('&quot;', chr(34)))}</w:p>"
+        f"{p('ghi', 'Draft')}<w:p>{drawing}{older}</w:p>"
+        f"<w:p><w:r><w:rPr><w:vanish/></w:rPr><w:footnoteReference w:id='2'/></w:r></w:p>"
+        f"<w:tbl>{ROW.format('<w:trPr><w:hidden/></w:trPr>' + cell(p('jkl')))}{ROW.format(cell(p('shown')))}</w:tbl>"
+    )
+    notes = f'<w:footnote w:id="2">{p("mno")}</w:footnote>'
+    found, said, whole = count_and_read_all(read_docx, word(body, styles=styles, footnotes=notes))
+    assert found == ["Open.!?", "shown"]
+    for count in ("9 characters", "1 table rows", "1 footnotes", "2 shapes", "--include-hidden"):
+        assert count in said
+    text = " ".join(whole)
+    assert all(part in text for part in ("abc", "def", "ghi", "jkl", "mno", "Mind the step."))
+
+
+def test_hidden_slides_and_shapes_are_left_out_and_counted():
+    made = pptx.Presentation()
+    for text in ("Prices", "Salaries"):
+        slide = made.slides.add_slide(made.slide_layouts[6])
+        slide.shapes.add_textbox(0, 0, 9, 9).text_frame.text = text
+        slide.notes_slide.notes_text_frame.text = f"Notes on {text}"
+    made.slides[1]._element.set("show", "0")
+    box = made.slides[0].shapes.add_textbox(0, 0, 9, 9)
+    box.text_frame.text = "Discount"
+    box._element.nvSpPr.cNvPr.set("hidden", "1")
+    out = io.BytesIO()
+    made.save(out)
+    found, said, whole = count_and_read_all(read_pptx, out.getvalue())
+    assert found == ["Prices", "Notes on Prices"]
+    assert "1 slides (2)" in said
+    assert "1 shapes" in said
+    assert whole == ["Prices", "Discount", "Notes on Prices", "Salaries", "Notes on Salaries"]
+
+
+def hidden_workbook() -> bytes:
+    """A workbook with all that Excel can hide, and a group of rows that is only folded."""
+    made = openpyxl.Workbook()
+    made.active.title = "Rooms"
+    for row in (
+        ("room", "beds", "cost"),
+        ("One", 2, 7),
+        ("Two", 3, 8),
+        ("Three", 4, 9),
+        ("Four", 5, 6),
+        ("Five", 6, 5),
+    ):
+        made.active.append(row)
+    made.active.column_dimensions["C"].hidden = True
+    made.active.row_dimensions[3].hidden = True
+    made.active.row_dimensions[4].hidden = True
+    made.active.row_dimensions[5].hidden = True
+    made.active.row_dimensions[5].outlineLevel = 1
+    made.active["B6"].number_format = ";;;"
+    made.active["A3"].comment = Comment("not yet", "Ann")
+    for name, state in (("Pay", "hidden"), ("Plans", "veryHidden")):
+        made.create_sheet(name).append([f"{name} of Ann"])
+        made[name].sheet_state = state
+    out = io.BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def test_hidden_sheets_rows_columns_and_cells_are_left_out_and_counted():
+    found, said, whole = count_and_read_all(read_xlsx, hidden_workbook())
+    assert found == ["room: One | beds: 2", "room: Four | beds: 5", "room: Five"]
+    for count in ("2 sheets (Pay, Plans)", "2 rows", "1 columns", "1 cells by their format", "1 comments"):
+        assert count in said
+    assert {"room: Two | beds: 3 | cost: 8", "room: Five | beds: 6 | cost: 5", "Pay of Ann", "Plans of Ann"} <= set(
+        whole
+    )
+    assert "Comment on A3: not yet" in whole
+
+
+def test_rows_and_columns_without_a_size_are_hidden():
+    rows = sheet_row("a", "b").replace("<row", '<row ht="0" customHeight="1"') + sheet_row("c", "d")
+    data = workbook(rows, head='<cols><col min="2" max="9" width="0" customWidth="1"/></cols>')
+    found, said, whole = count_and_read_all(read_xlsx, data)
+    assert found == ["c"]
+    assert "1 rows" in said
+    assert "1 columns" in said
+    assert whole == ["a: c | b: d"]
+
+
+def test_an_option_of_the_command_reads_what_is_hidden(tmp_path):
+    (tmp_path / "a.xlsx").write_bytes(hidden_workbook())
+    (tmp_path / "b.xlsx").write_bytes(workbook(sheet_row("open")))
+    report = build_documents(tmp_path / "index", [tmp_path], vectors=False)
+    [notice] = report.notices
+    assert "a.xlsx: " in notice
+    with Reader(include_hidden=True) as reader:
+        report = build_documents(tmp_path / "all", [tmp_path], vectors=False, reader=reader)
+    assert not report.notices
+    with DocumentIndex(tmp_path / "all") as index:
+        assert any("Pay of Ann" in piece.text for piece in index.passages())
+
+
 # --- Headings
 
 
@@ -551,3 +676,20 @@ def test_a_build_says_what_it_left_out_of_office_files(tmp_path):
     report = build_documents(tmp_path / "index", [tmp_path], vectors=False)
     assert report.passages == 2
     assert sorted(line.rpartition("/")[2][:6] for line in report.notices) == ["a.xlsx", "b.docm"]
+
+
+@pytest.mark.parametrize("hidden", ["column", "row", "format"])
+def test_hidden_groups_of_a_workbook_are_refused(hidden):
+    made = openpyxl.Workbook()
+    for row in (("Text", "Groups"), ("The deal.", "board")):
+        made.active.append(row)
+    if hidden == "column":
+        made.active.column_dimensions["B"].hidden = True
+    elif hidden == "row":
+        made.active.row_dimensions[1].hidden = True
+    else:
+        made.active["B1"].number_format = ";;;"
+    content = io.BytesIO()
+    made.save(content)
+    with pytest.raises(RefusedGroups):
+        list(read_xlsx(content.getvalue(), lambda _where, _why: None))

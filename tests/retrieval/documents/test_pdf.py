@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dialore.retrieval.chunking import Unreadable
-from dialore.retrieval.loaders.pdf import read_pdf
+from dialore.retrieval.loaders.pdf import _garbled_pages, read_pdf
 from tests.retrieval.documents import pdfs
 from tests.retrieval.documents.files import pdf
 
@@ -99,6 +99,55 @@ def test_text_that_is_no_text_is_told():
     assert "its fonts do not say" in read(pdf(shifted))[1][0]
     plain = "The ferry leaves the harbour at nine and returns in the evening with fresh fish for the market. " * 3
     assert read(pdf(plain))[1] == []
+
+
+PLAIN = "The ferry leaves the harbour at nine and returns in the evening with fresh fish for the market. " * 3
+
+
+@pytest.mark.parametrize(
+    "garbled",
+    [
+        "aaaa aa aaaaaa aaa " * 40,
+        "".join(chr(0xC0 + at * 7 % 64) + " " * (at % 5 == 0) for at in range(400)),
+        "".join("!\"#$%&'()*+,-./:;<=>"[at * 5 % 19] for at in range(400)),
+        "\ue001\ue002\ue003 " * 100,
+    ],
+)
+def test_what_is_text_in_no_language_is_left_out_by_name(garbled):
+    assert _garbled_pages([garbled, PLAIN]) == {0}
+    assert _garbled_pages([garbled[at : at + 40] for at in range(0, 400, 40)]) == set(range(10))
+
+
+def test_a_file_of_garbled_pages_is_refused_and_one_page_of_them_is_named():
+    lines = "\n".join(["aaaa aa aaaaaa aaa aaaa aaa"] * 20)
+    with pytest.raises(Unreadable, match="pages 1-2: its fonts do not say"):
+        read(pdf(lines, lines))
+    text, [told] = read(pdf(PLAIN, lines))
+    assert text == PLAIN.strip()
+    assert told.startswith("page 2: its fonts do not say")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        PLAIN,
+        "Tiếng Việt là ngôn ngữ của người Việt và là ngôn ngữ chính thức tại Việt Nam, được hơn tám mươi triệu "
+        "người nói ở khắp nơi trên thế giới. ",
+        "Příliš žluťoučký kůň úpěl ďábelské ódy, strč prst skrz krk, vlk zmrzl, zhltl hrst zrn. ",
+        "Паром отходит из гавани в девять часов и возвращается вечером со свежей рыбой для рынка. ",
+        "厨房早上八点开门，客人可以在大厅里等候，晚上十点关门。",
+        "주방은 아침 여덟 시에 문을 열고 저녁 열 시에 문을 닫습니다. ",
+        "تغادر العبارة الميناء في التاسعة وتعود في المساء ومعها سمك طازج للسوق. ",
+        "ห้องครัวเปิดเวลาแปดโมงเช้าและปิดเวลาสี่ทุ่มทุกวัน ",
+        "रसोई सुबह आठ बजे खुलती है और रात दस बजे बंद होती है। ",
+        "1,204.50 17.3 2026-03-01 99% 12:30 4/5 (7) ",
+        "Chapter one ............................ 7\n",
+        "Name: ____________________ Date: ____________ ",
+        "E ka haku aloha aku, e aloha mai kāua i ka pō a i ke ao, a pau ka la. ",
+    ],
+)
+def test_text_of_any_language_numbers_and_forms_stay(text):
+    assert _garbled_pages([text * 20, text]) == set()
 
 
 def test_words_are_whole_over_lines_and_accents_on_their_letters():

@@ -137,7 +137,7 @@ class _Table:
             return None
         if self._groups:
             extra[GROUPS] = self._groups_of(record)
-        return Section([Paragraph(row(parts))], extra=extra)
+        return Section([Paragraph(row(parts), is_row=True)], extra=extra)
 
     def _groups_of(self, record: _Record) -> list[str]:
         if record.is_doubtful:
@@ -152,7 +152,8 @@ class _Table:
 
 def _read_unnamed(record: _Record) -> Iterator[Section]:
     if record.cells:
-        yield Section([Paragraph(row(cell.text for cell in record.cells.values()))])
+        text = row(cell.text for cell in record.cells.values())
+        yield Section([Paragraph(text, is_row=True)])
 
 
 def _cells_of(values: Sequence[str], *, is_head: bool = True) -> dict[int, Cell]:

@@ -9,27 +9,35 @@ from itertools import chain, pairwise
 from typing import TYPE_CHECKING
 
 from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
-from dialore.retrieval.loaders.headers import YEARS, are_names, may_be_name, refuse_groups
+from dialore.retrieval.loaders.headers import YEARS, GroupsCheck, are_names, may_be_name
 from dialore.retrieval.loaders.headers import Cell as _Shown
-from dialore.retrieval.loaders.ooxml import Block, Package, local, texts_of
+from dialore.retrieval.loaders.ooxml import Block, Package, is_true, local, texts_of
+from dialore.retrieval.loaders.tables import MAX_LABEL_LENGTH, name_values
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
 _LONGEST_CODE = 255
+_LETTERS = "$ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+_HIDDEN_CODE = re.compile(r"\s*;;;?\s*")
+"""A format that shows nothing of numbers; with three signs also nothing of texts."""
 _PRINT_CODE = re.compile(r'&(?:"[^"]*"|K[0-9A-Fa-f]{6}|\d+|[A-Za-z])')
 """Codes in a print header: fonts, colours, sizes, places, and what the printer fills in, such as the page's number."""
 
 
-def read_xlsx(data: bytes, notice: Reject) -> Iterator[Section]:
+def read_xlsx(data: bytes, notice: Reject, *, include_hidden: bool = False) -> Iterator[Section]:
     """Yield a workbook by sheets: a paragraph a row, values after their columns' names; comments and charts."""
     with library("workbook", "lxml"):
-        package = Package(data, notice)
+        package = Package(data, notice, include_hidden=include_hidden)
         reader = _Workbook(package)
         blocks: list[Block] = []
         for sheet in package.document.iterfind("{*}sheets/{*}sheet"):
-            texts = [(0, Paragraph(text)) for text in reader.sheet(sheet)]
-            blocks += [(1, Paragraph(sheet.get("name") or "")), *texts] if texts else []
+            name, state = sheet.get("name") or "", sheet.get("state", "visible")
+            if state != "visible" and package.leave_out("sheets", name):
+                continue
+            texts = [(0, Paragraph(text, is_row=True)) for text in reader.sheet(sheet)]
+            blocks += [(1, Paragraph(name)), *texts] if texts else []
+        package.report_hidden()
         title = package.title()
     yield from split_at_headings(blocks, title)
 
@@ -61,7 +69,11 @@ class _Workbook:
             self._package.notice(where, "it is missing in the file")
         self._unknown = self._lost = 0
         self._printed: dict[str, None] = {}
-        yield from _table(refuse_groups(self._rows(part), where))
+        self._are_rows_hidden = False
+        self._hidden_columns: list[range] = []
+        self._left_out_rows: set[int] = set()
+        self._left_out_columns: set[int] = set()
+        yield from _table(_join_header_rows(self._rows(part, where)))
         if self._unknown:
             why = f"{self._unknown:,} formulas without a value stand as they are: save it in Excel"
             self._package.notice(where, why)
@@ -79,37 +91,128 @@ class _Workbook:
         known = []
         for _, root in self._package.roots(part, "comments"):
             for comment in root.iter("{*}comment"):
+                if self._is_left_out(comment):
+                    continue
                 known.append(" ".join(_string(comment.find("{*}text")).split()))
                 yield f"Comment on {comment.get('ref')}: {known[-1]}"
         for _, root in self._package.roots(part, "threadedComment"):
             for comment in root.iter("{*}threadedComment"):
+                if self._is_left_out(comment):
+                    continue
                 text = " ".join((comment.findtext("{*}text") or "").split())
                 if text and not any(text in other for other in known):
                     yield f"Comment on {comment.get('ref')}: {text}"
 
-    def _rows(self, part: str) -> Iterator[dict[int, _Shown]]:
-        """Yield the cells of each row, by column; an empty row where rows are left out."""
+    def _rows(self, part: str, name: str) -> Iterator[dict[int, _Shown]]:
+        """Yield the cells of each row that are shown, by column; an empty row where rows are left out.
+
+        Raises:
+            RefusedGroups: The sheet names `groups`, be it in a hidden row, column or cell.
+        """
         last = 0
+        check = GroupsCheck(name)
+        merged = _MergedCells(self._package.merged_ranges(part))
         for element in self._package.rows(part):
-            if local(element) == "headerFooter":
-                self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
+            if local(element) != "row":
+                self._take_settings(element)
                 continue
             number = int(element.get("r") or last + 1)
             if number > last + 1:
+                check.see({})
+                if not merged.cover(range(last + 1, number)):
+                    yield {}
+            last = number
+            own = self._cells(element)
+            check.see(own)
+            own = self._without_hidden_cells(own)
+            cells = merged.fill(number, own)
+            if self._is_hidden_row(element) and not self._package.include_hidden:
+                if own:
+                    self._package.leave_out("rows")
+                    self._left_out_rows.add(number)
+            elif own:
+                yield self._without_hidden_columns(cells)
+            elif not cells:
                 yield {}
-            last, column, cells = number, 0, {}
-            for cell in element.iterfind("{*}c"):
-                column = _column(cell.get("r") or "") or column + 1
-                text, is_name = self._cell(cell)
-                text = " ".join(text.split())
-                if text:
-                    cells[column] = _Shown(text, is_name and may_be_name(text))
-            yield cells
+        for _ in self._left_out_columns:
+            self._package.leave_out("columns")
+
+    def _take_settings(self, element: Element) -> None:
+        """Take in what a sheet says of its columns, rows and printed pages."""
+        if local(element) == "headerFooter":
+            self._printed |= dict.fromkeys(filter(None, map(_print_text, element)))
+        elif local(element) == "cols":
+            self._hidden_columns = list(_hidden_columns(element))
+        elif local(element) == "sheetFormatPr":
+            self._are_rows_hidden = is_true(element.get("zeroHeight", "0"))
+
+    def _cells(self, element: Element) -> dict[int, _Shown]:
+        """Return the cells of a row that hold something, by column."""
+        column = 0
+        cells: dict[int, _Shown] = {}
+        for cell in element.iterfind("{*}c"):
+            column = _column(cell.get("r") or "") or column + 1
+            shown = self._cell(cell)
+            text = " ".join(shown.text.split())
+            if text:
+                cells[column] = shown._replace(text=text, is_name=shown.is_name and may_be_name(text))
+        return cells
+
+    def _without_hidden_cells(self, cells: dict[int, _Shown]) -> dict[int, _Shown]:
+        """Return the cells of a row whose format shows them."""
+        return {
+            column: cell
+            for column, cell in cells.items()
+            if not cell.is_hidden or not self._package.leave_out("cells by their format")
+        }
+
+    def _is_hidden_row(self, element: Element) -> bool:
+        """Return whether a row is hidden, also by a filter, or has no height; one of a folded group can be opened."""
+        if (element.get("outlineLevel") or "0") != "0":
+            return False
+        hidden = element.get("hidden")
+        if hidden is None and element.get("ht") is None:
+            return self._are_rows_hidden
+        return is_true(hidden or "0") or _is_zero(element.get("ht"))
+
+    def _without_hidden_columns(self, cells: dict[int, _Shown]) -> dict[int, _Shown]:
+        """Return the cells of a row of which at least one column is shown; at the first of those."""
+        if not self._hidden_columns or self._package.include_hidden:
+            return cells
+        shown = {}
+        for column, cell in cells.items():
+            columns = [
+                at
+                for at in range(column, column + cell.columns)
+                if not any(at in hidden for hidden in self._hidden_columns)
+            ]
+            if columns:
+                shown[columns[0]] = cell._replace(columns=columns[-1] - columns[0] + 1)
+            else:
+                self._left_out_columns.add(column)
+        return shown
+
+    def _is_left_out(self, comment: Element) -> bool:
+        """Return whether a comment is on a cell that is hidden, and count it."""
+        reference = (comment.get("ref") or "").partition(":")[0]
+        column, digits = _column(reference), reference.lstrip(_LETTERS)
+        is_hidden = any(column in hidden for hidden in self._hidden_columns)
+        is_hidden = is_hidden or (digits.isdecimal() and int(digits) in self._left_out_rows)
+        return is_hidden and self._package.leave_out("comments")
 
     def _cell(self, cell: Element) -> _Shown:
-        """Return what a cell shows, and whether it may be the name of a column."""
+        """Return what a cell holds, and whether it is shown and may be the name of a column."""
         kind, value = cell.get("t") or "n", cell.findtext("{*}v") or ""
         formula = cell.find("{*}f")
+        style = int(cell.get("s") or 0)
+        code = self._formats[style] if style < len(self._formats) else "General"
+        if _HIDDEN_CODE.fullmatch(code) and (kind == "n" or code.strip() == ";;;"):
+            # Its value is read for the check of groups, and because hidden content may be included.
+            plain_cell = self._value(cell, kind, value, formula, "General")
+            return plain_cell._replace(is_hidden=True)
+        return self._value(cell, kind, value, formula, code)
+
+    def _value(self, cell: Element, kind: str, value: str, formula: Element | None, code: str) -> _Shown:
         if kind == "inlineStr":
             value = _string(cell.find("{*}is"))
         elif not value and formula is not None and kind != "str":
@@ -122,10 +225,126 @@ class _Workbook:
         elif kind == "b":
             value = "TRUE" if value == "1" else "FALSE"
         elif kind == "n" and value:
-            style = int(cell.get("s") or 0)
-            code = self._formats[style] if style < len(self._formats) else "General"
             return format_number(value, code, since_1904=self._since_1904)
         return _Shown(value, is_name=kind in {"s", "str", "inlineStr"})
+
+
+class _MergedCells:
+    """The merged cells of a sheet, filled in row by row: only the first row and column of each has a value."""
+
+    def __init__(self, references: Iterable[str]) -> None:
+        self._starts: dict[int, list[tuple[int, int, int]]] = {}
+        self._open: dict[int, tuple[_Shown, int]] = {}
+        for reference in references:
+            first, _, last = reference.partition(":")
+            rows = [int(digits) for cell in (first, last) if (digits := cell.lstrip(_LETTERS)).isdecimal()]
+            left, right = _column(first), _column(last)
+            if len(rows) == 2 and 0 < left <= right:
+                self._starts.setdefault(rows[0], []).append((left, right - left + 1, rows[1]))
+
+    def fill(self, number: int, cells: dict[int, _Shown]) -> dict[int, _Shown]:
+        """Return the cells of a row with their widths, and those that go on from rows above."""
+        if not self._starts and not self._open:
+            return cells
+        filled = dict(cells)
+        for column, columns, last in self._starts.pop(number, ()):
+            cell = cells.get(column)
+            if cell is None:
+                continue
+            filled[column] = cell._replace(columns=columns)
+            if last > number and len(cell.text) <= MAX_LABEL_LENGTH:
+                self._open[column] = filled[column], last
+        for column, (cell, last) in list(self._open.items()):
+            if number > last:
+                del self._open[column]
+            else:
+                filled.setdefault(column, cell)
+        return dict(sorted(filled.items()))
+
+    def cover(self, rows: range) -> bool:
+        """Return whether a merged cell lies over all of some rows, so that they do not part tables."""
+        return any(last >= rows[-1] for _, last in self._open.values())
+
+
+def _hidden_columns(columns: Element) -> Iterator[range]:
+    """Yield the columns that are hidden or have no width; a group that is folded can be opened, and is read."""
+    for column in columns.iterfind("{*}col"):
+        is_folded = (column.get("outlineLevel") or "0") != "0"
+        is_hidden = is_true(column.get("hidden", "0")) and not is_folded
+        if is_hidden or _is_zero(column.get("width")):
+            yield range(int(column.get("min") or 1), int(column.get("max") or 1) + 1)
+
+
+def _is_zero(size: str | None) -> bool:
+    try:
+        return size is not None and float(size) == 0
+    except ValueError:
+        return False
+
+
+def _join_header_rows(rows: Iterable[dict[int, _Shown]]) -> Iterator[dict[int, _Shown]]:
+    """Yield the rows, those of a header of several rows as one: "summer, weekday" for the names below each other."""
+    header: dict[int, _Shown] = {}
+    for cells in rows:
+        joined = _join_names(header, cells)
+        if joined:
+            header = joined
+            continue
+        if header:
+            yield header
+        header = cells if _can_have_second_row(cells) else {}
+        if not header:
+            yield cells
+    if header:
+        yield header
+
+
+def _can_have_second_row(cells: dict[int, _Shown]) -> bool:
+    """Return whether a row holds names of which some span columns, or have empty cells after them."""
+    if len(cells) < 2 or not all(cell.is_name for cell in cells.values()):
+        return False
+    last = max(cells)
+    return any(cell.columns > 1 for cell in cells.values()) or last - min(cells) >= len(cells)
+
+
+def _join_names(upper: dict[int, _Shown], lower: dict[int, _Shown]) -> dict[int, _Shown]:
+    """Return the names of two rows as those of one header; nothing if the second is not part of the header.
+
+    It has to name the columns that a name of the first spans. Names without merged cells belong together only if the
+    second row has a name more than once, as weekday below summer and winter.
+    """
+    if not upper or len(lower) < 2 or not all(cell.is_name for cell in lower.values()):
+        return {}
+    spans = _spans(upper, lower)
+    named = {at for column, cell in lower.items() for at in range(column, column + cell.columns)}
+    wide = {at for column, columns in spans.items() if columns > 1 for at in range(column, column + columns)}
+    if not wide or not wide <= named:
+        return {}
+    names = {at: upper[column] for column, columns in spans.items() for at in range(column, column + columns)}
+    for column, cell in lower.items():
+        above = names.get(column)
+        if above is None or above.text == cell.text:
+            names[column] = cell
+        elif column in wide:
+            names[column] = cell._replace(text=f"{above.text}, {cell.text}")
+        else:  # a value below a name of its own
+            return {}
+        for at in range(column + 1, column + cell.columns):
+            names.pop(at, None)
+    return dict(sorted(names.items()))
+
+
+def _spans(upper: dict[int, _Shown], lower: dict[int, _Shown]) -> dict[int, int]:
+    """Return how many columns each name of a row spans, by merged cells or, without any, by the empty cells after."""
+    spans = {column: cell.columns for column, cell in upper.items()}
+    texts = [cell.text for cell in lower.values()]
+    if max(spans.values()) > 1 or len(set(texts)) == len(texts):
+        return spans
+    starts = [*upper, max(*upper, *lower) + 1]
+    for column, following in pairwise(starts):
+        if column in lower:
+            spans[column] = following - column
+    return spans
 
 
 def _string(item: Element | None) -> str:
@@ -162,8 +381,9 @@ def _table(rows: Iterable[dict[int, _Shown]]) -> Iterator[str]:
                 yield from _empty_columns(names, used)
                 names = {}
             fresh = fresh and (len(cells) == 1 or len(cells) < len(following))
-            used |= cells.keys()
-            yield row(f"{names[at].text}: {cell.text}" if at in names else cell.text for at, cell in cells.items())
+            used |= {at for start, cell in cells.items() for at in range(start, start + cell.columns)}
+            texts = {at: name.text for at, name in names.items()}
+            yield name_values(texts, ((at, cell.columns, cell.text) for at, cell in cells.items()))
         else:
             fresh = True
     yield from _empty_columns(names, used)

@@ -6,6 +6,7 @@ import hashlib
 import os
 import stat
 import tempfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
@@ -16,7 +17,7 @@ from dialore.retrieval.chunking import Section, Unreadable
 from dialore.retrieval.documents.store import Document
 from dialore.retrieval.groups import RefusedGroups
 from dialore.retrieval.loaders.reader import Reader, section_of
-from dialore.retrieval.loaders.reading import format_of
+from dialore.retrieval.loaders.reading import format_of, guess_format
 from dialore.text import shown_path
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     Step = Callable[[str, int, int | None], None]
 
-_READERS = 3
+_READERS = 4
 """Rises when files are read in another way: then they are read again though they have not changed."""
 
 
@@ -40,10 +41,15 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
     """Files that were read and are not written yet: their sections wait in an unnamed file of the folder.
 
     So neither an index is locked nor memory is filled while files are read. In a folder only files are read whose names
-    say how, and none that is hidden; what is named itself is read as text where its name says nothing. Files that
-    `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`; `rejects` and
-    `notices` are sentences. Files that are rejected because they name groups that cannot be applied are also `refused`.
-    Raises InputError where there is nothing of a name, or no room.
+    say how, and none that is hidden; a file that is named itself is read by its content if its name says nothing. Links
+    in a folder that lead out of it are not followed.
+
+    Files that `is_known` knows by their hash are `unchanged`; names that do not say how to read them are `skipped`;
+    `rejects` and `notices` are sentences. Files that are rejected because they name groups that cannot be applied are
+    also `refused`.
+
+    Raises:
+        InputError: There is nothing of a name, or no room.
     """
 
     def __init__(
@@ -86,18 +92,31 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
         for path in paths:
             if not os.path.exists(path):  # noqa: PTH110 - False, too, where one may not look
                 raise InputError(f"no such file or folder: {shown_path(path)}", hint="check the name")
+        allowed = [path.resolve() for path in paths]
         for path in paths:
             is_folder = path.is_dir()
             if is_folder:
                 self.folders.append(Path(shown_path(path.resolve())))
             for file in self._below(path.resolve()) if is_folder else [path.resolve()]:
-                known = format_of(file) or (None if is_folder else "text")
-                if known is None:
+                known = format_of(file)
+                if known is None and is_folder:
                     self.skipped.append(shown_path(file))
-                elif why := _unfit(file):
+                elif is_folder and file.is_symlink() and file.resolve() in allowed:
+                    continue  # it is read by the name that it was named by
+                elif why := _unfit(file) or _outside(file, allowed):
                     (self.notices if is_folder else self.rejects).append(f"{shown_path(file)}: {why}")
                 else:
-                    self.formats.setdefault(file, file_format or known)
+                    self.formats.setdefault(file, file_format or known or self._guess(file))
+
+    def _guess(self, file: Path) -> FileFormat:
+        """Return how a file is read that is named itself, but whose name does not say how."""
+        try:
+            guess = guess_format(file)
+        except (OSError, EOFError, zlib.error):
+            return "text"  # its reader says what is wrong
+        as_what = "plain text" if guess == "text" else guess
+        self.notices.append(f"{shown_path(file)}: its name does not say what it is: read as {as_what}")
+        return guess
 
     def _below(self, folder: Path) -> Iterator[Path]:
         def reject(error: OSError) -> None:
@@ -118,7 +137,7 @@ class ReadFiles(AbstractContextManager["ReadFiles"]):
 
     def _read(self, path: Path, file_format: FileFormat, reader: Reader, is_known: Callable[[Document], bool]) -> None:
         begin, name = self._sections.tell(), shown_path(path)
-        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr)).encode()).digest()
+        manner = hashlib.sha256(repr((_READERS, file_format, reader.ocr, reader.include_hidden)).encode()).digest()
         try:
             try:
                 status = path.stat()
@@ -153,3 +172,28 @@ def _unfit(path: Path) -> str:
     except OSError as error:
         return "a link to nothing" if path.is_symlink() else error.strerror or "it cannot be opened"
     return "" if stat.S_ISREG(mode) else "no file but a pipe, a socket or a device"
+
+
+def _outside(path: Path, allowed: Sequence[Path]) -> str:
+    """Return why a link in a folder is not followed; empty if it is none, or leads to what is read anyway.
+
+    Args:
+        path: A file that exists.
+        allowed: The files and folders that are named, without links. Hidden parts of the folders are not read.
+    """
+    if not path.is_symlink():
+        return ""
+    target = path.resolve()
+    if target in allowed:
+        return ""
+    inside = [target.relative_to(folder).parts for folder in allowed if target.is_relative_to(folder)]
+    if not inside:
+        return f"a link out of the folder, to {shown_path(target)}, is not followed (name it to read it)"
+    if all(any(map(_is_hidden, parts)) for parts in inside):
+        return f"a link to the hidden file {shown_path(target)} is not followed (name it to read it)"
+    return ""
+
+
+def _is_hidden(name: str) -> bool:
+    """Return whether a name is that of a hidden file; volumes of Kubernetes link to folders such as ..2026_01_31."""
+    return name.startswith(".") and not name.startswith("..")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,10 +22,19 @@ _SENTENCE_ENDS = ".?!。？！"
 
 
 class Cell(NamedTuple):
-    """The text of a cell, and whether a column may be called so: by a text, a year, a date."""
+    """A cell of a table.
+
+    Attributes:
+        text: What it holds.
+        is_name: Whether a column may be called so: by a text, a year, a date.
+        columns: How many columns it spans.
+        is_hidden: Whether its format shows nothing of it.
+    """
 
     text: str
     is_name: bool
+    columns: int = 1
+    is_hidden: bool = False
 
 
 Row = Mapping[int, Cell]
@@ -66,19 +75,27 @@ def has_groups(cells: Row) -> bool:
     return cells.keys() != {0} and any(names_groups(cell.text) for cell in cells.values())
 
 
-def refuse_groups(rows: Iterable[dict[int, Cell]], name: str) -> Iterator[dict[int, Cell]]:
-    """Yield the rows of a sheet; raise RefusedGroups if one of them names `groups`, which workbooks cannot apply.
+class GroupsCheck:
+    """Refuses a sheet that names `groups`, which workbooks cannot apply.
 
     Looked at are the first rows, and those that may begin another table below an empty row.
     """
-    filled = 0
-    is_below_empty = False
-    for cells in rows:
-        filled += bool(cells)
-        if has_groups(cells) and (filled <= HEAD_ROWS or is_below_empty):
-            raise RefusedGroups(f"its {name} names {GROUPS} (save the sheet as CSV, where the column is applied)")
-        is_below_empty = not cells
-        yield cells
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._filled = 0
+        self._is_below_empty = False
+
+    def see(self, cells: Row) -> None:
+        """Take in the next row, with all that is hidden in it.
+
+        Raises:
+            RefusedGroups: It names `groups`.
+        """
+        self._filled += bool(cells)
+        if has_groups(cells) and (self._filled <= HEAD_ROWS or self._is_below_empty):
+            raise RefusedGroups(f"its {self._name} names {GROUPS} (save the sheet as CSV, where the column is applied)")
+        self._is_below_empty = not cells
 
 
 def find_header(rows: Sequence[Row], columns: int) -> int | None:

@@ -20,12 +20,13 @@ from dialore.retrieval.chunking import (
     Unreadable,
     fence_code,
     library,
-    row,
     split_at_headings,
 )
 from dialore.retrieval.groups import apply_groups, names_groups
+from dialore.retrieval.loaders.formulas import formula_text
 from dialore.retrieval.loaders.front_matter import split_front_matter
 from dialore.retrieval.loaders.markup import TAG
+from dialore.retrieval.loaders.tables import Cell, render_table
 
 
 def _set(names: str) -> frozenset[str]:
@@ -45,6 +46,7 @@ _HEADINGS = _set("h1 h2 h3 h4 h5 h6")
 _CELLS = _set("td th")
 _LAYOUT = f"boolean(.//table | .//{' | .//'.join(sorted(_HEADINGS))})"
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_PICTURES = _set(".avif .bmp .gif .jpeg .jpg .png .webp")
 _PERMALINK = "¶\uf0c1 "
 _LANGUAGE = re.compile(r"\b(?:language|lang|highlight|highlight-source|sourceCode)[- ](\w[\w+#-]*)")
 _SELF_CLOSED = re.compile(
@@ -127,7 +129,8 @@ class _Page:
         self.parts: list[str] = []
         self.blocks: list[tuple[int, Paragraph]] = []
         self._heading = False
-        self._cells: list[str] = []  # of the row at hand, and the blocks of its cell
+        self._rows: list[list[Cell]] = []  # of the table at hand, and the blocks of its cell
+        self._row: list[Cell] | None = None
         self._cell: list[str] | None = None
         self._layouts: list[bool] = []  # of each table around, whether it only puts blocks beside each other
         self._terms: list[list[str]] = []  # of each list of definitions around, the terms to be defined
@@ -151,9 +154,14 @@ class _Page:
     def begin(self, element: Any) -> bool:  # noqa: ANN401
         """Take in an element's start; whether what is inside is passed over."""
         tag, get = element.tag, element.get
-        if tag in _UNSEEN or get("hidden") not in {None, "until-found"} or get("role") == "navigation":
+        if _is_passed_over(element):
             return True
-        if _HIDDEN.search(get("style") or ""):
+        formula = formula_text(element)
+        if formula is not None:
+            is_display = "display" in (get("type") or "")
+            self.parts.append(f" {formula} " if is_display else formula)
+            return True
+        if tag in _UNSEEN:
             return True
         if tag in _BLOCKS:
             self.flush()
@@ -174,9 +182,10 @@ class _Page:
 
     def _begin_list_or_table(self, tag: str, element: Any) -> None:  # noqa: ANN401
         if tag == "table":
-            self._layouts.append(self._cell is None and bool(element.xpath(_LAYOUT)))
+            is_layout = element.get("role") in {"presentation", "none"} or bool(element.xpath(_LAYOUT))
+            self._layouts.append(self._cell is None and is_layout)
         elif tag == "tr":
-            self._cells = []
+            self._row = None
         elif tag in _CELLS and self._layouts and not self._layouts[-1] and self._cell is None:
             self._cell = []
         elif tag == "dl":
@@ -213,16 +222,27 @@ class _Page:
             self._reading = 0, []
         elif tag in _BLOCKS:
             self.flush()
-            self._end_list_or_table(tag)
+            self._end_list_or_table(tag, element)
 
-    def _end_list_or_table(self, tag: str) -> None:
+    def _end_cell(self, tag: str, element: Any) -> None:  # noqa: ANN401
+        """Add the cell to its row; a table may have cells in no row."""
+        if self._row is None:
+            self._row = []
+            self._rows.append(self._row)
+        is_header = tag == "th" or next(element.iterancestors("thead", "table")).tag == "thead"
+        columns = max(1, _span(element, "colspan"))
+        self._row.append(Cell(" ".join(self._cell or ()), columns, _span(element, "rowspan"), is_header=is_header))
+        self._cell = None
+
+    def _end_list_or_table(self, tag: str, element: Any) -> None:  # noqa: ANN401
         if tag in _CELLS and self._cell is not None:
-            self._cells.append(" ".join(self._cell))
-            self._cell = None
-        elif tag in {"tr", "table"}:  # a table may have cells in no row
-            self.parts, self._cells = [row(self._cells)], []
-            self.flush()
-            del self._layouts[-1 if tag == "table" else len(self._layouts) :]
+            self._end_cell(tag, element)
+        elif tag == "tr":
+            self._row = None
+        elif tag == "table":
+            rows, self._rows, self._row = self._rows, [], None
+            self.blocks += ((0, Paragraph(text, is_row=True)) for text in render_table(rows))
+            del self._layouts[-1:]
         elif tag == "dd":
             self._defined, self._prefix = not self._prefix, ""
         elif tag == "dl" and self._terms:
@@ -230,6 +250,19 @@ class _Page:
             self.parts = [] if self._defined else [", ".join(terms)]
             self.flush()
             self._defined = False
+
+
+def _is_passed_over(element: Any) -> bool:  # noqa: ANN401
+    """Return whether an element is hidden or a menu."""
+    if element.get("hidden") not in {None, "until-found"} or element.get("role") == "navigation":
+        return True
+    return _HIDDEN.search(element.get("style") or "") is not None
+
+
+def _span(element: Any, name: str, default: int = 1) -> int:  # noqa: ANN401
+    """Return how many rows or columns a cell spans."""
+    value = (element.get(name) or "").strip()
+    return int(value) if value.isascii() and value.isdigit() and len(value) < 6 else default
 
 
 # --- EPUB
@@ -246,9 +279,16 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
         tree = etree.fromstring(book.read(package), parser)
         title = " ".join(tree.xpath("string(//*[local-name()='title'])").split())
         groups = apply_groups(_meta_groups(tree))
-        files = {item.get("id"): item.get("href") for item in tree.xpath("//*[local-name()='item']")}
+        items = tree.xpath("//*[local-name()='item']")
+        files = {item.get("id"): item.get("href") for item in items}
+        kinds = {item.get("href"): item.get("media-type") or "" for item in items}
         chapters = [files.get(item.get("idref")) or "" for item in tree.xpath("//*[local-name()='itemref']")]
+    pictures = [chapter for chapter in chapters if _is_picture(chapter, kinds.get(chapter, ""))]
+    if pictures:
+        notice("", f"{len(pictures):,} of its pages are pictures, which are not read: {', '.join(pictures[:3])}")
     for chapter in chapters:
+        if chapter in pictures:
+            continue
         name = posixpath.normpath(posixpath.join(posixpath.dirname(package), unquote(chapter)))
         try:
             with library("EPUB file", "lxml"):
@@ -259,3 +299,10 @@ def read_epub(data: bytes, notice: Reject) -> Iterator[Section]:
                 yield replace(section, extra=apply_groups([*groups.items(), *section.extra.items()]))
         except Unreadable as error:
             notice(name, error)
+
+
+def _is_picture(name: str, media_type: str) -> bool:
+    """Return whether an entry of a book's spine is a picture; one in SVG may hold text."""
+    if media_type:
+        return media_type.startswith("image/") and media_type != "image/svg+xml"
+    return posixpath.splitext(name)[1].lower() in _PICTURES

@@ -18,12 +18,12 @@ from dialore.retrieval.chunking import (
     Unreadable,
     fence_code,
     paragraphs,
-    row,
     split_at_headings,
     unwrap,
 )
 from dialore.retrieval.groups import RefusedGroups, apply_groups, lift_metadata, parse_json
 from dialore.retrieval.loaders.front_matter import split_front_matter
+from dialore.retrieval.loaders.tables import Cell, render_table
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _TEXT_KEYS = ("text", "passage", "contents", "content", "page_content", "sentence", "body", "text_resource")
 _URL_KEYS = ("url", "link", "source_url")
-_OURS = frozenset({"text", "title", "url", "file", "page", "index"})
+RESERVED_NAMES = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
 TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
@@ -54,7 +54,7 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         if not line.strip():
             continue
         try:
-            section = _section(parse_json(line))
+            section = section_of_object(parse_json(line))
         except ValueError as error:
             reject(f"line {number}", f"not JSON: {error}")
         except Unreadable as error:
@@ -69,26 +69,31 @@ def read_jsonl(lines: Iterable[str], reject: Reject) -> Iterator[Section]:
         raise Unreadable('none of its lines is a passage: wanted is {"text": ...} or a string a line')
 
 
-def _section(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
+def section_of_object(data: Any) -> Section:  # noqa: ANN401 - whatever JSON holds
+    """Return the section of an object of JSON, or of a string.
+
+    Raises:
+        Unreadable: It has no text, or its `groups` cannot be applied.
+    """
     if isinstance(data, str):
         data = {"text": data}
     if not isinstance(data, dict):
         raise Unreadable("neither an object nor a string")
     if isinstance(data.get("kwargs"), dict) and "page_content" in data["kwargs"]:
         data = data["kwargs"]  # a serialised object of LangChain
-    key, text = _find_text(data)
+    key, text = find_text(data)
     # The text itself is no metadata, whatever it says.
     fields = apply_groups(lift_metadata({name: value for name, value in data.items() if name != key}))
     url_key = next((name for name in _URL_KEYS if isinstance(fields.get(name), str)), "")
     title = fields.get("title")
-    extra = {name: value for name, value in fields.items() if name not in {url_key, *_OURS}}
+    extra = {name: value for name, value in fields.items() if name not in {url_key, *RESERVED_NAMES}}
     if title is not None and not isinstance(title, str):
         extra["title_"], title = title, ""
     # A line's text is one passage's or one article's: blank lines part paragraphs.
     return Section(paragraphs(text), " ".join((title or "").split()), fields[url_key] if url_key else "", extra)
 
 
-def _find_text(data: dict[str, Any]) -> tuple[str, str]:
+def find_text(data: dict[str, Any]) -> tuple[str, str]:
     """Return the key of an object's text, and the text."""
     for key in _TEXT_KEYS:
         value = data.get(key)
@@ -144,23 +149,36 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
         elif token.type == "html_block":
             words = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", token.content)))
             yield from [(0, Paragraph(words))] if words.strip() else ()
+        elif token.type == "table_open":
+            yield from ((0, Paragraph(text, is_row=True)) for text in _table(tokens, position))
         elif paragraph := _paragraph(tokens, position):
             yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
 
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:
-    """Return what a token holds, if anything: a table's cells are read with their row."""
+    """Return what a token holds, if anything: a table's cells are read with the table."""
     token, text = tokens[place], ""
     if token.type == "heading_open":
         return Paragraph(_plain(tokens[place + 1]))
     if token.type == "inline" and tokens[place - 1].type not in {"heading_open", "th_open", "td_open"}:
         text = _plain(token)
-    elif token.type == "tr_open":
-        end = next(at for at in range(place, len(tokens)) if tokens[at].type == "tr_close")
-        text = row(_plain(inline) for inline in tokens[place:end] if inline.type == "inline")
     elif token.type in {"fence", "code_block"} and token.content.strip():
         return fence_code(token.content, token.info.strip())
     return Paragraph(text) if text.strip() else None
+
+
+def _table(tokens: Sequence[Token], start: int) -> list[str]:
+    """Return the rows of the table that begins at a token."""
+    rows: list[list[Cell]] = []
+    for place in range(start, len(tokens)):
+        kind = tokens[place].type
+        if kind == "table_close":
+            break
+        if kind == "tr_open":
+            rows.append([])
+        elif kind in {"th_open", "td_open"}:
+            rows[-1].append(Cell(_plain(tokens[place + 1]), is_header=kind == "th_open"))
+    return render_table(rows)
 
 
 def _plain(token: Token) -> str:

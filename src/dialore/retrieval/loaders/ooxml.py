@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from typing import IO, TYPE_CHECKING, Any
 
 from dialore.errors import first_line
@@ -20,13 +21,25 @@ if TYPE_CHECKING:
 
 Block = tuple[int, Paragraph]
 _BINARY_OFFICE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_HIDDEN_STYLE = re.compile(r"visibility\s*:\s*hidden|display\s*:\s*none", re.IGNORECASE)
+_MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^<>]*?\bref=[\"']([A-Za-z0-9:$]+)[\"']")
+_BLOCK_BYTES, _MAX_TAG_BYTES = 1 << 20, 200
 _OPTIONS: dict[str, Any] = {"resolve_entities": False, "no_network": True, "remove_comments": True, "remove_pis": True}
 
 
 class Package:
-    """The parts of a file; `notice` is told of those that cannot be read."""
+    """The parts of a file; `notice` is told of those that cannot be read.
 
-    def __init__(self, data: bytes, notice: Reject) -> None:
+    Args:
+        data: The file's content.
+        notice: Called with a location in the file and a reason.
+        include_hidden: Read what the program does not show: sheets, rows, columns, slides, shapes, text.
+    """
+
+    def __init__(self, data: bytes, notice: Reject, *, include_hidden: bool = False) -> None:
+        self.include_hidden = include_hidden
+        self._hidden: dict[str, list[str]] = {}
+        self._checked_parts: set[str] = set()
         if data.startswith(_BINARY_OFFICE):
             raise Unreadable("it is encrypted, or of an Office before 2007: save it without a password as a new one")
         self._archive = zipfile.ZipFile(io.BytesIO(data))
@@ -50,15 +63,71 @@ class Package:
 
         with self._open(part) as file:
             if file is not None:
-                return etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot()
+                root = etree.parse(file, etree.XMLParser(**_OPTIONS)).getroot()
+                self._leave_out_hidden_shapes(part, root)
+                return root
         return None
 
+    def _leave_out_hidden_shapes(self, part: str, root: Element) -> None:
+        """Remove the shapes that are hidden, in both of their forms: DrawingML and VML."""
+        if self.include_hidden:
+            return
+        names = [] if part in self._checked_parts else self._hidden.setdefault("shapes", [])
+        self._checked_parts.add(part)
+        for shape in list(_hidden_shapes(root)):
+            if next(shape.iter("{*}t", "{*}chart", "{*}relIds"), None) is not None:
+                names.append("")
+            for older in shape.xpath("ancestor::*[local-name()='Choice'][1]/../*[local-name()='Fallback']"):
+                remove(older)
+            remove(shape)
+
+    def leave_out(self, kind: str, name: str = "", count: int = 1) -> bool:
+        """Return whether hidden content is left out, and count it for the report.
+
+        Args:
+            kind: What is hidden, in the plural: sheets, rows, characters.
+            name: What the report calls it, if it has a name.
+            count: How many of them.
+        """
+        if not self.include_hidden:
+            self._hidden.setdefault(kind, []).extend([name] * count)
+        return not self.include_hidden
+
+    def report_hidden(self) -> None:
+        """Say once for the file what was left out because it is hidden."""
+        counts = []
+        for kind, names in self._hidden.items():
+            listed = ", ".join(dict.fromkeys(filter(None, names)))
+            if names:
+                counts.append(f"{len(names):,} {kind}" + (f" ({listed})" if listed else ""))
+        if counts:
+            self.notice("", f"hidden content is left out: {', '.join(counts)}; --include-hidden reads it")
+
+    def merged_ranges(self, part: str) -> list[str]:
+        """Return the references of a worksheet's merged cells, which its XML has after the rows."""
+        if not self.has(part):
+            return []
+        references: list[str] = []
+        kept = b""
+        # A damaged part is reported when its rows are read.
+        damage = (zipfile.BadZipFile, zlib.error, OSError, EOFError, NotImplementedError)
+        with suppress(*damage), self._archive.open(self._names[part.lower()]) as file:
+            while block := file.read(_BLOCK_BYTES):
+                window = kept + block
+                matches = list(_MERGED.finditer(window))
+                references += (match[1].decode() for match in matches)
+                kept = window[max(matches[-1].end() if matches else 0, len(window) - _MAX_TAG_BYTES) :]
+        return references
+
     def rows(self, part: str) -> Iterator[Element]:
-        """Yield a worksheet's rows, then its print header, as far as it is whole; each is gone when the next comes."""
+        """Yield a worksheet's settings of columns, its rows, then its print header, as far as it is whole.
+
+        Each row is gone when the next comes.
+        """
         from lxml import etree
 
         with self._open(part) as file:
-            tags = ("{*}row", "{*}headerFooter")
+            tags = ("{*}sheetFormatPr", "{*}cols", "{*}row", "{*}headerFooter")
             for _, element in etree.iterparse(file, tag=tags, **_OPTIONS) if file is not None else ():
                 yield element
                 element.clear()
@@ -130,6 +199,33 @@ def property_groups(data: bytes) -> list[str]:
     named = [element for element in properties if names_groups(element.get("name"))]
     pairs = [(GROUPS, "".join(element.itertext("*")).strip()) for element in named]
     return list(apply_groups(pairs).get(GROUPS, []))
+
+
+def _hidden_shapes(root: Element) -> Iterator[Element]:
+    """Yield the shapes that are marked as hidden."""
+    for properties in root.iter("{*}cNvPr", "{*}docPr"):
+        parent = properties.getparent()
+        if not is_true(properties.get("hidden", "0")) or parent is None:
+            continue
+        # A shape's properties lie in a group of them, those of a drawing in Word in the drawing itself.
+        shape = parent if local(properties) == "docPr" else parent.getparent()
+        if shape is not None and shape.getparent() is not None:
+            yield shape
+    for shape in root.iter("{urn:schemas-microsoft-com:vml}*"):
+        if _HIDDEN_STYLE.search(shape.get("style", "")) and shape.getparent() is not None:
+            yield shape
+
+
+def remove(element: Element) -> None:
+    """Remove an element of a part without mixed content; it may be removed already."""
+    parent = element.getparent()
+    if parent is not None:
+        parent.remove(element)
+
+
+def is_true(value: str) -> bool:
+    """Return whether an attribute of a switch says that it is on; an empty one is."""
+    return value not in {"0", "false", "off"}
 
 
 def local(element: Element) -> str:

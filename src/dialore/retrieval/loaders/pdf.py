@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -23,6 +25,8 @@ _ACCENT = re.compile("(?<=[A-Za-zı])[´¨ˆ˜ˇ˘˙˚¸]")
 _ACCENTS = str.maketrans("´¨ˆ˜ˇ˘˙˚¸", "\u0301\u0308\u0302\u0303\u030c\u0306\u0307\u030a\u0327")
 _FEW, _SHIFTED = 100, 0.25
 """Letters that tell, and the part of vowels below which they are no text: English has 0.4."""
+_MOST, _ONE_LETTER, _MOSTLY_SIGNS, _DIFFERENT_SIGNS, _FEW_RUNS = 0.5, 0.7, 0.85, 8, 30
+"""Shares of letters and signs that no language has: see `_is_garbled`."""
 _NOTES = {1, 9, 10, 11, 12}
 """PDFium's numbers of annotations whose text does not stand on the page: notes, and marks in the text."""
 _BESIDE = _NOTES | {2, 16}  # with links and the windows of notes: what shows no text of its own
@@ -38,26 +42,34 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
     """Yield the one section of a PDF; tell `reject` of pages whose text is not to be had, and of what is not read."""
     with library("PDF", "pypdfium2"):
         document = _open_pdf(data, reject)
+        extracted = [_page(document, number) for number in range(len(document))]
+        garbled = _garbled_pages([text for text, _ in extracted])
         pages: list[str] = []
         pictured: list[int] = []
-        for number in range(len(document)):
-            text, is_picture = _page(document, number)
-            if is_picture and ocr:
+        for number, (text, is_picture) in enumerate(extracted):
+            own = "" if number in garbled else text
+            if ocr and (is_picture or number in garbled):
                 recognised = _engine()(document[number].render(scale=_SHARPNESS).to_numpy())
-                text = "\n".join([text, "", *(recognised.txts or ())]).strip()
+                own = "\n".join([own, "", *(recognised.txts or ())]).strip()
             elif is_picture:
                 pictured.append(number)
-            pages.append(text)
+            pages.append(own)
         title = document.get_metadata_value("Title")
         named = [(GROUPS, text) for name in _GROUP_KEYS if (text := document.get_metadata_value(name))]
         extra = apply_groups(named)
     paragraphs = list(_across_pages(pages))
-    scanned = _page_list(pictured)
-    why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
+    left_out = []
+    if pictured:
+        why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
+        left_out.append((_page_list(pictured), why))
+    if garbled and not ocr:
+        why = "its fonts do not say which letters they show, and no text can be read; the extra ocr may read it (--ocr)"
+        left_out.append((_page_list(sorted(garbled)), why))
     if not paragraphs:
-        raise Unreadable(f"it has no text: {scanned}: {why}" if scanned else "it has no text")
-    if scanned:
-        reject(scanned, why)
+        reasons = "; ".join(f"{where}: {why}" for where, why in left_out)
+        raise Unreadable(f"it has no text: {reasons}" if reasons else "it has no text")
+    for where, why in left_out:
+        reject(where, why)
     if unclear := _page_list(number for number, page in enumerate(pages) if _is_no_text(page)):
         reject(unclear, "its fonts do not say which letters they show: what was read may be no text")
     yield Section(paragraphs, " ".join(title.split()), extra=extra)
@@ -135,8 +147,47 @@ def _is_no_text(text: str) -> bool:
     strange = sum(unicodedata.category(letter) in {"Co", "Cn", "Cc"} or letter == "\ufffd" for letter in letters)
     if strange > 0.2 * len(letters):
         return True
-    latin = [letter for letter in text.lower() if "a" <= letter <= "z"]
+    # Letters with accents count as vowels or consonants by their base letter.
+    latin = [letter for letter in unicodedata.normalize("NFD", text.lower()) if "a" <= letter <= "z"]
     return len(latin) > max(_FEW, len(letters) / 2) and sum(map(latin.count, "aeiouy")) < _SHIFTED * len(latin)
+
+
+def _garbled_pages(pages: list[str]) -> set[int]:
+    """Return the pages whose text cannot be that of any language; short pages are judged together."""
+    garbled = {number for number, text in enumerate(pages) if _is_garbled(text)}
+    short = [number for number, text in enumerate(pages) if 0 < _count_visible(text) < _FEW]
+    if _is_garbled("\n".join(pages[number] for number in short)):
+        garbled.update(short)
+    return garbled
+
+
+def _count_visible(text: str) -> int:
+    return sum(not letter.isspace() for letter in text)
+
+
+def _is_garbled(text: str) -> bool:
+    """Return whether a text is what fonts without a map of their letters give, whatever its language.
+
+    Such text repeats one letter or a few, or has hardly a letter or digit among many different signs, or has mostly
+    letters of Latin-1 with accents, which are bytes of another alphabet, or of no alphabet at all.
+    """
+    visible = [letter for letter in text if not letter.isspace()]
+    if len(visible) < _FEW:
+        return False
+    unknown = sum(unicodedata.category(letter) in {"Co", "Cn", "Cc"} or letter == "\ufffd" for letter in visible)
+    if unknown > _MOST * len(visible):
+        return True
+    # Leaders, rules and fields to be filled in repeat a sign, which counts once for each run.
+    runs = [letter for letter, _ in itertools.groupby(text.lower()) if not letter.isspace()]
+    counts = Counter(letter for letter in runs if letter.isalpha())
+    letters = counts.total()
+    if letters >= _FEW_RUNS and counts.most_common(1)[0][1] > _ONE_LETTER * letters:
+        return True
+    signs = [letter for letter in runs if letter.isascii() and not letter.isalnum()]
+    if len(signs) > _MOSTLY_SIGNS * len(runs) and len(runs) >= _FEW and len(set(signs)) >= _DIFFERENT_SIGNS:
+        return True
+    accented = sum(count for letter, count in counts.items() if "\u00c0" <= letter <= "\u00ff")
+    return letters >= _FEW and accented > _MOST * letters
 
 
 @functools.cache

@@ -40,12 +40,20 @@ class Reader(AbstractContextManager["Reader"]):
         memory: bytes that the process may have, where the system can limit that.
         characters: of text that a file may have, but one of lines.
         ocr: whether scanned pages are read by the extra `ocr`.
+        include_hidden: whether what Office files hide is read, too: sheets, rows, columns, slides, shapes, text.
     """
 
     def __init__(
-        self, *, seconds: float = SECONDS, memory: int = MEMORY, characters: int = CHARACTERS, ocr: bool = False
+        self,
+        *,
+        seconds: float = SECONDS,
+        memory: int = MEMORY,
+        characters: int = CHARACTERS,
+        ocr: bool = False,
+        include_hidden: bool = False,
     ) -> None:
         self.seconds, self.memory, self.characters, self.ocr = seconds, memory, characters, ocr
+        self.include_hidden = include_hidden
         self._process: subprocess.Popen[bytes] | None = None
         self._messages: queue.SimpleQueue[bytes] = queue.SimpleQueue()
 
@@ -83,7 +91,7 @@ class Reader(AbstractContextManager["Reader"]):
         if self._process is not None and self._process.poll() is not None:
             self.close()
         if self._process is None:
-            limits = self.seconds, self.memory, self.characters, self.ocr
+            limits = self.seconds, self.memory, self.characters, self.ocr, self.include_hidden
             self._process = subprocess.Popen(  # noqa: S603 - this Python
                 [get_executable() or sys.executable, "-P", "-c", _START, json.dumps([sys.path, limits])],
                 stdin=subprocess.PIPE,
@@ -136,7 +144,7 @@ def _pass_on(stream: IO[bytes], messages: queue.SimpleQueue[bytes]) -> None:
 # --- in the process
 
 
-def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
+def serve(seconds: float, memory: int, characters: int, ocr: bool, include_hidden: bool) -> None:
     """Read the files that standard input names, until it is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with suppress(ImportError, OSError, ValueError):  # where the system has no such limit, that of time is left
@@ -163,7 +171,10 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
         _limit_time(seconds)
         try:
             characters_left = sys.maxsize if file_format in BY_LINE else characters
-            kind, why = "end", _say_sections(Path(path), file_format, say, seconds, characters_left, ocr=ocr)
+            why = _say_sections(
+                Path(path), file_format, say, seconds, characters_left, ocr=ocr, include_hidden=include_hidden
+            )
+            kind = "end"
         except RefusedGroups as error:
             kind, why = "refused", str(error)
         except (Unreadable, DialoreError) as error:
@@ -180,7 +191,14 @@ def serve(seconds: float, memory: int, characters: int, ocr: bool) -> None:
 
 
 def _say_sections(
-    path: Path, file_format: FileFormat, say: Callable[[str, str], None], seconds: float, most: int, *, ocr: bool
+    path: Path,
+    file_format: FileFormat,
+    say: Callable[[str, str], None],
+    seconds: float,
+    most: int,
+    *,
+    ocr: bool,
+    include_hidden: bool,
 ) -> str:
     """Say what is in a file; returns why it cannot be read, or nothing."""
 
@@ -188,7 +206,8 @@ def _say_sections(
         return lambda where, why: say(kind, " ".join(f"{where}: {why}".removeprefix(": ").split()))
 
     characters = 0
-    for section in read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr):
+    sections = read_sections(path, file_format, told("reject"), told("notice"), ocr=ocr, include_hidden=include_hidden)
+    for section in sections:
         _limit_time(seconds)
         fields = [section.paragraphs, section.title, section.url, section.extra, section.line]
         text = json.dumps(fields, ensure_ascii=False)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, TypeVar
 
-from dialore.retrieval.chunking import Paragraph, Reject, Section, library, row, split_at_headings
-from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, local
+from dialore.retrieval.chunking import Paragraph, Reject, Section, library, split_at_headings
+from dialore.retrieval.loaders.ooxml import Block, Package, alternative, attribute, inline, is_true, local, remove
+from dialore.retrieval.loaders.tables import Cell, render_table
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
 
+_FULL_WIDTH, _FIRST_ROW_BIT = 1000, 0x20
+_Value = TypeVar("_Value")
 _UNSEEN = {"del", "moveFrom", "pPr", "rPr", "sdtPr", "sectPr", "tblPr", "trPr", "tcPr", "instrText", "delText"}
 _CHARACTERS = {"tab": " ", "ptab": " ", "br": " ", "cr": " ", "noBreakHyphen": "-"}
 _NOTES = {"footnoteReference": "footnotes", "endnoteReference": "endnotes", "commentReference": "comments"}
@@ -19,11 +22,12 @@ _HANGING = {"txbxContent", "chart", "relIds", *_NOTES}
 _HEADING = re.compile(r"heading (\d)", re.IGNORECASE)
 
 
-def read_docx(data: bytes, notice: Reject) -> Iterator[Section]:
+def read_docx(data: bytes, notice: Reject, *, include_hidden: bool = False) -> Iterator[Section]:
     """Yield a Word document by headings; notes and comments after their paragraphs, headers at the end."""
     with library("Word document", "lxml"):
-        package = Package(data, notice)
+        package = Package(data, notice, include_hidden=include_hidden)
         blocks = list(_Word(package).blocks())
+        package.report_hidden()
         title = package.title()
     yield from split_at_headings(blocks, title)
 
@@ -35,11 +39,18 @@ class _Word:
         self._package = package
         self._part = package.main
         self._initial = ""  # the large first letter of the next paragraph, which is a paragraph of its own
-        self._levels = self._levels_of_styles()
+        styles = (style for style in self._parts("styles") if local(style) == "style")
+        self._styles = {attribute(style, "styleId"): style for style in styles}
+        self._levels = self._inherited(_level_of_style)
+        self._header_styles = self._inherited(_styles_first_row)
+        self._hiding_styles = {name for name, is_hidden in self._inherited(_hides_text).items() if is_hidden}
         self._notes = {(kind, attribute(note, "id")): note for kind in _NOTES.values() for note in self._parts(kind)}
 
     def blocks(self) -> Iterator[Block]:
         """Yield all of it."""
+        self._leave_out_hidden(self._package.document)
+        for note in list(self._notes.values()):
+            self._leave_out_hidden(note)
         yield from self._blocks(self._package.document)
         if self._initial:
             yield 0, Paragraph(self._initial)
@@ -53,31 +64,83 @@ class _Word:
     def _parts(self, kind: str) -> Iterator[Element]:
         for part, root in self._package.roots(self._package.main, kind):
             self._part = part
+            if kind in {"header", "footer"}:
+                self._leave_out_hidden(root)
             yield from root
         self._part = self._package.main
 
-    def _levels_of_styles(self) -> dict[str, int]:
-        """Return the level of each style that is a heading's, by name, outline or the style that it is based on."""
-        styles = {attribute(style, "styleId"): style for style in self._parts("styles") if local(style) == "style"}
-        levels = {}
-        for identifier in styles:
-            style, tried = styles.get(identifier), set()
+    def _inherited(self, read: Callable[[Element], _Value | None]) -> dict[str, _Value]:
+        """Return a property of each style that has it, itself or by the style that it is based on."""
+        values = {}
+        for identifier in self._styles:
+            style, tried = self._styles.get(identifier), set()
             while style is not None and style not in tried:
                 tried.add(style)
-                level = _level_of_style(style)
-                if level is not None:
-                    levels[identifier] = level
+                value = read(style)
+                if value is not None:
+                    values[identifier] = value
                     break
-                style = styles.get(attribute(style.find("{*}basedOn"), "val"))
-        return levels
+                style = self._styles.get(attribute(style.find("{*}basedOn"), "val"))
+        return values
+
+    def _leave_out_hidden(self, root: Element) -> None:
+        """Remove the runs and rows of a part that Word does not show, with the notes that hang on them."""
+        if self._package.include_hidden:
+            return
+        rows = [mark.getparent().getparent() for mark in root.iter("{*}hidden") if local(mark.getparent()) == "trPr"]
+        for hidden_row in rows:
+            if is_true(attribute(hidden_row.find("{*}trPr/{*}hidden"), "val")):
+                self._package.leave_out("table rows")
+                self._leave_out_notes(hidden_row)
+                remove(hidden_row)
+        if not self._hiding_styles and next(root.iter("{*}vanish"), None) is None:
+            return
+        for run in list(root.iter("{*}r")):
+            if self._is_hidden(run):
+                letters = sum(len("".join((text.text or "").split())) for text in run.iter("{*}t"))
+                self._package.leave_out("characters of text", count=letters)
+                self._leave_out_notes(run)
+                remove(run)
+
+    def _is_hidden(self, run: Element) -> bool:
+        """Return whether a run is hidden, by its own mark or by its styles, each of which turns that around."""
+        own = run.find("{*}rPr/{*}vanish")
+        if own is not None:
+            return is_true(attribute(own, "val"))
+        if not self._hiding_styles:
+            return False
+        paragraph = next(run.iterancestors("{*}p"), None)
+        style = paragraph.find("{*}pPr/{*}pStyle") if paragraph is not None else None
+        table = next(run.iterancestors("{*}tbl"), None)
+        names = [
+            attribute(style, "val") if style is not None else self._default_style,
+            attribute(run.find("{*}rPr/{*}rStyle"), "val"),
+            attribute(table.find("{*}tblPr/{*}tblStyle"), "val") if table is not None else "",
+        ]
+        return sum(name in self._hiding_styles for name in names) % 2 == 1
+
+    @property
+    def _default_style(self) -> str:
+        """The style of paragraphs that name none."""
+        for identifier, style in self._styles.items():
+            if attribute(style, "type") == "paragraph" and attribute(style, "default") in {"1", "true", "on"}:
+                return identifier
+        return ""
+
+    def _leave_out_notes(self, element: Element) -> None:
+        """Drop the notes and comments whose marks are in an element that is left out."""
+        for name, kind in _NOTES.items():
+            for mark in element.iter(f"{{*}}{name}"):
+                if self._notes.pop((kind, attribute(mark, "id")), None) is not None:
+                    self._package.leave_out(kind)
 
     def _blocks(self, elements: Iterable[Element]) -> Iterator[Block]:
         for element in elements:
             name = local(element)
             if name == "p":
                 yield from self._paragraph(element)
-            elif name == "tr":
-                yield from self._row(element)
+            elif name == "tbl":
+                yield from self._table(element)
             elif name == "altChunk":
                 self._package.notice("an embedded document", "it is not read: save the document anew in Word")
             elif name == "AlternateContent":
@@ -98,14 +161,44 @@ class _Word:
             yield of_style if outline is None else _outline(outline), Paragraph(text)
         yield from hanging
 
-    def _row(self, element: Element) -> Iterator[Block]:
-        """Yield a row: one paragraph, unless one cell holds all (a page's layout); inner tables after it."""
-        cells = [list(self._blocks(cell)) for cell in _cells(element)]
-        full = [cell for cell in cells if cell]
-        if len(full) == 1:
-            yield from full[0]
-        elif full:
-            yield 0, Paragraph(row(" ".join(paragraph.text for _, paragraph in cell) for cell in full))
+    def _table(self, table: Element) -> Iterator[Block]:
+        """Yield a table by rows; a row of which one cell holds several blocks, or a heading, is a page's layout."""
+        rows: list[list[Cell]] = []
+        is_first_styled = self._is_first_row_styled(table)
+        for element in _below(table, "tr"):
+            elements = list(_below(element, "tc"))
+            contents = [list(self._blocks(cell)) for cell in elements]
+            full = [blocks for blocks in contents if blocks]
+            if len(full) == 1 and (len(full[0]) > 1 or full[0][0][0]):
+                yield from _row_blocks(rows, is_first_styled=is_first_styled)
+                rows = []
+                yield from full[0]
+                continue
+            is_header = _is_on(element.find("{*}trPr/{*}tblHeader"))
+            before = _whole_number(element.find("{*}trPr/{*}gridBefore"))
+            cells = [Cell("", before)] if before else []
+            for cell, blocks in zip(elements, contents, strict=True):
+                text = " ".join(paragraph.text for _, paragraph in blocks)
+                columns = _whole_number(cell.find("{*}tcPr/{*}gridSpan")) or 1
+                merged = cell.find("{*}tcPr/{*}vMerge")
+                continues = merged is not None and attribute(merged, "val") != "restart"
+                cells.append(Cell(text, columns, is_header=is_header, continues=continues))
+            if len(cells) == 1:  # the row's only cell is as wide as the table
+                cells = [cells[0]._replace(columns=_FULL_WIDTH)]
+            rows.append(cells)
+        yield from _row_blocks(rows, is_first_styled=is_first_styled)
+
+    def _is_first_row_styled(self, table: Element) -> bool:
+        """Return whether the first row is set off: by the table's style, or as the only one in bold."""
+        look = table.find("{*}tblPr/{*}tblLook")
+        style = attribute(table.find("{*}tblPr/{*}tblStyle"), "val")
+        bits = attribute(look, "val")
+        has_bit = re.fullmatch("[0-9A-Fa-f]{4}", bits) is not None and bool(int(bits, 16) & _FIRST_ROW_BIT)
+        is_first_special = attribute(look, "firstRow") in {"1", "true", "on"} or has_bit
+        if is_first_special and self._header_styles.get(style):
+            return True
+        rows = list(_below(table, "tr"))[:2]
+        return len(rows) == 2 and _is_bold(rows[0]) and not _is_bold(rows[1])
 
     def _inline(self, element: Element, hanging: list[Block]) -> str:
         """Return the text of a paragraph or a part of it; what does not stand in its lines goes to `hanging`."""
@@ -156,13 +249,34 @@ def _chosen(element: Element) -> str:
     return entries[int(number)] if number.isdigit() and int(number) < len(entries) else ""
 
 
-def _cells(element: Element) -> Iterator[Element]:
-    """Yield the cells of a row, those in content controls and changes too."""
+def _below(element: Element, name: str) -> Iterator[Element]:
+    """Yield the rows of a table or the cells of a row, those in content controls and changes too."""
     for child in element:
-        if local(child) == "tc":
+        if local(child) == name:
             yield child
         elif local(child) not in _UNSEEN:
-            yield from _cells(child)
+            yield from _below(child, name)
+
+
+def _row_blocks(rows: list[list[Cell]], *, is_first_styled: bool) -> Iterator[Block]:
+    for text in render_table(rows, is_first_styled=is_first_styled):
+        yield 0, Paragraph(text, is_row=True)
+
+
+def _is_bold(element: Element) -> bool:
+    """Return whether all text below an element is marked as bold."""
+    runs = [run for run in element.iter("{*}r") if next(run.iter("{*}t"), None) is not None]
+    return bool(runs) and all(_is_on(run.find("{*}rPr/{*}b")) for run in runs)
+
+
+def _is_on(mark: Element | None) -> bool:
+    return mark is not None and is_true(attribute(mark, "val"))
+
+
+def _whole_number(element: Element | None) -> int:
+    """Return the value of an element that is a number; 0 without one."""
+    value = attribute(element, "val")
+    return int(value) if value.isdecimal() else 0
 
 
 def _level_of_style(style: Element) -> int | None:
@@ -172,6 +286,18 @@ def _level_of_style(style: Element) -> int | None:
         return int(heading[1]) + 1 if heading else 1
     outline = style.find("{*}pPr/{*}outlineLvl")
     return _outline(outline) if outline is not None else None
+
+
+def _styles_first_row(style: Element) -> bool | None:
+    """Return whether a style formats the first row of tables; None if it does not say."""
+    kinds = {attribute(part, "type") for part in style.iterfind("{*}tblStylePr")}
+    return "firstRow" in kinds or None
+
+
+def _hides_text(style: Element) -> bool | None:
+    """Return whether a style hides text; None if it does not say."""
+    mark = style.find("{*}rPr/{*}vanish")
+    return None if mark is None else is_true(attribute(mark, "val"))
 
 
 def _outline(element: Element) -> int:
