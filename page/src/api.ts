@@ -82,6 +82,18 @@ export const key = {
   set: (value: string) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
 };
 
+/**
+ * Build a path of the service; every value is encoded, so that it stays within its segment.
+ *
+ * Throws for values that no encoding keeps in place: browsers resolve "." and "..", and an empty one names all.
+ */
+export function url(parts: TemplateStringsArray, ...values: string[]): string {
+  for (const value of values) {
+    if (["", ".", ".."].includes(value)) throw new Error(`"${value}" is no id`);
+  }
+  return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
+}
+
 async function ask(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
   const isForm = body instanceof FormData;
