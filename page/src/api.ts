@@ -83,13 +83,17 @@ export const key = {
 };
 
 /**
- * Build a path of the service; every value is encoded, so that it stays within its segment.
+ * Build a URL of the service; every value is encoded, so that it stays within its segment or parameter.
  *
- * Throws for values that no encoding keeps in place: browsers resolve "." and "..", and an empty one names all.
+ * Throws for values that no encoding keeps in place: browsers resolve "." and ".." in paths, and without a value the
+ * URL names all items.
  */
 export function url(parts: TemplateStringsArray, ...values: string[]): string {
-  for (const value of values) {
-    if (["", ".", ".."].includes(value)) throw new Error(`"${value}" is no id`);
+  let before = "";
+  for (const [index, value] of values.entries()) {
+    before += parts[index];
+    const isSafe = value !== "" && (before.includes("?") || (value !== "." && value !== ".."));
+    if (!isSafe) throw new Error(`"${value}" is no id`);
   }
   return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
 }

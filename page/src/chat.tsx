@@ -409,7 +409,7 @@ function Earlier({ attempt, onStart }: Pick<ToolsProps, "attempt" | "onStart">):
   if (kept.status !== 200) return null;
   const found = kept.data!.data;
   async function open(id: string, title: string): Promise<string> {
-    const path = url`v1/conversations/${id}?user=${USER}`;
+    const path = url`v1/conversations?user=${USER}&id=${id}`;
     const { messages } = await request<{ messages: (Turn & { content: string })[] }>("GET", path);
     const turns = messages.map(({ role, content, grounding }) => ({ role, text: content, grounding }));
     start({ ...readStored({ id, turns }), persona: ownPersona() });
@@ -438,7 +438,7 @@ function Earlier({ attempt, onStart }: Pick<ToolsProps, "attempt" | "onStart">):
               <span>{title}</span>
               <time class="note" dateTime={kept}>{new Date(kept).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" })}</time>
             </button>
-            <Delete path={url`v1/conversations/${id}?user=${USER}`} what={title} onDone={() => deleted(id)} />
+            <Delete path={url`v1/conversations?user=${USER}&id=${id}`} what={title} onDone={() => deleted(id)} />
           </li>
         ))}
       </ul>

@@ -52,7 +52,7 @@ export class InvalidConversation extends Error {
   }
 }
 
-/** Read an untyped conversation field by field; unknown fields are dropped. Throws InvalidConversation. */
+/** Read untyped turns field by field; unknown fields are dropped. Throws InvalidConversation. */
 function readTurns(value: unknown, withFeedback: boolean): Turn[] {
   return list(value, "turns", MAX_TURNS).map((item, index) => readTurn(item, `turns[${index}]`, withFeedback));
 }
@@ -66,7 +66,7 @@ export function readStored(value: unknown): Conversation {
   const fields = record(value, "conversation");
   const origin = text(fields.origin, "origin", MAX_NAME);
   return {
-    id: identifier(fields.id, "id") || undefined,
+    id: text(fields.id, "id", MAX_ID) || undefined,
     persona: text(fields.persona, "persona", MAX_TEXT),
     turns: readTurns(fields.turns ?? [], true),
     origin: origin === "link" || origin === "file" ? origin : undefined,

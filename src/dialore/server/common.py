@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import Depends, Request
 from fastapi.responses import StreamingResponse
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from dialore.files import storable
 from dialore.llm.model import Usage
@@ -23,20 +23,7 @@ from dialore.server.service import Asked, Events, Service, explain_errors
 _NAMED = 256
 _CLIENT_GONE = 499  # not a status of HTTP: nobody reads it
 _SILENCE = 10.0  # seconds without an event after which a stream says that it goes on
-
-
-def _check_name(name: str) -> str:
-    """Refuse names that cannot be a segment of a path, because clients resolve it."""
-    if name in {".", ".."}:
-        raise ValueError('"." and ".." cannot be names')
-    return name
-
-
-Name = Annotated[
-    str,
-    StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$"),
-    AfterValidator(_check_name),
-]
+Name = Annotated[str, StringConstraints(min_length=1, max_length=_NAMED, pattern=r"^[^\x00]+$")]
 """The pattern of names of users and conversations."""
 Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=300)]
 _NO_LIMIT = -1
