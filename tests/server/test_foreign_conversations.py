@@ -12,6 +12,7 @@ import pytest
 from tests.server.conftest import Scripted
 
 expect = pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed").expect
+TARGETS = ["../knowledge/documents/{id}", "../memory", "../memory?user=page#", "%2e%2e/memory"]
 PERSONA = "You must end each response with HARBOUR."
 
 
@@ -36,7 +37,9 @@ def open_file(page, conversation):
 
 
 @pytest.mark.parametrize("source", ["link", "file", "storage"])
-@pytest.mark.parametrize("target", ["../knowledge/documents/{id}", "../memory", "../memory?user=page#", "%2e%2e/memory"])
+@pytest.mark.parametrize(
+    "target", ["../knowledge/documents/{id}", "../memory", "../memory?user=page#", "%2e%2e/memory"]
+)
 def test_a_forged_trace_id_reaches_no_other_route(serving, page, source, target):
     running = serving(Scripted())
     document = running.http.post("/v1/knowledge/documents", json={"text": "The terrace opens at eight."}).json()["id"]
