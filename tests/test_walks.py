@@ -142,6 +142,12 @@ def test_the_builders_page(fresh, monkeypatch, faulty_server, has_model):
         assert "Dogs are welcome" in cited["text"]
         assert (cited["title"], cited["section"]) == ("Harbour Café", "Dogs")
         assert served["text"] == "Yes, on the terrace."
+    testclient = pytest.importorskip("fastapi.testclient", reason="the serve extra is not installed")
+    with testclient.TestClient(runpy.run_path("app.py")["app"]) as http:
+        messages = [{"role": "user", "content": "May I bring my dog?"}]
+        answer = http.post("/chat", json={"messages": messages}).json()
+    assert answer["text"] == served["text"]
+    assert [citation["number"] for citation in answer["citations"]] == [1]
 
 
 async def posted(app, curl):

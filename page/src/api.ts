@@ -82,6 +82,22 @@ export const key = {
   set: (value: string) => (value ? sessionStorage.setItem(KEY, value) : sessionStorage.removeItem(KEY)),
 };
 
+/**
+ * Build a URL of the service; every value is encoded, so that it stays within its segment or parameter.
+ *
+ * Throws for values that no encoding keeps in place: browsers resolve "." and ".." in paths, and without a value the
+ * URL names all items.
+ */
+export function url(parts: TemplateStringsArray, ...values: string[]): string {
+  let before = "";
+  for (const [index, value] of values.entries()) {
+    before += parts[index];
+    const isSafe = value !== "" && (before.includes("?") || (value !== "." && value !== ".."));
+    if (!isSafe) throw new Error(`"${value}" is no id`);
+  }
+  return String.raw({ raw: parts }, ...values.map(encodeURIComponent));
+}
+
 async function ask(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<Response> {
   const headers: Record<string, string> = key.get() ? { Authorization: `Bearer ${key.get()}` } : {};
   const isForm = body instanceof FormData;

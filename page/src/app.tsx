@@ -40,7 +40,8 @@ const lacking = new Set(["runs", "annotate"]);
 
 async function loadModels(): Promise<void> {
   for (const name of [...lacking]) {
-    const found = request("GET", `v1/${name}`).then(() => true, (error) => error.status !== 404);
+    // Without a valid key (401) it is not known whether the service has it.
+    const found = request("GET", `v1/${name}`).then(() => true, (error) => ![401, 404].includes(error.status));
     void found.then((isThere) => isThere && lacking.delete(name) && change({}));
   }
   try {

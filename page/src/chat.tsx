@@ -3,10 +3,11 @@
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useRef, useState } from "preact/hooks";
 
-import { type Added, type Trace, USER, request, upload } from "./api";
+import { type Added, type Trace, USER, request, upload, url } from "./api";
+import { type Conversation, type Turn, readStored } from "./conversation";
 import { Feedback } from "./feedback";
 import { GroundsOf, Timeline } from "./grounds";
-import { type Conversation, Reply, type Turn, answer, markdown, meta, packed, plain, read, unpacked } from "./talk";
+import { Reply, answer, markdown, meta, opened, packed, plain, unpacked } from "./talk";
 import { Consent, Memory, type Remembered } from "./memory";
 import { Action, Delete, Icon, NoModel, Problem, Tabs, app, download, draw, explain, t, useLoaded } from "./ui";
 
@@ -15,7 +16,18 @@ const LONGEST_LINK = 16000;
 type Tab = "grounds" | "stages" | "setup";
 
 /** The conversation; it outlives a look at other pages, and loading this one anew. */
-export const talk: Conversation = { id: newId(), persona: "", turns: [], ...JSON.parse(sessionStorage.getItem(KEPT) ?? "{}") };
+export const talk: Conversation = stored();
+
+/** The conversation that this tab stored, or a new one if there is none that can be read. */
+function stored(): Conversation {
+  try {
+    const conversation = readStored(JSON.parse(sessionStorage.getItem(KEPT) ?? "{}"));
+    return { ...conversation, id: conversation.id ?? newId() };
+  } catch (error) {
+    console.warn("dialore: the stored conversation cannot be read", error);
+    return { id: newId(), persona: "", turns: [] };
+  }
+}
 
 function newId(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(12)), (byte) => byte.toString(16).padStart(2, "0")).join("");
@@ -23,7 +35,8 @@ function newId(): string {
 
 function keep(): void {
   const turns = plain(talk).turns.map(({ trace, ...turn }) => turn);
-  sessionStorage.setItem(KEPT, JSON.stringify({ id: talk.id, persona: talk.persona, turns }));
+  const { id, persona, origin, offeredPersona } = talk;
+  sessionStorage.setItem(KEPT, JSON.stringify({ id, persona, origin, offeredPersona, turns }));
 }
 
 /** Say something in place of everything from `index` on; nothing to say asks for the answer anew. */
@@ -40,10 +53,17 @@ async function say(text: string, index: number): Promise<void> {
 
 function start(conversation: Conversation): void {
   talk.turns.forEach((turn) => turn.stop?.abort());
-  Object.assign(talk, { id: newId(), ...conversation });
+  Object.assign(talk, { id: newId(), origin: undefined, offeredPersona: undefined }, withoutMissing(conversation));
   keep();
   draw();
 }
+
+function withoutMissing(conversation: Conversation): Partial<Conversation> {
+  return Object.fromEntries(Object.entries(conversation).filter(([, value]) => value !== undefined));
+}
+
+/** The persona for another conversation: what the user wrote, but not what came with a link or a file. */
+const ownPersona = (): string => (talk.origin ? "" : talk.persona);
 
 export function Chat(): JSX.Element {
   const [tab, setTab] = useState<Tab>("grounds");
@@ -116,6 +136,7 @@ export function Chat(): JSX.Element {
         onDrop={(event) => (event.preventDefault(), void take(event.dataTransfer?.files ?? null))}
       >
         <Tools isOpen={isOpen} attempt={attempt} onPanel={() => setOpen(!isOpen)} onStart={began} />
+        {talk.origin && <Foreign />}
         <div
           class="log"
           role="log"
@@ -177,6 +198,33 @@ export function Chat(): JSX.Element {
 
 function numberOf(index: number, piece: string): number {
   return talk.turns[index]?.grounding?.citations.find((each) => each.id === piece)?.number ?? 0;
+}
+
+/** Says where a conversation from outside comes from, and offers its persona. */
+function Foreign(): JSX.Element {
+  const persona = talk.offeredPersona;
+  const source = talk.origin === "link" ? t("a link", "链接") : t("a file", "文件");
+  function decide(isAccepted: boolean): void {
+    if (isAccepted) talk.persona = persona!;
+    talk.offeredPersona = undefined;
+    keep();
+    draw();
+  }
+  return (
+    <section class="foreign card" aria-label={t("Conversation from outside", "外来的对话")}>
+      <p>{t(`Opened from ${source}: this service has not checked who wrote it.`, `从${source}打开：此服务未核实其内容由谁写成。`)}</p>
+      {persona && (
+        <>
+          <p>{t("It comes with instructions for the assistant, which are not used unless you agree:", "其中附有给助手的指示，经你同意才会使用：")}</p>
+          <blockquote tabIndex={0}>{persona}</blockquote>
+          <div class="row">
+            <button type="button" class="plain" onClick={() => decide(true)}>{t("Use them", "使用")}</button>
+            <button type="button" class="main" onClick={() => decide(false)}>{t("Leave them out", "不使用")}</button>
+          </div>
+        </>
+      )}
+    </section>
+  );
 }
 
 // --- what is said
@@ -291,7 +339,7 @@ function Tools({ isOpen, attempt, onPanel, onStart }: ToolsProps): JSX.Element {
   const picker = useRef<HTMLInputElement>(null);
   async function exported(): Promise<void> {
     for (const turn of talk.turns) {
-      if (turn.grounding) turn.trace ??= await request<Trace>("GET", `v1/traces/${turn.grounding.trace}`).catch(() => undefined);
+      if (turn.grounding?.trace) turn.trace ??= await request<Trace>("GET", url`v1/traces/${turn.grounding.trace}`).catch(() => undefined);
     }
     download("conversation.json", JSON.stringify(plain(talk), null, 1), "application/json");
   }
@@ -301,8 +349,8 @@ function Tools({ isOpen, attempt, onPanel, onStart }: ToolsProps): JSX.Element {
     await navigator.clipboard.writeText(link);
     return t("The link is copied. It holds the conversation itself.", "链接已复制，其中包含整个对话。");
   }
-  async function opened(files: FileList | null): Promise<void> {
-    if (files?.[0]) start(read(await files[0].text()));
+  async function openFile(files: FileList | null): Promise<void> {
+    if (files?.[0]) start(opened(await files[0].text(), "file"));
   }
   const item = (text: string, work: () => Promise<string | void>, needsTurns = true) => (
     <button type="button" disabled={needsTurns && !talk.turns.length} onClick={() => (menu.current!.hidePopover(), void attempt(work))}>
@@ -311,7 +359,7 @@ function Tools({ isOpen, attempt, onPanel, onStart }: ToolsProps): JSX.Element {
   );
   return (
     <div class="tools row" onKeyDown={(event) => event.key === "Escape" && event.stopPropagation()}>
-      <Action icon="plus" label={t("New conversation", "新对话")} onClick={() => start({ persona: talk.persona, turns: [] })} disabled={!talk.turns.length} />
+      <Action icon="plus" label={t("New conversation", "新对话")} onClick={() => start({ persona: ownPersona(), turns: [] })} disabled={!talk.turns.length && !talk.origin} />
       <Earlier attempt={attempt} onStart={onStart} />
       <Menu icon="more" label={t("Share and export", "分享与导出")} name="share" at={menu}>
         {item(t("Copy a link", "复制链接"), shared)}
@@ -319,7 +367,7 @@ function Tools({ isOpen, attempt, onPanel, onStart }: ToolsProps): JSX.Element {
         {item(t("Export as Markdown", "导出 Markdown"), async () => download("conversation.md", markdown(talk), "text/markdown"))}
         {item(t("Open an exported file", "打开已导出的文件"), async () => picker.current!.click(), false)}
       </Menu>
-      <input type="file" accept=".json" hidden ref={picker} onChange={(event) => void attempt(() => opened(event.currentTarget.files))} />
+      <input type="file" accept=".json" hidden ref={picker} onChange={(event) => void attempt(() => openFile(event.currentTarget.files))} />
       <span class="push" />
       <Action icon="panel" label={t("Grounds and settings", "依据与设置")} pressed={isOpen} onClick={onPanel} />
     </div>
@@ -361,15 +409,16 @@ function Earlier({ attempt, onStart }: Pick<ToolsProps, "attempt" | "onStart">):
   if (kept.status !== 200) return null;
   const found = kept.data!.data;
   async function open(id: string, title: string): Promise<string> {
-    const path = `v1/conversations/${encodeURIComponent(id)}?user=${USER}`;
+    const path = url`v1/conversations?user=${USER}&id=${id}`;
     const { messages } = await request<{ messages: (Turn & { content: string })[] }>("GET", path);
-    start({ id, persona: talk.persona, turns: messages.map(({ role, content, grounding }) => ({ role, text: content, grounding })) });
+    const turns = messages.map(({ role, content, grounding }) => ({ role, text: content, grounding }));
+    start({ ...readStored({ id, turns }), persona: ownPersona() });
     card.current!.hidePopover();
     onStart();
     return t(`Opened: ${title}`, `已打开：${title}`);
   }
   async function deleted(id: string): Promise<void> {
-    if (id === talk.id) start({ persona: talk.persona, turns: [] });
+    if (id === talk.id) start({ persona: ownPersona(), turns: [] });
     await kept.reload();
     card.current!.focus();
   }
@@ -389,7 +438,7 @@ function Earlier({ attempt, onStart }: Pick<ToolsProps, "attempt" | "onStart">):
               <span>{title}</span>
               <time class="note" dateTime={kept}>{new Date(kept).toLocaleString(document.documentElement.lang, { dateStyle: "medium", timeStyle: "short" })}</time>
             </button>
-            <Delete path={`v1/conversations/${encodeURIComponent(id)}?user=${USER}`} what={title} onDone={() => deleted(id)} />
+            <Delete path={url`v1/conversations?user=${USER}&id=${id}`} what={title} onDone={() => deleted(id)} />
           </li>
         ))}
       </ul>
@@ -438,7 +487,7 @@ function Files(): JSX.Element {
           <li key={id} class="row">
             <span>{file || id} <small class="note">{t(`${passages} passages`, `${passages} 段`)}</small></span>
             <span class="push" />
-            <Delete path={`v1/knowledge/documents/${id}`} what={file || id} passages={passages} onDone={reload} />
+            <Delete path={url`v1/knowledge/documents/${id}`} what={file || id} passages={passages} onDone={reload} />
           </li>
         ))}
       </ul>

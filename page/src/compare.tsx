@@ -4,9 +4,10 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
 import { talk } from "./chat";
+import type { Turn } from "./conversation";
 import { GroundsOf } from "./grounds";
 import { Written } from "./markdown";
-import { Reply, type Turn, answer, meta } from "./talk";
+import { Reply, answer, meta } from "./talk";
 import { NoModel, app, draw, named, t } from "./ui";
 
 /** The history so far and the answers to its last turn; they outlive a look at other pages. */

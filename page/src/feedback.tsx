@@ -3,8 +3,8 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { USER, request } from "./api";
-import type { Turn } from "./talk";
+import { USER, request, url } from "./api";
+import type { Turn } from "./conversation";
 import { Action, Problem, draw, explain, t } from "./ui";
 
 export function Feedback({ turn }: { turn: Turn }): JSX.Element | null {
@@ -24,7 +24,7 @@ export function Feedback({ turn }: { turn: Turn }): JSX.Element | null {
   }
   const say = (good: boolean, reason = "", better = "") =>
     attempt(() => request("POST", "v1/feedback", { user: USER, trace, good, reason, better }), good);
-  const takeBack = () => (setOpen(false), attempt(() => request("DELETE", `v1/feedback/${trace}?user=${USER}`)));
+  const takeBack = () => (setOpen(false), attempt(() => request("DELETE", url`v1/feedback/${trace}?user=${USER}`)));
   function submit(event: Event): void {
     event.preventDefault();
     const form = new FormData(event.currentTarget as HTMLFormElement);

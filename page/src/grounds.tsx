@@ -3,8 +3,9 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import type { Grounding, Piece, StageTrace, Trace } from "./api";
-import { type Turn, place, stageName } from "./talk";
+import { type Grounding, type Piece, type StageTrace, type Trace, url } from "./api";
+import type { Turn } from "./conversation";
+import { place, stageName } from "./talk";
 import { Problem, seconds, t, useLoaded } from "./ui";
 
 // --- what was found, from the trace
@@ -282,7 +283,7 @@ function Card({ found, turn, isOpen }: { found: Found; turn: Turn; isOpen: boole
 /** The trace of a turn, asked for once. */
 function useTrace(turn: Turn): { trace?: Trace; error: string } {
   const id = turn.grounding?.trace;
-  const { data, error, status } = useLoaded<Trace>(turn.trace || !id ? "" : `v1/traces/${id}`);
+  const { data, error, status } = useLoaded<Trace>(turn.trace || !id ? "" : url`v1/traces/${id}`);
   if (data && !turn.trace) turn.trace = data;
   const gone = t("The service no longer has the stages of this response.", "服务已不再保存此回复的各阶段。");
   return { trace: turn.trace, error: status === 404 ? gone : error };

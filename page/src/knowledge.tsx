@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 
-import { type Added, type Piece, USER, request, upload } from "./api";
+import { type Added, type Piece, USER, request, upload, url } from "./api";
 import { Memory, type Remembered } from "./memory";
 import { Action, Delete, Icon, Problem, Tabs, draw, explain, t, useLoaded } from "./ui";
 import "./desk.css";
@@ -103,7 +103,7 @@ function Pieces({ source }: { source: Source }): JSX.Element {
             {documents.data.data.filter((each) => each.file).map((each) => (
               <li class="row" key={each.id}>
                 <Icon name="file" /> {each.file} <span class="note">{t(`${each.passages} passages`, `${each.passages} 段`)}</span>
-                <Delete path={`v1/knowledge/documents/${each.id}`} what={each.file} onDone={changed} />
+                <Delete path={url`v1/knowledge/documents/${each.id}`} what={each.file} onDone={changed} />
               </li>
             ))}
           </ul>
@@ -190,7 +190,7 @@ function One({ source, piece, passages, editable, used, ask, onDone }: OneProps)
 
 function deleting(source: Source, added: string): { path: string; body?: unknown } {
   if (source === "persona") return { path: "v1/knowledge/persona", body: { sentences: [added] } };
-  return { path: `v1/knowledge/${source === "graph" ? "facts" : "documents"}/${encodeURIComponent(added)}` };
+  return { path: source === "graph" ? url`v1/knowledge/facts/${added}` : url`v1/knowledge/documents/${added}` };
 }
 
 function Upload({ onDone }: { onDone: () => Promise<void> }): JSX.Element {

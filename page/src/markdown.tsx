@@ -19,8 +19,27 @@ const TAGS: Partial<Record<Nodes["type"], string>> = {
   paragraph: "p", strong: "strong", emphasis: "em", listItem: "li", blockquote: "blockquote", thematicBreak: "hr", break: "br",
 };
 
+const MAX_DEPTH = 100;
+
+/** Return the syntax tree, or undefined if it is nested too deeply to be drawn. */
+function parse(text: string): Root | undefined {
+  try {
+    const root = fromMarkdown(text);
+    return isDeeper(root, MAX_DEPTH) ? undefined : root;
+  } catch (error) {
+    if (error instanceof RangeError) return undefined;
+    throw error;
+  }
+}
+
+function isDeeper(node: Nodes, depth: number): boolean {
+  if (!("children" in node)) return false;
+  return depth === 0 || node.children.some((child) => isDeeper(child, depth - 1));
+}
+
 export function Written({ text, citations = [], active, button }: WrittenProps): JSX.Element {
-  const root: Root = fromMarkdown(text);
+  const root = parse(text);
+  if (!root) return <div class="said written"><p>{text}</p></div>;
   // Spans count characters, the parser UTF-16 units.
   const units = [0];
   for (const character of text) units.push(units.at(-1)! + character.length);

@@ -3,7 +3,7 @@
 import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 
-import { USER, request } from "./api";
+import { USER, request, url } from "./api";
 import { Action, Delete, type Loaded, Problem, download, explain, t, useLoaded } from "./ui";
 
 interface Statement {
@@ -67,7 +67,7 @@ export function Memory(loaded: Loaded<Remembered>): JSX.Element {
   const [view, setView] = useState({ history: false, on: "" });
   const [problem, setProblem] = useState("");
   const all = `v1/memory?user=${USER}&history=true`;
-  const then = view.on && `v1/memory?user=${USER}&as_of=${encodeURIComponent(new Date(`${view.on}T23:59:59.999`).toISOString())}`;
+  const then = view.on && url`v1/memory?user=${USER}&as_of=${new Date(`${view.on}T23:59:59.999`).toISOString()}`;
   const other = useLoaded<Remembered>(then || (view.history ? all : ""));
   const { data } = then || view.history ? other : loaded;
   async function reload(): Promise<void> {
@@ -130,7 +130,7 @@ function One({ statement, all, onDone }: OneProps): JSX.Element {
         {expires && <span>{t(`kept until ${day(expires)}`, `保留到 ${day(expires)}`)}</span>}
         <span class="row push">
           <Action icon="edit" label={`${t("Edit", "编辑")}: ${text}`} onClick={() => setEditing(true)} />
-          <Delete path={`v1/memory/${encodeURIComponent(id)}?user=${USER}`} what={text} onDone={onDone} />
+          <Delete path={url`v1/memory/${id}?user=${USER}`} what={text} onDone={onDone} />
         </span>
       </div>
     </li>
@@ -147,7 +147,7 @@ function Editor({ statement, onDone, onClose }: Omit<OneProps, "all"> & { onClos
     for (const [name, before] of Object.entries(dates))
       if (given[name] !== local(before)) changes[name] = given[name] ? new Date(`${given[name]}T00:00:00`).toISOString() : null;
     try {
-      await request("PATCH", `v1/memory/${encodeURIComponent(statement.id)}`, changes);
+      await request("PATCH", url`v1/memory/${statement.id}`, changes);
       onClose();
       await onDone();
     } catch (failure) {

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 
 import { Shown, type Table } from "./annotate";
-import { request } from "./api";
+import { request, url } from "./api";
 import { Problem, download, draw, explain, seconds, t, useLoaded } from "./ui";
 import "./desk.css";
 
@@ -90,7 +90,7 @@ export function Runs(): JSX.Element {
 function Run({ run }: { run: Brief }): JSX.Element {
   const [report, setReport] = useState<Report>();
   const [error, setError] = useState("");
-  const path = `v1/runs/${encodeURIComponent(run.name)}`;
+  const path = url`v1/runs/${run.name}`;
   const state = `${madeOf(run)} ${run.metrics}`;
   const [loaded, setLoaded] = useState({ state: "", at: 0, busy: false });
   async function load(): Promise<void> {

@@ -3,37 +3,10 @@
 import type { JSX } from "preact";
 import { useEffect } from "preact/hooks";
 
-import { type Begun, type Citation, type Grounding, type Message, type Piece, type Trace, complete } from "./api";
+import { type Begun, type Citation, type Message, type Piece, complete } from "./api";
+import { type Conversation, InvalidConversation, type Origin, type Turn, readForeign } from "./conversation";
 import { Written } from "./markdown";
 import { draw, explain, seconds, t } from "./ui";
-
-export interface Turn {
-  role: "user" | "assistant";
-  text: string;
-  model?: string;
-  /** The stages that have begun, in their order. */
-  stages?: Begun[];
-  /** What is written before it is known whether it is the answer, while that is so. */
-  draft?: string;
-  /** When it was asked for. */
-  began?: number;
-  grounding?: Grounding;
-  /** Every stage, once somebody has asked for it. */
-  trace?: Trace;
-  /** What the user thinks of it, once they have said so. */
-  good?: boolean;
-  error?: string;
-  seconds?: number;
-  /** What stops it, while it is being written. */
-  stop?: AbortController;
-}
-
-export interface Conversation {
-  /** What the service keeps it under, of a user who consents. */
-  id?: string;
-  persona: string;
-  turns: Turn[];
-}
 
 /** Begin an answer to what was said before; the turn grows as it comes. */
 export function answer(model: string, before: Turn[], persona: string, conversation = ""): { turn: Turn; done: Promise<void> } {
@@ -167,18 +140,19 @@ export async function packed(conversation: Conversation): Promise<string> {
   return btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join("")).replaceAll("+", "-").replaceAll("/", "_");
 }
 
-/** The conversation of such a fragment. */
+/** The conversation of such a fragment; throws if it is none. */
 export async function unpacked(text: string): Promise<Conversation> {
   const bytes = Uint8Array.from(atob(text.replaceAll("-", "+").replaceAll("_", "/")), (sign) => sign.charCodeAt(0));
-  return read(new TextDecoder().decode(await through(bytes, new DecompressionStream("deflate-raw"))));
+  const json = await through(bytes, new DecompressionStream("deflate-raw"));
+  return opened(new TextDecoder().decode(json), "link");
 }
 
-/** The conversation of an exported file; throws where it is none. */
-export function read(text: string): Conversation {
-  const found = JSON.parse(text);
-  const isTurn = (turn: Turn) => ["user", "assistant"].includes(turn?.role) && typeof turn.text === "string";
-  if (!Array.isArray(found?.turns) || !found.turns.every(isTurn)) {
-    throw new Error(t("This is no conversation of Dialore.", "这不是 Dialore 的对话。"));
+/** The conversation of an exported file or a link; throws if it is none. */
+export function opened(text: string, origin: Origin): Conversation {
+  try {
+    return readForeign(JSON.parse(text), origin);
+  } catch (error) {
+    const reason = error instanceof InvalidConversation ? `: ${error.field}` : "";
+    throw new Error(t(`This is no conversation of Dialore${reason}.`, `这不是 Dialore 的对话${reason}。`));
   }
-  return { persona: String(found.persona ?? ""), turns: found.turns };
 }

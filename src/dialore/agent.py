@@ -80,6 +80,10 @@ class Agent:
         given = {piece.id for piece in response.knowledge}
         citations = response.citations or stage.citations(response.text)
         response.citations = [citation for citation in citations if citation.knowledge in given]
+        numbers = response.numbers
+        response.citations = [
+            citation.model_copy(update={"number": numbers[citation.knowledge]}) for citation in response.citations
+        ]
         cited = {citation.knowledge for citation in response.citations}
         # What the draft was shown it may have told: only what was looked up later has to go beyond it.
         early = [piece for piece in response.knowledge if piece.id in response.drafted_from]

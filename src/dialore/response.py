@@ -84,11 +84,19 @@ class StageTrace(BaseModel):
 
 
 class Citation(BaseModel):
-    """A span of the response and the knowledge that grounds it."""
+    """A span of the response and the knowledge that grounds it.
+
+    Attributes:
+        start: offset of the span's first character.
+        end: offset after its last character.
+        knowledge: the id of the knowledge.
+        number: the number that the response shows for the knowledge, from 1; 0 before the response is finished.
+    """
 
     start: int
     end: int
     knowledge: str
+    number: int = 0
 
 
 class Grounding(BaseModel):

@@ -40,6 +40,14 @@ def stdio(world):
     )
 
 
+def test_only_health_is_answered_beside_the_tools(world, address):
+    base = address.removesuffix("/mcp")
+    paths = ("/healthz", "/readyz", "/", "/app.js", "/v1/annotate/sheet")
+    with httpx.Client(base_url=base, trust_env=False) as http:
+        assert [http.get(path).status_code for path in paths] == [200, 200, 404, 404, 404]
+    assert "Traceback" not in (world.folder / "mcp.log").read_text()
+
+
 async def test_tools_have_typed_inputs_and_outputs(address):
     async with Client(address) as session:
         tools = {tool.name: tool for tool in (await session.list_tools()).tools}

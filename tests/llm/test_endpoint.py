@@ -104,6 +104,8 @@ FAULTS = {
     "403": (status(403, "forbidden"), "403", False, True),
     "400": (status(400, "messages too odd"), "messages too odd", False, False),
     "context": (status(400, "maximum context length is 10 tokens"), "context length", False, False),
+    "context, as 500": (status(500, "Requested tokens (9) exceed context window of 4"), "context window", False, False),
+    "a deadline": (status(500, "context deadline exceeded"), "deadline", True, False),
     "quota": (status(429, "exceeded your quota", "insufficient_quota"), "quota", False, True),
     "500": (status(500, "boom\nwith a second line"), "500 Internal Server Error: boom with", True, False),
     "502": (html(502), "502 Bad Gateway", True, False),

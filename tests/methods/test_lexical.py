@@ -112,6 +112,34 @@ async def test_where_nothing_is_found_it_says_so(graph, turns):
     assert (response.knowledge, response.citations) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("language", "turn"),
+    [
+        ("en", "Hi!"),
+        ("en", "Hello, how are you?"),
+        ("en", "Thank you very much for your help."),
+        ("en", "See you later"),
+        ("zh", "你好！"),
+        ("zh", "非常感谢，再见"),
+    ],
+)
+async def test_small_talk_is_not_answered_by_a_passage(graph, language, turn):
+    agent = create_agent("lexical", graph=graph, sources={"documents": InMemoryPassages()})
+    response = await agent.respond(dialogue(language, turns=[turn]))
+    assert (response.status, response.citations, response.knowledge) == ("ok", [], [])
+
+
+@pytest.mark.parametrize("turn", ["Thanks! Does salt water help?", "Is a sore throat good?", "OK, and honey?"])
+async def test_a_question_beside_small_talk_is_looked_up(graph, turn):
+    agent = create_agent("lexical", graph=graph, sources={"documents": InMemoryPassages()})
+    assert (await agent.respond(dialogue(turns=[turn]))).citations
+
+
+async def test_a_citation_has_its_number(graph):
+    response = await create_agent("lexical", graph=graph).respond(dialogue())
+    assert [citation.number for citation in response.citations] == [1]
+
+
 async def test_grounding_is_the_same_without_the_response(graph):
     agent = create_agent("lexical", graph=graph)
     grounding, response = await agent.ground(dialogue()), await agent.respond(dialogue())

@@ -10,7 +10,7 @@ import pytest
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.errors import InputError, ModelError, SourceError
+from dialore.errors import InputError, ModelError, SourceError, WindowError
 from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
 from dialore.methods import weave as module
@@ -388,6 +388,15 @@ async def test_without_a_draft_the_response_is_written_all_the_same():
     assert "written without a draft" in stage_of(response, "draft").notes[0]
     response, _ = await answer(Model({"draft": ModelError("gone"), "write": "Hello."}))
     assert response.text == "Hello."
+
+
+async def test_a_prompt_that_is_too_long_for_the_draft_is_not_sent_again():
+    model = Model({"needs": ASKED, "draft": WindowError("the prompt has 900 tokens"), "write": "At half past seven."})
+    agent = Agent(create_method("weave", {"documents": InMemoryPassages([OPENS])}), LLMRunner(model, PromptLibrary()))
+    response = await agent.respond(Dialogue(id="d", turns=["When do you open?"]))
+    assert response.status == "failed"
+    assert "900 tokens" in response.error
+    assert "write" not in [step.stage for step in response.trace]
 
 
 async def test_a_draft_that_breaks_off_before_the_reader_is_not_followed_by_another_text():

@@ -114,3 +114,17 @@ def test_an_open_path_has_so_many_requests_of_an_address(serving):
 def test_an_open_path_has_the_size_of_all(serving):
     running = serving(server={"max_body": 500})
     assert running.http.post("/v1/annotate/answers", content=b"x" * 501).status_code == 413
+
+
+@pytest.mark.parametrize(
+    "header", [b"Host: elsewhere.example", b"host: localhost", b"Authorization: Bearer b", b"Origin: http://b.example"]
+)
+def test_a_header_that_decides_about_access_may_not_be_repeated(serving, header):
+    running = serving()
+    name = header.partition(b":")[0].lower()
+    first = {b"host": b"", b"authorization": b"Authorization: Bearer a\r\n", b"origin": b"Origin: http://localhost\r\n"}
+    with opened(running) as connection:
+        connection.sendall(GET + first[name] + header + b"\r\nConnection: close\r\n\r\n")
+        head, _, body = answer(connection).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 400 ")
+    assert name.decode() in body

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -173,3 +175,55 @@ def test_a_stream_is_finished_after_sigterm(tmp_path):
         assert process.wait(30) == 0
         lines = [json.loads(line) for line in process.stderr.read().splitlines()]
     assert {"request", f"Finished server process [{process.pid}]"} <= {line["event"] for line in lines}
+
+
+def test_a_locked_store_delays_a_response_briefly_and_loses_nothing(serving, tmp_path):
+    running = serving(Scripted("Certainly."))
+    consent = {"user": "ann", "consents": True}
+    assert running.http.put("/v1/memory/consent", json=consent).status_code == 200
+    (file,) = (file for file in (tmp_path / "known").rglob("*.sqlite") if b"consents" in file.read_bytes())
+    with contextlib.closing(sqlite3.connect(file, isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        for conversation in ("c1", "c2"):
+            answer = running.say(user="ann", metadata={"conversation": conversation})
+            assert answer.json()["choices"][0]["message"]["content"] == "Certainly."
+        assert time.monotonic() - began < 4
+        other.execute("ROLLBACK")
+
+    def stored():
+        listed = running.http.get("/v1/conversations", params={"user": "ann"}).json()["data"]
+        return {conversation["id"] for conversation in listed}
+
+    wait_until(lambda: stored() == {"c1", "c2"})
+    trace = answer.json()["choices"][0]["message"]["grounding"]["trace"]
+    wait_until(lambda: running.http.get(f"/v1/traces/{trace}").status_code == 200)
+
+
+def test_an_endpoint_that_floods_is_stopped_in_time(serving):
+    """Its tokens come faster than they are read, so that the event loop always has work."""
+
+    def flood():
+        chunk = (b"%x\r\n%s\r\n" % (len(EVENT), EVENT)) * 2000
+        while True:
+            try:
+                raw, _ = listening.accept()
+            except OSError:
+                return
+            with contextlib.suppress(OSError), raw:
+                raw.recv(65536)
+                raw.sendall(STREAM)
+                until = time.monotonic() + 15
+                while time.monotonic() < until:
+                    raw.sendall(chunk)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=flood, daemon=True).start()
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}/v1"
+        running = serving(Endpoint("flood", url, retries=0), server={"max_seconds": 1}, method="vanilla")
+        for stream in (True, False):
+            began = time.monotonic()
+            answer = running.say(stream=stream)
+            assert '"error"' in answer.text
+            assert time.monotonic() - began < 4
+        listening.shutdown(socket.SHUT_RDWR)

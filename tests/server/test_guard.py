@@ -180,3 +180,15 @@ def test_neither_keys_nor_what_is_said_stand_in_logs_traces_or_figures(serving, 
 def test_the_openapi_document_names_every_route(serving):
     paths = serving().http.get("/openapi.json").json()["paths"]
     assert {"/v1/chat/completions", "/v1/models", "/v1/ground", "/v1/knowledge/files", "/healthz"} <= set(paths)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/v1/memory/", "/v1/conversations/", "/v1/feedback/..%2fmemory", "/v1/feedback/%2e%2e%2fmemory", "//v1/memory"],
+)
+def test_an_id_cannot_lead_to_another_route(serving, path):
+    running = serving(Scripted())
+    running.http.put("/v1/memory/consent", json={"user": "page", "consents": True})
+    answer = running.http.request("DELETE", f"{running.url}{path}", params={"user": "page"}, follow_redirects=True)
+    assert answer.status_code == 404
+    assert running.http.get("/v1/memory", params={"user": "page"}).json()["consents"]

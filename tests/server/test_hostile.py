@@ -129,3 +129,14 @@ def test_a_body_of_another_kind_is_not_read_as_json(target, kind):
 def test_how_many_hostile_inputs_there_are():
     """The number that the documentation gives; the tests that take them import them from one place."""
     assert sum(len({*map(repr, each)}) for each in EVERYTHING) >= 112
+
+
+@pytest.mark.parametrize("depth", [600, 980, 5000])
+@pytest.mark.parametrize("path", ["/v1/knowledge/documents", "/v1/chat/completions", "/v1/feedback"])
+def test_deeply_nested_json_is_refused(serving, path, depth):
+    running = serving(Scripted())
+    nested = '{"a":' * depth + "1" + "}" * depth
+    body = f'{{"text": "Hello", "metadata": {nested}, "messages": [{{"role": "user", "content": "Hi"}}]}}'
+    answer = running.http.post(path, content=body, headers={"Content-Type": "application/json"})
+    assert answer.status_code == 400
+    assert "nested" in answer.json()["error"]["message"]

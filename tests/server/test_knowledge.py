@@ -343,3 +343,11 @@ def test_a_killed_upload_leaves_the_old_version_or_the_new_one_and_nothing_besid
     }
     [folder] = (tmp_path / "files").iterdir()
     assert (folder / "hours.md").read_text() == text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+def test_uploads_are_readable_by_this_account_alone(serving, tmp_path):
+    running = serving(Scripted())
+    files = {"file": ("rules.md", b"# Dogs\n\nDogs are welcome on the terrace.\n", "text/markdown")}
+    assert running.http.post("/v1/knowledge/files", files=files).status_code == 201
+    assert [path for path in (tmp_path / "known").rglob("*") if path.stat().st_mode & 0o077] == []

@@ -346,3 +346,44 @@ def test_a_conversation_with_a_slash_is_shown_by_its_path(serving):
     path = "/v1/conversations/a%2Fb"
     assert running.http.get(path, params={"user": "ann"}).json()["id"] == "a/b"
     assert running.http.delete(path, params={"user": "ann"}).status_code == 200
+
+
+def find_word(folder, word):
+    """The files of a folder, with SQLite's logs, that contain a word."""
+    return [file.name for file in folder.rglob("*") if file.is_file() and word.encode() in file.read_bytes()]
+
+
+def withdraw_consent(running):
+    consent(running, consents=False)
+
+
+def forget_all(running):
+    assert running.http.delete("/v1/memory", params={"user": "ann"}).status_code == 200
+
+
+def forget_one(running):
+    identifier = memory(running)["data"][0]["id"]
+    assert running.http.delete(f"/v1/memory/{identifier}", params={"user": "ann"}).status_code == 200
+
+
+def delete_conversation(running):
+    assert running.http.delete("/v1/conversations", params={"user": "ann", "id": "c1"}).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("delete", "has_memory", "is_stored"),
+    [
+        (withdraw_consent, True, True),
+        (forget_all, True, False),
+        (forget_one, True, False),
+        (delete_conversation, False, True),
+    ],
+)
+def test_deleted_text_is_in_no_file_of_the_store(serving, tmp_path, delete, has_memory, is_stored):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    conversation = {"metadata": {"conversation": "c1"}} if is_stored else {}
+    tell(running, "I keep a marmot called Zdenko.", said=None if has_memory else (), **conversation)
+    assert find_word(tmp_path, "Zdenko")
+    delete(running)
+    assert find_word(tmp_path, "Zdenko") == []

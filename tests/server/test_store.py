@@ -472,6 +472,13 @@ async def test_nobody_else_on_the_machine_reads_the_file(tmp_path):
     await store.close()
 
 
+async def test_a_new_folder_of_the_store_is_private(tmp_path):
+    store = ServerStore(tmp_path / "known" / "store.sqlite")
+    await store.open()
+    assert (tmp_path / "known").stat().st_mode & 0o077 == 0
+    await store.close()
+
+
 async def test_what_is_deleted_is_not_in_the_file(tmp_path):
     store = ServerStore(tmp_path / "store.sqlite")
     await store.open()

@@ -51,6 +51,7 @@ def serve(
         key, mark = make()
         say(f'# {new_key}: {key}\n# It is not shown again. In dialore.toml:\n[[server.keys]]\nname = "{new_key}"')
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
+        say('# groups = ["staff"]  # to let it read passages of these groups; ["*"]: of all')
         return
     where = {"server.host": host, "server.port": port, "server.workers": workers}
     given = {name: value for name, value in where.items() if value is not None}

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import quote
 
-from dialore.errors import InputError, import_optional
+from dialore.errors import InputError, WindowError, import_optional
 from dialore.llm.endpoint import Endpoint
-from dialore.llm.model import Wrapper
+from dialore.llm.model import Wrapper, estimate_tokens
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ _SHA256 = re.compile(r"[0-9a-fA-F]{64}")
 MAX_BYTES = 500_000_000_000
 """The largest file of weights that is fetched."""
 _CONTEXT = 8192
+_CERTAIN = 2  # texts have at least half as many tokens as is estimated
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _STRING, _ARRAY = 8, 9
 _TEMPLATE = "tokenizer.chat_template"
@@ -88,10 +89,14 @@ class Gguf(Wrapper):
             raise InputError(why, hint="fetch it again, or pip install --upgrade xllamacpp") from None
         address = f"{self._server.listening_address}/v1"
         super().__init__(Endpoint(path.name, address, key, concurrency=slots, api=api, **endpoint))
-        self.address, self.runs_here = "", True
+        self.address, self.runs_here, self._window = "", True, tokens
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`."""
+        """See `LanguageModel.complete`; raises WindowError without a call if the prompt is certainly too long."""
+        estimate = sum(estimate_tokens(message.content) for message in request.messages)
+        if estimate > _CERTAIN * self._window:
+            message = f"the prompt has about {estimate:,} tokens, {self.name} takes {self._window:,}"
+            raise WindowError(message, hint="shorten the dialogue, or raise --window")
         return await self._model.complete(request, on_token)
 
     async def close(self) -> None:

@@ -81,6 +81,12 @@ _KEY_REFUSED = re.compile(
 )
 _LOADING = re.compile(r"\bloading\b|warming|starting up|not (?:yet )?(?:ready|loaded)|being loaded", re.IGNORECASE)
 _LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
+_WINDOW_EXCEEDED = re.compile(
+    r"exceed\w*.{0,40}\bcontext[ _](?:length|size|window)|\bcontext[ _](?:length|size|window).{0,40}exceed"
+    r"|maximum context length|exceed_context_size",
+    re.IGNORECASE,
+)
+"""Explicit words for a prompt that is too long. Some servers send them with status 500, which is otherwise retried."""
 _TOO_LONG = Fault("shorten the prompt or lower max_tokens")
 
 
@@ -156,7 +162,7 @@ def reply_error(line: str, payload: object, *, status: int = 0, key: str = "", w
         fault = _KEY
     elif "insufficient_quota" in code:
         fault = FAULTS[402]
-    elif status in {400, 413, 422} and _LONG.search(message):
+    elif (status in {400, 413, 422} and _LONG.search(message)) or (status != 429 and _WINDOW_EXCEEDED.search(report)):
         fault, kind = _TOO_LONG, WindowError
     elif status in {500, 503} and _LOADING.search(message):
         kind = LoadingError

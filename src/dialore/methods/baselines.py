@@ -35,6 +35,24 @@ _PASSAGES = ("documents", "memory", "web")
 _TOO_MUCH = "take rag, which retrieves, or name fewer documents; the bound is the option words"
 _FOUND = {"en": "From what was found: ", "zh": "找到的知识："}
 _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与这段对话有关的知识。"}
+_SMALL_TALK = {
+    "en": "Ask me something, and I look it up: without a language model I cannot chat.",
+    "zh": "请向我提问，我会查找知识：没有语言模型，我无法闲聊。",
+}
+_COURTESIES = {
+    "en": re.compile(
+        r"\b(?:hi|hiya|hello|hey|thanks|thank you|cheers|bye|goodbye|ok|okay|great|fine|welcome|nice|good|sorry"
+        r"|see you|how are you)\b"
+    ),
+    "zh": re.compile("大家好|你好|您好|嗨|哈喽|[早上下午晚]{2}好|早安|晚安|多?谢谢?|感谢|再见|拜拜|好的|不客气|没关系"),
+}
+_FILLERS = {
+    "en": re.compile(
+        r"\b(?:please|morning|afternoon|evening|night|sounds?|you|you're|very|much|so|a|lot|for|your|the|help|to|meet"
+        r"|later|there|doing|today|that's|and)\b|\W"
+    ),
+    "zh": re.compile(r"非常|十分|[早好行吗你您呀啊了吧]|\W"),
+}
 
 
 # --- of papers
@@ -398,11 +416,16 @@ class Lexical(OverSources):
         demands = Demands()
         facts: list[Knowledge] = []
         if (graph := self.graph) is not None:
-            own = (_FOUND[dialogue.language], _NOTHING[dialogue.language])  # what this method said itself in a chat
+            language = dialogue.language
+            own = (
+                _FOUND[language],
+                _NOTHING[language],
+                _SMALL_TALK[language],
+            )  # what this method said itself in a chat
             others = tuple(turn for turn in dialogue.turns if not turn.text.startswith(own))
             latest = dialogue.model_copy(update={"turns": others})
             links = link("concept-mentions", lambda: mentions(graph, latest, self.turns), stage)
-            text, language = dialogue.last.text, dialogue.language
+            text = dialogue.last.text
             last = [concept.name for concept in links if is_mentioned(concept.phrase, [text], language)]
             demands = Demands(explicit=[concept.name for concept in links], maintained=last)
             facts = await retrieve_facts(graph, links, dialogue, stage, self.top)
@@ -417,7 +440,13 @@ class Lexical(OverSources):
         return Grounding(knowledge=ranked, demands=demands)
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
-        """Ground, then quote the first piece that says something new, of a passage the sentence nearest to the turn."""
+        """Ground, then quote the first piece that says something new, of a passage the sentence nearest to the turn.
+
+        Small talk is answered without a search.
+        """
+        if _is_small_talk(dialogue.last.text, dialogue.language):
+            stage.send(_SMALL_TALK[dialogue.language])
+            return Grounding().response(_SMALL_TALK[dialogue.language])
         grounding = await self.ground(dialogue, stage)
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
         text, cited = _NOTHING[dialogue.language], []
@@ -430,6 +459,12 @@ class Lexical(OverSources):
             cited = [Citation(start=len(lead), end=len(text), knowledge=new.id)]
         stage.send(text)
         return grounding.response(text, cited)
+
+
+def _is_small_talk(text: str, language: Language) -> bool:
+    """Return whether a turn is greeting, thanks or farewell alone: nothing is to be looked up for it."""
+    rest, courtesies = _COURTESIES[language].subn(" ", text.lower())
+    return courtesies > 0 and not _FILLERS[language].sub("", rest)
 
 
 def _is_said(piece: Knowledge, dialogue: Dialogue) -> bool:

@@ -429,7 +429,10 @@ class StageContext:
             uncited = variables | {"cite": False}
             again = f"{suffix}-uncited" if suffix else "uncited"
             return (await self._text(prompt, again, uncited, summary, on_token, **asked))[0]
-        step.output = {"text": cited.text, "citations": [citation.model_dump() for citation in cited.citations]}
+        step.output = {
+            "text": cited.text,
+            "citations": [citation.model_dump(exclude={"number"}) for citation in cited.citations],
+        }
         step.notes += cited.notes
         self._citations[cited.text] = cited.citations
         return cited.text

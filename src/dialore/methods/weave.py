@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import BaseModel
 
-from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, is_fatal
+from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, WindowError, is_fatal
 from dialore.learned import open_entailment
 from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.base import OverSources, Switch, check_least
@@ -261,6 +261,8 @@ class Weave(OverSources):
                 brief=not turn.is_planned,
             )
         except StageError as error:
+            if isinstance(error.cause, WindowError):
+                raise  # the last turn alone does not fit, and the prompt of the response is longer than the draft's
             _go_on(error, "the response is written without a draft", turn.stage, begun=stream.has_begun)
             return ""
 

@@ -23,11 +23,11 @@ from dialore.evaluation.human.reading import answer_problems, read_answers, read
 from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
 from dialore.evaluation.report.people import READING, people_of
 from dialore.retrieval.graph.lmdb_file import folder_lock
-from dialore.server.common import EXPLAINED, Body
+from dialore.server.common import EXPLAINED, Body, JsonRoute
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 
-router = APIRouter(prefix="/v1/annotate", dependencies=[EXPLAINED])
+router = APIRouter(prefix="/v1/annotate", route_class=JsonRoute, dependencies=[EXPLAINED])
 Value = Annotated[str, StringConstraints(max_length=2000)]
 
 

@@ -54,6 +54,7 @@ def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastA
             app.state.is_ready = False
 
     app = FastAPI(title="Dialore", version=__version__, docs_url=None, redoc_url=None, lifespan=lifespan)
+    app.router.redirect_slashes = False  # a path with an empty id would otherwise become that of all items
     app.state.service, app.state.is_ready = service, False
     app.state.desk = annotate.Desk(folder) if (folder := settings.server.annotate) else None
     for room in (openai, knowledge, memory, annotate, runs, pages):

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from fastapi import Depends, Request
+from fastapi import Response as HTTPResponse
 from fastapi.responses import StreamingResponse
+from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from dialore.files import storable
+from dialore.errors import first_line
+from dialore.files import load_json, storable
 from dialore.llm.model import Usage
 from dialore.response import Response
 from dialore.server.agents import MODEL
@@ -32,6 +35,33 @@ Tokens = Annotated[Annotated[int, Field(ge=1)] | Literal[-1], Field()]
 T = TypeVar("T")
 _TEXT = ("text", "input_text", "output_text")
 _DEEP = 6
+
+
+class _JsonRequest(Request):
+    """A request whose JSON is refused if it is nested so deeply that validating or storing it could fail."""
+
+    async def json(self) -> Any:  # noqa: ANN401 - decoded JSON
+        """Decode the body; raises ServiceError if it is nested too deeply or not UTF-8."""
+        try:
+            return load_json(await self.body())
+        except json.JSONDecodeError:  # FastAPI says where
+            raise
+        except ValueError as error:
+            message = f"the body is no JSON: {first_line(error)}"
+            raise ServiceError(400, message, code="invalid_value") from error
+
+
+class JsonRoute(APIRoute):
+    """A route whose JSON body is read by `load_json`."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, HTTPResponse]]:
+        """Return the handler, which gets a request with bounded JSON."""
+        handle = super().get_route_handler()
+
+        async def handle_bounded(request: Request) -> HTTPResponse:
+            return await handle(_JsonRequest(request.scope, request.receive))
+
+        return handle_bounded
 
 
 class Body(BaseModel):

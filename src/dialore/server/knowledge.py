@@ -12,12 +12,22 @@ from pydantic import BaseModel, Field
 from dialore.knowledge import Fact, Knowledge
 from dialore.retrieval.groups import holds_groups, split_groups
 from dialore.server.agents import MODEL
-from dialore.server.common import EXPLAINED, Body, ChatMessage, Name, Sentence, service_of, text_of_messages, usage_of
+from dialore.server.common import (
+    EXPLAINED,
+    Body,
+    ChatMessage,
+    JsonRoute,
+    Name,
+    Sentence,
+    service_of,
+    text_of_messages,
+    usage_of,
+)
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge_store import ADDED
 from dialore.server.service import grounding_of, knowledge_fields
 
-router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
+router = APIRouter(prefix="/v1", route_class=JsonRoute, dependencies=[EXPLAINED])
 _DEEPEST = 10_000  # how far one can page
 _CUT = 300
 

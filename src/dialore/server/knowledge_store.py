@@ -21,7 +21,7 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 import lmdb
 
 from dialore.errors import InputError
-from dialore.files import create_private_folder, write_whole
+from dialore.files import create_private, create_private_folder, write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
@@ -94,7 +94,7 @@ class AddedKnowledge:
         self._index, self._graph = self.folder / "documents.idx", self.folder / "facts.graph"
         self._sentences, self._files = self.folder / "persona.json", self.folder / "files"
         create_private_folder(self.folder)
-        self._files.mkdir(mode=0o700, exist_ok=True)  # uploads are readable by this account alone
+        create_private_folder(self._files)
         self._lock = asyncio.Lock()
         self._limits, self._is_closed = limits, False
         self._readers: set[Reader] = set()
@@ -136,10 +136,11 @@ class AddedKnowledge:
         metadata = {} if groups is None else {GROUPS: [*groups]}
         may_write = owner.may_write if owner else None
         with _explain_unkept(self.folder):
-            folder.mkdir(exist_ok=True)
+            create_private_folder(folder)
             with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
                 is_known = identifier in self._documents()
                 try:
+                    create_private(folder / ".new")
                     (folder / ".new").write_bytes(data)
                     (folder / ".new").replace(folder / name)
                     with (

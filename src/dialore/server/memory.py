@@ -9,14 +9,14 @@ from fastapi import Response as Reply
 from pydantic import AwareDatetime, Field, StringConstraints
 
 from dialore.methods.memory_extraction import LONGEST
-from dialore.server.common import EXPLAINED, Body, Name, service_of
+from dialore.server.common import EXPLAINED, Body, JsonRoute, Name, service_of
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import check_harmless
 from dialore.server.store import CONVERSATIONS, FEEDBACK, User
 from dialore.sources.memory import Statement
 
 T = TypeVar("T")
-router = APIRouter(prefix="/v1", dependencies=[EXPLAINED])
+router = APIRouter(prefix="/v1", route_class=JsonRoute, dependencies=[EXPLAINED])
 Identifier = Annotated[Name, Path()]
 
 

@@ -117,6 +117,17 @@ def _read_headers(scope: Scope) -> dict[str, str]:
     return headers
 
 
+def _check_path(path: str) -> None:
+    """Raise ServiceError if a path has empty or dot segments.
+
+    An id that contains slashes arrives decoded, and proxies that resolve such segments would route it elsewhere.
+    """
+    segments = path.removeprefix("/").split("/")
+    is_root = segments == [""]
+    if not is_root and not {"", ".", ".."}.isdisjoint(segments):
+        raise ServiceError(404, "the path has an empty or a dot segment", code="invalid_request")
+
+
 def anybody() -> Caller:
     """Return the caller where there are no keys."""
     own = KeySettings(name="local", sha256="0" * 64, knowledge=True, groups=[EVERY_GROUP])
@@ -182,6 +193,7 @@ class Guard:
     @asynccontextmanager
     async def _admit(self, scope: Scope) -> AsyncIterator[None]:
         headers = _read_headers(scope)
+        _check_path(scope["path"])
         self._check_place(headers)
         length = headers.get("content-length", "0")
         self._check_size(scope, float(length) if length.isdecimal() else math.inf)

@@ -16,6 +16,7 @@ from dialore.response import Response
 from dialore.server.common import (
     ChatMessage,
     CommonRequest,
+    JsonRoute,
     Part,
     Tokens,
     begun,
@@ -30,7 +31,7 @@ from dialore.server.common import (
 from dialore.server.errors import ServiceError, reply
 from dialore.server.service import Asked, Draft, Events, Stage, finish_reason, grounding_of
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", route_class=JsonRoute)
 
 
 class StreamOptions(BaseModel):

@@ -18,11 +18,11 @@ from dialore.evaluation.report.plots import can_draw
 from dialore.evaluation.report.tables import how_to_read
 from dialore.experiments.results import RunResults
 from dialore.experiments.store import FILE, RunStore
-from dialore.server.common import EXPLAINED
+from dialore.server.common import EXPLAINED, JsonRoute
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
 
-router = APIRouter(prefix="/v1/runs", dependencies=[Depends(may_change), EXPLAINED])
+router = APIRouter(prefix="/v1/runs", route_class=JsonRoute, dependencies=[Depends(may_change), EXPLAINED])
 
 
 def _runs(request: Request) -> dict[str, Path]:

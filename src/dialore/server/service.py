@@ -368,9 +368,8 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
     """Return what a result rests on: citations, what was given, demands, the trace, and what was passed over."""
     known, cited = {piece.id: piece for piece in result.knowledge}, []
     if isinstance(result, Response):
-        numbers = result.numbers
         for citation in result.citations:
-            span = {"number": numbers[citation.knowledge], "start": citation.start, "end": citation.end}
+            span = {"number": citation.number, "start": citation.start, "end": citation.end}
             cited.append({**span, **knowledge_fields(known[citation.knowledge])})
     demands = result.demands.model_dump(exclude={"thoughts"}) if result.demands else None
     fields = {"score", "probability", "used"}

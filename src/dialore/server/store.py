@@ -21,7 +21,7 @@ from alembic.util import CommandError
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from dialore.errors import InputError, SourceError, first_line, import_optional
-from dialore.files import create_private, unwritable
+from dialore.files import create_private, create_private_folder, unwritable
 from dialore.sources.memory import Statement, standing, with_intervals
 from dialore.sqlite_errors import explain_sqlite_error
 
@@ -506,7 +506,7 @@ def open_engine(url: sa.URL) -> sa.Engine:
         return sa.create_engine(url, pool_pre_ping=True)
     file = Path(url.database or "")
     try:
-        file.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(file.parent)
         create_private(file)
     except OSError as error:
         raise unwritable(file, error) from error
