@@ -158,7 +158,7 @@ def console(*, stderr: bool = False) -> Console:
         return _live[stderr]
     from dialore.cli.terminal import SafeConsole
 
-    return SafeConsole(stderr=stderr)
+    return SafeConsole(remove_controls, stderr=stderr)
 
 
 def escape(text: str) -> str:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
-
-from dialore.cli.output import remove_controls
 
 
 class SafeConsole(Console):
     """A console that shows texts of others as they are: no control characters, no emoji for `:x:`."""
 
-    def __init__(self, *, stderr: bool = False) -> None:
+    def __init__(self, clean: Callable[[str], str], *, stderr: bool = False) -> None:
+        self._clean = clean
         super().__init__(stderr=stderr, highlight=False, emoji=False)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -22,4 +21,4 @@ class SafeConsole(Console):
             if segment.control:
                 yield segment
             else:
-                yield Segment(remove_controls(segment.text), segment.style)
+                yield Segment(self._clean(segment.text), segment.style)
