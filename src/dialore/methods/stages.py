@@ -99,6 +99,7 @@ class LLMRunner:
         stages: other models by the stage's name without a suffix, or by `<method>/<stage>`, which wins.
         instructions: what the operator of the service wants of responses, verbatim.
         sampling: what the stages that write what may become the response sample otherwise than their prompts say.
+        timings: completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list.
     """
 
     model: LanguageModel
@@ -106,8 +107,7 @@ class LLMRunner:
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
     instructions: Sequence[str] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
-    _spent: list[tuple[int, float]] = field(default_factory=list, compare=False, repr=False)
-    """Completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list."""
+    timings: list[tuple[int, float]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -117,9 +117,9 @@ class LLMRunner:
     @property
     def is_slow(self) -> bool:
         """True where two calls at once would take each other's time, by the latest; at first, where it runs here."""
-        if not self._spent:
+        if not self.timings:
             return bool(getattr(self.model, "runs_here", False))
-        tokens, seconds = (sum(column) for column in zip(*self._spent, strict=True))
+        tokens, seconds = (sum(column) for column in zip(*self.timings, strict=True))
         return bool(tokens < _SLOW * seconds)
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
@@ -144,8 +144,8 @@ class LLMRunner:
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             fresh = [completion for completion in completions if completion.seconds and not completion.usage.cached]
-            self._spent.extend((completion.usage.completion_tokens, completion.seconds) for completion in fresh)
-            del self._spent[:-_LATEST]
+            self.timings.extend((completion.usage.completion_tokens, completion.seconds) for completion in fresh)
+            del self.timings[:-_LATEST]
             return answered
 
     def _request(self, prompt: Prompt, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
