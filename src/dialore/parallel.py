@@ -8,6 +8,7 @@ import inspect
 import os
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar, overload
 
@@ -130,6 +131,29 @@ def wait_for(work: Coroutine[Any, Any, One]) -> One:
         return future.result()
     finally:
         future.cancel()  # where the wait was interrupted
+
+
+class Threads(Executor):
+    """A thread pool that is made anew in a forked process, where the threads of its parent do not run."""
+
+    def __init__(self, limit: int, name: str) -> None:
+        self._limit, self._name = limit, name
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
+        self._pool = ThreadPoolExecutor(self._limit, self._name)
+
+    def submit(self, work: Callable[..., One], /, *arguments: Any, **named: Any) -> Future[One]:  # noqa: ANN401
+        """See `Executor.submit`."""
+        if self._process != os.getpid():
+            self._start()
+        return self._pool.submit(work, *arguments, **named)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """See `Executor.shutdown`."""
+        if self._process == os.getpid():
+            self._pool.shutdown(wait, cancel_futures=cancel_futures)
 
 
 @functools.cache
