@@ -19,7 +19,7 @@ from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, EchoStream, answer_fault, clean_response, prompt_line, stops
-from dialore.prompts.history import Block, asking_for, friend_labels, history_messages, history_variables
+from dialore.prompts.history import Block, asking_for, break_marks, friend_labels, history_messages, history_variables
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult
@@ -97,7 +97,7 @@ class LLMRunner:
         model: does every stage that no other is named for, and writes the response.
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, or by `<method>/<stage>`, which wins.
-        instructions: what the operator of the service wants of responses, verbatim.
+        instructions: what the operator of the service wants of responses, verbatim but for marks of chat templates.
         sampling: what the stages that write what may become the response sample otherwise than their prompts say.
         timings: completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list.
     """
@@ -169,7 +169,8 @@ class LLMRunner:
                 told.append(asking_for(dialogue.spoken))
             if self.instructions:
                 wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language)
-                further.append(wanted.render({"instructions": list(map(Block, self.instructions))}))
+                texts = [Block(break_marks(text)) for text in self.instructions]
+                further.append(wanted.render({"instructions": texts}))
                 told.append(further[-1].messages[0].content)
         messages = (first.model_copy(update={"content": "\n\n".join(told)}), *others)
         if not call.prompt_variant and issubclass(call.output, Text):
