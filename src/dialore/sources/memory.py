@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
@@ -148,8 +148,8 @@ def _alternate(found: Sequence[tuple[Statement, float]], of_then: set[str]) -> l
     """Return ranked statements in turns: one that held at the time asked about, then one that holds now alone."""
     then = [entry for entry in found if entry[0].id in of_then]
     now = [entry for entry in found if entry[0].id not in of_then]
-    pairs = zip_longest(then, now)
-    return [entry for pair in pairs for entry in pair if entry is not None]
+    alternating = chain.from_iterable(zip_longest(then, now))
+    return [entry for entry in alternating if entry is not None]
 
 
 def _statements_asked_for(
