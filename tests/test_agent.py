@@ -60,6 +60,41 @@ async def test_streaming_gives_pieces_and_then_the_response(model, small_graph):
     assert items[-1].text == "Try honey for that sore throat!"
 
 
+async def test_listeners_may_be_async_and_are_awaited_in_order(model, small_graph):  # noqa: F811
+    heard = []
+
+    async def on_token(piece):
+        await asyncio.sleep(0)
+        heard.append(piece)
+
+    async def on_stage(name):
+        await asyncio.sleep(0)
+        heard.append(str(name))
+
+    response = await agent_of(model, small_graph).respond(DIALOGUES[0], on_token, on_stage)
+    assert heard[-1] == response.text
+    assert heard[-2] == "response-generation"
+    heard.clear()
+    response = agent_of(ScriptedModel(), small_graph).respond_sync(DIALOGUES[0], on_token)
+    assert heard == [response.text]
+
+
+async def test_what_an_async_listener_raises_is_raised(model):
+    async def on_token(_piece):
+        raise ValueError("the socket is closed")
+
+    with pytest.raises(ValueError, match="socket"):
+        await agent_of(model, None, "vanilla").respond(DIALOGUES[0], on_token)
+
+
+def test_another_event_loop_than_that_of_asyncio_is_one_clear_line(model):
+    agent = agent_of(model, None, "vanilla")
+    calls = [agent.respond("Hi."), agent.ground("Hi."), anext(agent.stream("Hi.")), anext(agent.respond_all(["Hi."]))]
+    for call in calls:
+        with pytest.raises(InputError, match="asyncio"):
+            call.__await__().send(None)
+
+
 async def test_a_failed_dialogue_is_recorded_with_its_partial_trace(model, small_graph):  # noqa: F811
     model.answers["cross-revision"] = ModelError("the endpoint answered 500", hint="try again later", retryable=True)
     response = await agent_of(model, small_graph).respond(DIALOGUES[0])

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sized
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.dialogue import Dialogue, dialogue_of
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Method, prompt_variant_of
 from dialore.methods.citations import mark_used
 from dialore.methods.stages import OnStage, StageContext, StageRunner
-from dialore.parallel import bounded_map, wait_for
+from dialore.parallel import bounded_map, check_event_loop, listening, wait_for
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from dialore.dialogue import Given, Messages
-    from dialore.llm.model import OnToken
+
+Listener: TypeAlias = Callable[[str], object]
+"""Gets each piece of a text as it is written; may be async."""
 
 
 class Agent:
@@ -46,24 +48,32 @@ class Agent:
     async def respond(
         self,
         dialogue: Given | None = None,
-        on_token: OnToken | None = None,
+        on_token: Listener | None = None,
         on_stage: OnStage | None = None,
         *,
-        on_draft: OnToken | None = None,
+        on_draft: Listener | None = None,
         messages: Messages | None = None,
     ) -> Response:
         """Answer a dialogue's last turn. A failure is a Response too: `failed`, with its partial trace.
 
         `on_token` gets the response's text as it is written, `on_stage` the name of each stage that begins, `on_draft`
-        what is written before it is known whether it is the response.
+        what is written before it is known whether it is the response. They may be async: then they are awaited one
+        call after the other, and before the response is returned.
 
         Raises:
-            InputError: what is given is no dialogue, or the set-up is wrong for every dialogue: a prompt that is
-                missing or malformed.
+            InputError: what is given is no dialogue, the set-up is wrong for every dialogue (a prompt that is missing
+                or malformed), or no event loop of asyncio runs.
             ModelError: likewise, an endpoint that refuses (wrong key, model or address).
         """
+        check_event_loop()
         dialogue = dialogue_of(dialogue, messages)
-        stage = self._context(dialogue, on_token, on_stage, on_draft=on_draft, cite=self.cite)
+        if on_token is None and on_stage is None and on_draft is None:
+            return await self._respond(dialogue, self._context(dialogue, cite=self.cite))
+        async with listening(on_token, on_stage, on_draft) as (token, stage_name, draft):
+            stage = self._context(dialogue, token, stage_name, on_draft=draft, cite=self.cite)
+            return await self._respond(dialogue, stage)
+
+    async def _respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
         try:
             response = await self.method.respond(dialogue, stage)
         except StageError as error:
@@ -93,6 +103,7 @@ class Agent:
 
     async def ground(self, dialogue: Given) -> Grounding:
         """Find what a response to the dialogue needs to know, without writing it; raises as `respond` does."""
+        check_event_loop()
         dialogue = dialogue_of(dialogue)
         stage = self._context(dialogue)
         try:
@@ -117,10 +128,11 @@ class Agent:
         dialogue: Given | None = None,
         on_stage: OnStage | None = None,
         *,
-        on_draft: OnToken | None = None,
+        on_draft: Listener | None = None,
         messages: Messages | None = None,
     ) -> AsyncIterator[str | Response]:
         """Yield the response's text piece by piece, then the whole Response; raise as `respond` does."""
+        check_event_loop()
         pieces: asyncio.Queue[str | None] = asyncio.Queue()
         responding = self.respond(dialogue, pieces.put_nowait, on_stage, on_draft=on_draft, messages=messages)
         task = asyncio.create_task(responding)
@@ -157,6 +169,7 @@ class Agent:
             raise InputError(f"many dialogues cannot be {dialogues!r:.80}", hint="give a list: respond_all([dialogue])")
         if type(concurrency) is not int or concurrency < 1:
             raise InputError(f"concurrency cannot be {concurrency!r}", hint="give a number from 1: concurrency=8")
+        check_event_loop()
         finished: asyncio.Queue[tuple[int, Response] | None] = asyncio.Queue()
         tell = progress if callable(progress) else _say_progress if progress else lambda _done, _total: None
         total = len(dialogues) if isinstance(dialogues, Sized) else None
@@ -182,7 +195,7 @@ class Agent:
             await asyncio.gather(task, return_exceptions=True)
 
     def respond_sync(
-        self, dialogue: Given | None = None, on_token: OnToken | None = None, *, messages: Messages | None = None
+        self, dialogue: Given | None = None, on_token: Listener | None = None, *, messages: Messages | None = None
     ) -> Response:
         """`respond`, without `await`."""
         return wait_for(self.respond(dialogue, on_token, messages=messages))

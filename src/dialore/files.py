@@ -12,6 +12,7 @@ import os
 import re
 import stat
 import tempfile
+import tomllib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -78,11 +79,24 @@ def parse_yaml(text: str, place: str, hint: str = "") -> Any:  # noqa: ANN401 - 
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise InputError(f"{place}{line}: not valid YAML: {error.problem}", hint=hint) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError as error:
+        raise InputError(f"{place}: not valid YAML: nested too deeply", hint=hint) from error
+    except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{place}: not valid YAML: {first_line(error)}", hint=hint) from error
     if _holds_itself(data, ()):
         raise InputError(f"{place}: not valid YAML: an alias holds itself", hint=hint)
     return data
+
+
+def parse_toml(text: str, location: str) -> dict[str, Any]:
+    """Return what TOML text holds; raise InputError if it is malformed or nested too deeply."""
+    try:
+        tables = tomllib.loads(text)
+        check_depth(tables)
+    except (ValueError, RecursionError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise InputError(f"{location}: not valid TOML: {reason}") from error
+    return tables
 
 
 def _holds_itself(data: object, outer: tuple[int, ...], checked: set[int] | None = None) -> bool:

@@ -104,6 +104,7 @@ class PassageDetail(BaseModel):
         said: by whom and when it was said, of a statement in memory.
         turn: the turn that it was said in.
         until: the day until which it held.
+        statement: the other fields of the statement, as a dialogue's `memory` has them.
     """
 
     model_config = ConfigDict(extra="allow")
@@ -124,6 +125,7 @@ class PassageDetail(BaseModel):
     said: str = ""
     turn: str = ""
     until: str = ""
+    statement: dict[str, Any] | None = None
 
     @property
     def where(self) -> dict[str, str]:

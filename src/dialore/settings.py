@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ from pydantic import (
 
 from dialore.dialogue import Checked
 from dialore.errors import InputError, UnknownNameError
-from dialore.files import parse_yaml, read_text
+from dialore.files import parse_toml, parse_yaml, read_text
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
 
@@ -455,10 +454,7 @@ def _environment() -> dict[str, object]:
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
     """Return the settings of a TOML or YAML file; what is empty is as good as not said. Raise InputError."""
     text = read_text(file)
-    try:
-        given = tomllib.loads(text) if file.suffix == ".toml" else parse_yaml(text, str(file))
-    except ValueError as error:
-        raise InputError(f"{file}: not valid TOML: {error}") from error
+    given = parse_toml(text, str(file)) if file.suffix == ".toml" else parse_yaml(text, str(file))
     if given is None:  # an empty YAML file, like an empty TOML file
         given = {}
     if not isinstance(given, dict):

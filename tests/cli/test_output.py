@@ -100,6 +100,23 @@ def test_yaml_that_holds_itself_is_one_clear_line(call, monkeypatch, tmp_path):
     assert "agent.yaml" in call("respond", "talk.json").complaint
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("agent.toml", "a = " + "[" * 3_000 + "]" * 3_000),
+        ("agent.toml", f"[{'.'.join('a' * 3_000)}]"),
+        ("agent.yaml", "a: " + "[" * 3_000 + "]" * 3_000),
+    ],
+)
+def test_settings_that_are_nested_too_deeply_are_one_clear_line(call, monkeypatch, tmp_path, name, text):
+    (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "talk.json").write_text('{"turns": ["Hi."]}', "utf-8")
+    monkeypatch.setenv("DIALORE_SETTINGS", name)
+    complaint = call("respond", "talk.json").complaint
+    assert name in complaint
+    assert "nested" in complaint
+
+
 def test_an_empty_settings_file_and_the_home_folder(call, monkeypatch, tmp_path):
     (tmp_path / "talk.json").write_text('{"turns": ["Hi."]}', "utf-8")
     (tmp_path / "empty.yaml").write_text("", "utf-8")

@@ -116,6 +116,44 @@ def test_an_interrupt_while_modules_are_read_is_quiet(begin, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (130, b"", b"")
 
 
+INTERRUPTED_WORK = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)
+sys.argv = ["-m"]
+from dialore import cli
+from pydantic import BaseModel
+
+class Interrupting:
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source, handler):
+        os.kill(os.getpid(), signal.SIGINT)  # pydantic drops what is raised here and in its own code
+        return handler.generate_schema(str)
+
+def compile_validator():
+    type("Compiled", (BaseModel,), {"__annotations__": {"field": Interrupting}})
+
+def work(_arguments):
+    try:
+        WORK
+        print("went on")
+    finally:
+        print("cleaned up")
+    return 0
+
+cli._begin = work
+cli.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("work", "out"), [("compile_validator()", ""), ("os.kill(os.getpid(), signal.SIGINT)", "cleaned up\n")]
+)
+def test_the_first_interrupt_ends_the_command(work, out):
+    script = INTERRUPTED_WORK.replace("WORK", work)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (130, out, "")
+
+
 def test_a_talk_over_a_pipe(url, tmp_path):
     done = run("chat", "-u", url, "-M", "vanilla", input="Hello, I feel tired.\n/quit\n", cwd=tmp_path)
     assert done.returncode == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -21,6 +22,7 @@ from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.connection import connect
 from dialore.llm.fake import FakeModel
+from dialore.llm.model import Usage
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 from dialore.session import Session, connect_model
@@ -435,6 +437,23 @@ def test_a_room_of_the_experiment_file_that_is_empty_takes_what_the_command_line
     path.write_text("dataset: dailydialog\nsystems: [vanilla]\n", "utf-8")
     with pytest.raises(InputError, match=r"some.yaml: dataset: .*dictionary"):
         read_config(path, {"dataset.limit": 3})
+
+
+async def test_what_another_engine_pays_for_is_of_the_run_s_budget(config_of, tmp_path):
+    @contextlib.contextmanager
+    def engine(_config, _connect, _numbers, _missing, budget):
+        async def respond(_job, dialogue):
+            budget.check()
+            budget.add(Usage(calls=1, prompt_tokens=300), cost=0.0)
+            return Response(id=dialogue.id, text="Hello.", method="vanilla", model="far")
+
+        yield respond
+
+    config = config_of(20, **{"systems": ["vanilla"], "concurrency": 1, "budget.tokens": 500})
+    first = await run_experiment(config, tmp_path / "run", engine=engine)
+    assert (first.ok, "500 tokens" in first.stopped) == (2, True)
+    again = await run_experiment(config, tmp_path / "run", engine=engine)
+    assert (again.ok, "600 used" in again.stopped) == (0, True)
 
 
 async def test_a_budget_lets_what_is_under_way_finish(config_of, tmp_path):

@@ -190,6 +190,26 @@ def test_refuses_unknown_tempers(simulated):
         simulated([FERRY | {"temper": "patiant"}], {}, {})
 
 
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [({"answer": [[""]]}, "answer"), ({"wrong": [[{"a": 1}]]}, "wrong"), ({"temper": "patiant"}, "temper")],
+)
+def test_an_error_in_a_goal_names_its_line(simulated, fields, problem):
+    with pytest.raises(InputError, match=problem) as caught:
+        simulated([BATHS, FERRY | fields], {}, {})
+    assert "goals.jsonl, line 2" in str(caught.value)
+    assert "ferry" in str(caught.value)
+
+
+def test_an_error_in_a_goal_of_a_log_names_its_line(tmp_path):
+    path = tmp_path / "log.jsonl"
+    turns = [{"speaker": "user", "text": "Hi"}, {"speaker": "system", "text": "Hello"}]
+    talks = [{"turns": turns}, {"turns": [*turns, *turns], "answer": [[""]]}]
+    path.write_text("".join(json.dumps(talk) + "\n" for talk in talks), "utf-8")
+    with pytest.raises(InputError, match=r"log\.jsonl, line 2.*answer"):
+        import_conversations(tmp_path / "run", [("", path)])
+
+
 def test_logs_are_conversations(tmp_path):
     rows = [
         {"trace": f"t{count}", "good": True, "reason": "", "better": "", "result": {

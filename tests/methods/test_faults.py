@@ -179,7 +179,7 @@ async def test_a_papers_form_takes_every_answer_as_it_comes():
 def test_a_model_is_slow_by_its_latest_calls():
     responder = LLMRunner(Scripted(ANSWER), PromptLibrary())
     assert not responder.is_slow
-    responder._spent.append((50, 10.0))
+    responder.timings.append((50, 10.0))
     assert responder.is_slow
-    responder._spent[:] = [(50, 5.0)]
+    responder.timings[:] = [(50, 5.0)]
     assert not responder.is_slow

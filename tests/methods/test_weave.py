@@ -599,7 +599,7 @@ async def test_a_model_that_this_process_runs_is_asked_once_until_it_is_quick(ea
     model.runs_here = True
     agent = Agent(create_method("weave", {"documents": InMemoryPassages([OPENS])}), LLMRunner(model, PromptLibrary()))
     assert (await agent.respond(TALK)).usage.calls == 1
-    agent.stage_runner._spent[:] = [(50, 1.0)]
+    agent.stage_runner.timings[:] = [(50, 1.0)]
     assert (await agent.respond(TALK)).usage.calls == 2
 
 
@@ -614,7 +614,7 @@ async def test_without_needs_the_response_is_one_call_from_what_the_turns_find(p
         await agent.respond(TALK)
         assert "needs" in model.asked
         model.asked.clear()
-        agent.stage_runner._spent[:] = [(5, 1.0)]
+        agent.stage_runner.timings[:] = [(5, 1.0)]
     response = await agent.respond(TALK)
     assert (response.text, response.usage.calls, list(model.asked)) == ("They open at half past seven.", 1, ["draft"])
     assert [piece.text for piece in response.knowledge] == [OPENS]
@@ -693,5 +693,5 @@ def test_what_wraps_a_runner_of_stages_tells_how_slow_it_is():
     runner = LLMRunner(Model({}), PromptLibrary())
     copied = dataclasses.replace(runner, instructions=("be brief",))
     assert not _Metered(copied).is_slow
-    runner._spent[:] = [(5, 1.0)]  # what is learnt by one request holds for the next
+    runner.timings[:] = [(5, 1.0)]  # what is learnt by one request holds for the next
     assert _Metered(copied).is_slow

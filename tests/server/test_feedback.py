@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import subprocess
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
-from dialore.experiments.feedback import as_dialogues, as_pairs
+from dialore.dialogue import Dialogue
+from dialore.experiments.feedback import as_dialogues, as_pairs, lacks_memory
 from dialore.experiments.store import RunStore
 from dialore.server.store import FEEDBACK, ServerStore
+from dialore.sources.memory import MemorySource
 from tests.cli.processes import DIALORE
 from tests.server.browsing import checked
 from tests.server.conftest import Scripted
+from tests.server.test_memory import Listening, consent, memory, tell
 from tests.server.test_store import ANN, BEN, OTHER_ANN, clock, place, store  # noqa: F401 - fixtures
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -81,6 +85,47 @@ def test_the_interface_takes_feedback_of_the_same_user_alone(serving):
     assert running.http.post("/v1/feedback", json={**body, "better": "x" * 20_001}).status_code == 400
     assert running.http.delete(f"/v1/feedback/{trace}", params={"user": "ben"}).status_code == 404
     assert running.http.delete(f"/v1/feedback/{trace}", params={"user": "ann"}).status_code == 200
+
+
+async def test_a_replay_has_the_memory_that_the_former_response_was_given(store):  # noqa: F811
+    said = {"text": "Ann skis.", "said": "2025-03-01T09:30:00Z", "speaker": "Ben", "holds_from": "2024-01-01T00:00:00Z"}
+    for trace, fields in (("t1", {"memory": [said]}), ("t2", {}), ("t3", {"memory": [], "sources": ["documents"]})):
+        await store.keep_trace(ANN, trace, {**RESULT, "sources": ["memory"], **fields})
+        assert await store.give_feedback(ANN, trace, good=False)
+    rows = {row["trace"]: row for row in await store.feedback()}
+    dialogues = {dialogue["id"]: Dialogue.model_validate(dialogue) for dialogue in as_dialogues(rows.values())}
+    [statement] = MemorySource().of(dialogues["t1"])
+    assert (statement.speaker, statement.said.hour, statement.begins.year) == ("Ben", 9, 2024)
+    assert "memory" not in dialogues["t2"].extra  # nothing is invented
+    assert [trace for trace, row in rows.items() if lacks_memory(row)] == ["t2"]
+
+
+def test_the_service_keeps_the_memory_that_a_response_was_given(serving):
+    running = serving(Listening(needs=[{"what": "pet", "source": "memory", "query": "dog", "asked": True}]))
+    consent(running)
+    tell(running, "I have a dog called Bello.")
+    trace = tell(running, "What is my pet called?", said=())["grounding"]["trace"]
+    assert running.http.post("/v1/feedback", json={"user": "ann", "trace": trace, "good": False}).status_code == 200
+    [row] = asyncio.run(running.service.store.feedback())
+    [dialogue] = as_dialogues([row])
+    [kept] = memory(running)["data"]
+    [statement] = MemorySource().of(Dialogue.model_validate(dialogue))
+    assert (statement.text, statement.said) == (kept["text"], datetime.fromisoformat(kept["said"]))
+    assert not lacks_memory(row)
+
+
+async def test_a_replay_says_how_many_responses_drew_on_memory_that_it_lacks(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kept = ServerStore("store.sqlite")
+    await kept.open()
+    for trace, source in (("t1", "memory"), ("t2", "documents"), ("t3", "memory")):
+        await kept.keep_trace(ANN, trace, {**RESULT, "sources": [source]})
+        assert await kept.give_feedback(ANN, trace, good=False)
+    await kept.close()
+    done = said("replay", "store.sqlite", "-M", "vanilla", "--model", "rehearsal")
+    assert done.returncode == 0, done.stderr
+    assert "2 of 3" in done.stderr
+    assert "memory" in done.stderr
 
 
 def said(*arguments):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -56,6 +57,26 @@ def place(request, tmp_path):
     with psycopg.connect(server.url(), autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name}")
     return server.url(database=name)
+
+
+_FORKED = {}
+"""The store that forked processes inherit."""
+
+
+def consents_in_fork():
+    return asyncio.run(_FORKED["store"].consents(ANN))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+async def test_a_store_works_in_a_process_that_was_forked(place):
+    _FORKED["store"] = store = ServerStore(place)
+    await store.open()
+    await store.set_consent(ANN, consents=True)
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        asked = pool.apply_async(consents_in_fork)
+        assert await asyncio.to_thread(asked.get, 20)
+    assert await store.consents(ANN)
+    await store.close()
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -18,6 +19,9 @@ TOOLS |= {
     "hidden": ["query"],
     "environment": ["query"],
     "process": ["query"],
+    "structured": ["query"],
+    "children": ["query"],
+    "talk": ["query"],
 }
 BIRDS = [
     {"body": {"words": f"Bird {n} swims."}, "name": f"Bird {n}", "at": f"https://birds.test/{n}"} for n in range(1, 4)
@@ -57,6 +61,16 @@ def call(name, arguments):  # noqa: C901
             return content(str(os.getpid()))
         case "environment":
             return content(os.environ.get("TOKEN", "none"))
+        case "structured":
+            return {"content": [], "structuredContent": {"hits": [f"Only {query}."]}}
+        case "children":
+            return content(*(str(start_child(is_daemon)) for is_daemon in (False, True)))
+        case "talk":
+            for _ in range(2_000):
+                sys.stderr.write("e" * 999 + "\n")
+            sys.stderr.write("\x1b[2Jthe last words\n")
+            sys.stderr.flush()
+            os._exit(3)
         case "hang":
             time.sleep(60)
         case "die_once" if len(STARTS.read_text()) > 1:
@@ -66,6 +80,23 @@ def call(name, arguments):  # noqa: C901
             sys.stderr.flush()
             os._exit(3)
     return {}
+
+
+def start_child(is_daemon):
+    """Start a process that waits; a daemon is in a session of its own and its parent has ended."""
+    wait = "import os, time; print(os.getpid(), flush=True); os.close(1); time.sleep(60)"
+    if is_daemon:
+        wait = "import os\nos.setsid()\nif os.fork(): os._exit(0)\n" + wait
+    child = subprocess.Popen([sys.executable, "-c", wait], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return int(child.stdout.readline())
+
+
+def next_cursor(place):
+    """Return the cursor after a page; some servers send one for ever."""
+    for word, endless in {"empty": "", "stuck": "0", "endless": str(place + 1)}.items():
+        if word in sys.argv:
+            return {"nextCursor": endless}
+    return {"nextCursor": str(place + 1)} if place + 1 < len(TOOLS) else {}
 
 
 def answer(method, params):
@@ -79,10 +110,10 @@ def answer(method, params):
             }
         case "tools/list":  # a tool a page
             place = int(params.get("cursor") or 0)
-            name, properties = list(TOOLS.items())[place]
+            name, properties = list(TOOLS.items())[place % len(TOOLS)]
             schema = {"type": "object", "properties": {key: {} for key in properties}, "required": ["query"]}
             page = {"tools": [{"name": name, "inputSchema": schema}]}
-            return page | ({"nextCursor": str(place + 1)} if place + 1 < len(TOOLS) else {})
+            return page | next_cursor(place)
         case "tools/call":
             return call(params["name"], params["arguments"])
         case "resources/read":

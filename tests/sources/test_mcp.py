@@ -185,6 +185,53 @@ def alive(process):
     return True
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc to find daemons")
+def test_children_of_a_server_end_with_the_source(opened):
+    source = opened(tool="children")
+    child, daemon = (int(text) for text in asyncio.run(texts(source)))
+    assert alive(child)
+    assert alive(daemon)
+    assert os.getsid(daemon) != os.getsid(child)
+    source.close()
+    until = time.monotonic() + 10
+    while (is_running(child) or is_running(daemon)) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_running(child)
+    assert not is_running(daemon)
+
+
+def is_running(process):
+    """Return whether a process exists and is no zombie: nobody may collect an orphan in a container."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+async def test_only_the_end_of_standard_error_is_kept(opened):
+    source = opened(tool="talk")
+    with pytest.raises(SourceError, match=r"It wrote: .*the last words") as caught:
+        await source.search("geese", DIALOGUE)
+    assert "\x1b" not in str(caught.value)
+    assert len(str(caught.value)) < 500
+    assert len(source._errors.text()) <= 4_096
+
+
+@pytest.mark.parametrize("cursor", ["empty", "stuck", "endless"])
+async def test_a_list_of_tools_ends_though_its_cursor_does_not(opened, tmp_path, monkeypatch, cursor):
+    monkeypatch.setattr("dialore.sources.mcp._MAX_TOOL_PAGES", 40)
+    assert await texts(opened(command=[*ODD, cursor]), "geese", top=1) == ["First of geese."]
+    with pytest.raises(SourceError, match="unknown tool: 'nowhere'"):
+        await opened(command=[*ODD, cursor], tool="nowhere").search("geese", DIALOGUE)
+    assert starts(tmp_path) == 2
+
+
+async def test_structured_content_alone_is_a_passage(opened):
+    (text,) = await texts(opened(tool="structured"))
+    assert json.loads(text) == {"hits": ["Only geese."]}
+
+
 async def test_many_ask_at_once(opened, tmp_path):
     source = opened()
     found = await asyncio.gather(*(texts(source, f"bird {n}") for n in range(20)))

@@ -404,6 +404,33 @@ async def test_a_question_of_another_time_finds_what_held_then_and_says_until_wh
     assert {one.text for one in then} == {"I live in Leeds.", "I have two dogs.", "I moved to York."}
 
 
+@pytest.mark.parametrize(
+    ("question", "former", "present", "liking"),
+    [
+        ("Where did I live in 2025?", "I live in Leeds.", "I live in York.", "I play {}."),
+        ("我2025年住在哪里？", "我住在上海。", "我住在北京。", "我会{}。"),
+    ],
+)
+async def test_what_held_in_a_past_year_is_found_first_and_what_holds_now_after_it(question, former, present, liking):
+    spans = [
+        Statement(text=former, said="2024-02-01T00:00:00Z", holds_until="2026-02-01T00:00:00Z"),
+        Statement(text=present, said="2026-02-01T00:00:00Z"),
+    ]
+    words = ["chess", "golf", "tennis", "piano", "跳舞", "唱歌", "画画", "游泳"]
+    older = [Statement(text=liking.format(word), said="2020-01-01T00:00:00Z") for word in words]
+    found = await MemorySource().search(question, talk(question, memory=told(*spans, *older)), top=4)
+    assert [piece.text for piece in found][:2] == [former, present]  # also if many others held then
+    assert len(found) == 4
+
+
+async def test_lines_of_a_memory_file_end_at_line_feeds_alone(tmp_path):
+    text = "I say \u2028 \u2029 \u0085 \x1e a lot."
+    line = json.dumps({"text": text, "said": NOW.isoformat()}, ensure_ascii=False)
+    (tmp_path / "m.jsonl").write_bytes(f"{line}\n".encode() + b"\n")
+    [kept] = open_memory(tmp_path / "m.jsonl").statements
+    assert kept.text == text
+
+
 async def test_a_turn_is_found_by_who_said_it_and_when_and_nothing_replaces_it():
     turns = [
         statement("I live in Leeds.", 90, is_turn=True, speaker="Ann"),

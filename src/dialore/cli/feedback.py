@@ -111,6 +111,11 @@ def replay(
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
             show_scores(results)
+    if lacking := sum(map(feedback.lacks_memory, rows)):
+        note(
+            f"{lacking} of {len(rows)} former responses drew on the users' memory, which their traces lack: "
+            "they are answered without it"
+        )
     note(f"side by side: `dialore report {out}`")
 
 

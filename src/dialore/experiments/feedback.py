@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -52,22 +51,15 @@ def as_dialogues(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
         feedback = {name: row[name] for name in ("good", "reason", "better")}
         extra = {"feedback": feedback, "instructions": result["instructions"]}
         dialogue = {"id": row["trace"], "turns": turns, "persona": result["persona"], "extra": extra}
-        if memory := _memory_of(result):
+        if memory := result.get("memory"):
             dialogue["memory"] = memory
         yield dialogue | ({"reference": row["better"]} if row["better"] else {})
 
 
-def _memory_of(result: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the statements about the user that a response was given, as a dialogue's `memory`."""
-    statements = []
-    for item in result.get("knowledge") or []:
-        if "memory" not in (item.get("source"), item.get("kind")):
-            continue
-        detail = item.get("detail") or item.get("passage") or {}
-        date = re.search(r"\d{4}-\d\d-\d\d", str(detail.get("said", "")))
-        said = f"{date[0]}T00:00:00Z" if date else "1970-01-01T00:00:00Z"
-        statements.append({"text": item["text"], "said": said, "turn": str(detail.get("turn") or "")})
-    return statements
+def lacks_memory(row: Row) -> bool:
+    """Return whether a response drew on memory that its trace does not hold."""
+    result = row["result"]
+    return "memory" in (result.get("sources") or ()) and not result.get("memory")
 
 
 def as_conversations(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:

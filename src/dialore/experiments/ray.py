@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any
 from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
 from dialore.experiments.run import Opened, Respond, open_systems
-from dialore.llm.model import Budget, Usage
+from dialore.llm.model import Usage
 from dialore.settings import SourceSettings, absolute_paths
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.experiments.store import Job
+    from dialore.llm.model import Budget
     from dialore.response import Response
     from dialore.session import Connect
 
@@ -43,9 +44,12 @@ class RayEngine:
 
     @contextmanager
     def __call__(
-        self, config: RunConfig, connect: Connect, numbers: Mapping[int, int], missing: int
+        self, config: RunConfig, connect: Connect, numbers: Mapping[int, int], missing: int, budget: Budget
     ) -> Iterator[Respond]:
-        """Yield what answers the missing responses; `numbers` maps systems of the configuration to the store's."""
+        """Yield what answers the missing responses; `numbers` maps systems of the configuration to the store's.
+
+        What the workers pay for is counted in `budget`.
+        """
         ray = self._ray
         is_ours = not ray.is_initialized()
         if is_ours:
@@ -64,7 +68,6 @@ class RayEngine:
             free: asyncio.Queue[Any] = asyncio.Queue()  # an actor stands there once for each dialogue that it can take
             for actor in actors * share:
                 free.put_nowait(actor)
-            budget = Budget(config.budget.tokens, config.budget.cost)
 
             async def respond(job: Job, dialogue: Dialogue) -> Response:
                 actor = await free.get()
@@ -73,8 +76,7 @@ class RayEngine:
                     response, error, usage, cost = await actor.answer.remote(dialogue, job.system, job.repetition)
                 finally:
                     free.put_nowait(actor)
-                budget.spent += usage
-                budget.cost += cost
+                budget.add(usage, cost)
                 if error is not None:
                     raise error
                 answered: Response = response

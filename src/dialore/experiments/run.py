@@ -45,9 +45,9 @@ if TYPE_CHECKING:
 
 Respond: TypeAlias = "Callable[[Job, Dialogue], Awaitable[Response]]"
 """Makes the response that a job asks for; raises as `Agent.respond` does."""
-Engine: TypeAlias = "Callable[[RunConfig, Connect, Mapping[int, int], int], AbstractContextManager[Respond]]"
-"""Makes so many missing responses of a run elsewhere than in its own process, given its models' maker and the systems'
-numbers in the store by those in the configuration."""
+Engine: TypeAlias = "Callable[[RunConfig, Connect, Mapping[int, int], int, Budget], AbstractContextManager[Respond]]"
+"""Makes so many missing responses of a run elsewhere than in its own process, given its models' maker, the systems'
+numbers in the store by those in the configuration, and the run's budget."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
@@ -117,7 +117,9 @@ async def run_experiment(
             if queue is not None:
                 queue.on_change, limit = tell_batches, max(1, min(len(missing), MOST_REQUESTS))
 
-            elsewhere = engine(config, connect, numbers, len(missing)) if engine is not None and missing else None
+            elsewhere = None
+            if engine is not None and missing:
+                elsewhere = engine(config, connect, numbers, len(missing), opened.budget)
             with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
                 progress.logged = tracked.place
 

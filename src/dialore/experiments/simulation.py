@@ -12,11 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from pydantic import ValidationError
 
 from dialore.datasets import WholeDialogue, data_set, gold_text
+from dialore.datasets.files import json_entries
 from dialore.datasets.handbook import item_of
-from dialore.dialogue import Dialogue, Utterance, conversation_of
-from dialore.errors import BudgetError, InputError, UnknownNameError
+from dialore.datasets.plain import Jsonl
+from dialore.dialogue import Dialogue, Utterance, conversation_of, dialogue_from
+from dialore.errors import BudgetError, InputError, UnknownNameError, describe
 from dialore.evaluation.conversations import METRICS, Standing
 from dialore.experiments.config import DatasetConfig, RunConfig
 from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems
@@ -81,16 +84,27 @@ def goals_of(config: RunConfig) -> list[Dialogue]:
         own = {name: own[name] for name in own.keys() & {"goal", "about", "temper", "answer", "wrong"}}
         defaults = {"goal": _words_of(dialogue), "temper": tempers[number % len(tempers)]}
         try:
-            standing = Standing(**defaults | own)
-        except InputError as error:
-            location = f"{config.dataset.path}, dialogue {position + 1} ({dialogue.id})"
-            raise InputError(f"{location}: {error.message}", hint=error.hint or "see docs/simulate.md") from error
+            standing = Standing.model_validate(defaults | own)
+        except ValidationError as error:
+            location = _location_of(dialogue.id, config.dataset.name, config.dataset.path)
+            raise InputError(f"{location}: {describe(error)}", hint="see docs/simulate.md") from error
         if standing.temper not in PATIENCE:
-            raise UnknownNameError(f"temper of the user of {dialogue.id}", standing.temper, PATIENCE)
+            location = _location_of(dialogue.id, config.dataset.name, config.dataset.path)
+            raise UnknownNameError(f"temper in {location}", standing.temper, PATIENCE)
         extra = {name: value for name, value in dialogue.extra.items() if name not in {"handbook", "answerability"}}
         extra["conversation"] = standing.model_dump(mode="json")
         goals.append(dialogue.model_copy(update={"extra": extra, "reference": None, "knowledge": ()}))
     return goals
+
+
+def _location_of(identifier: str, dataset: str, path: Path) -> str:
+    """Return the file and the id of a dialogue, with its line if the file holds dialogues in our own form."""
+    location = str(path)
+    if isinstance(data_set(dataset), Jsonl):
+        for place, data in json_entries(path, Jsonl.form):
+            if dialogue_from(data, place=place.where).id == conversation_of(identifier):
+                location = place.where
+    return f"{location} ({identifier})"
 
 
 @dataclass(frozen=True)
@@ -260,7 +274,11 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
             goal = {name: whole.extra[name] for name in whole.extra.keys() & {"goal", "answer", "wrong"}}
             for count, number in enumerate(places, start=1):
                 ended = "log" if number == places[-1] else ""
-                standing = Standing(**goal, turn=count, known=known, ended=ended)
+                try:
+                    standing = Standing.model_validate({**goal, "turn": count, "known": known, "ended": ended})
+                except ValidationError as error:
+                    location = _location_of(whole.id, "jsonl", path)
+                    raise InputError(f"{location}: {describe(error)}", hint="see docs/simulate.md") from error
                 extra = {**whole.extra, "conversation": standing.model_dump(mode="json")}
                 fields = {"id": f"{whole.id}@{count}", "language": whole.language, "persona": whole.persona}
                 dialogues.append(Dialogue(turns=whole.turns[:number], extra=extra, **fields))

@@ -17,6 +17,7 @@ from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json,
 from dialore.llm.model import Api, Completion, OnToken, Request, Usage
 from dialore.llm.pacing import AdaptiveLimiter, Retry
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
+from dialore.parallel import check_event_loop
 from dialore.text import storable
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ class Endpoint:
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`."""
+        check_event_loop()
         if request.steering is not None:
             why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
             hint = "run a model here: --model hf:microsoft/DialoGPT-medium"

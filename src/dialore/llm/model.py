@@ -305,8 +305,12 @@ class Budget:
 
     def spend(self, usage: Usage, price: Price) -> None:
         """Count a call that was paid for."""
+        self.add(usage, cost_of(usage, price))
+
+    def add(self, usage: Usage, cost: float) -> None:
+        """Count calls that were paid for, also elsewhere."""
         self.spent += usage
-        self.cost += cost_of(usage, price)
+        self.cost += cost
         if self.on_spend is not None:
             self.on_spend(self)
 

@@ -19,7 +19,7 @@ from dialore.llm.structured import Outcome as ParseOutcome
 from dialore.llm.structured import complete_structured
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.cleaning import CleanStream, EchoStream, answer_fault, clean_response, prompt_line, stops
-from dialore.prompts.history import Block, asking_for, friend_labels, history_messages, history_variables
+from dialore.prompts.history import Block, asking_for, break_marks, friend_labels, history_messages, history_variables
 from dialore.response import Citation, Outcome, StageTrace
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import KnowledgeSource, SearchResult
@@ -97,8 +97,9 @@ class LLMRunner:
         model: does every stage that no other is named for, and writes the response.
         prompts: the prompt files.
         stages: other models by the stage's name without a suffix, or by `<method>/<stage>`, which wins.
-        instructions: what the operator of the service wants of responses, verbatim.
+        instructions: what the operator of the service wants of responses, verbatim but for marks of chat templates.
         sampling: what the stages that write what may become the response sample otherwise than their prompts say.
+        timings: completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list.
     """
 
     model: LanguageModel
@@ -106,8 +107,7 @@ class LLMRunner:
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
     instructions: Sequence[str] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
-    _spent: list[tuple[int, float]] = field(default_factory=list, compare=False, repr=False)
-    """Completion tokens and seconds of the latest calls. Copies by `dataclasses.replace` share the list."""
+    timings: list[tuple[int, float]] = field(default_factory=list, compare=False, repr=False)
 
     @property
     def name(self) -> str:
@@ -117,9 +117,9 @@ class LLMRunner:
     @property
     def is_slow(self) -> bool:
         """True where two calls at once would take each other's time, by the latest; at first, where it runs here."""
-        if not self._spent:
+        if not self.timings:
             return bool(getattr(self.model, "runs_here", False))
-        tokens, seconds = (sum(column) for column in zip(*self._spent, strict=True))
+        tokens, seconds = (sum(column) for column in zip(*self.timings, strict=True))
         return bool(tokens < _SLOW * seconds)
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
@@ -144,8 +144,8 @@ class LLMRunner:
             if left := len(call.dialogue.turns) - len(turns):
                 step.notes.append(f"the {left} oldest turns are left out: they do not fit the model's window")
             fresh = [completion for completion in completions if completion.seconds and not completion.usage.cached]
-            self._spent.extend((completion.usage.completion_tokens, completion.seconds) for completion in fresh)
-            del self._spent[:-_LATEST]
+            self.timings.extend((completion.usage.completion_tokens, completion.seconds) for completion in fresh)
+            del self.timings[:-_LATEST]
             return answered
 
     def _request(self, prompt: Prompt, call: StageCall[T], dialogue: Dialogue, step: StageTrace) -> Request:
@@ -169,7 +169,8 @@ class LLMRunner:
                 told.append(asking_for(dialogue.spoken))
             if self.instructions:
                 wanted = self.prompts.get(_INSTRUCTIONS, dialogue.language)
-                further.append(wanted.render({"instructions": list(map(Block, self.instructions))}))
+                texts = [Block(break_marks(text)) for text in self.instructions]
+                further.append(wanted.render({"instructions": texts}))
                 told.append(further[-1].messages[0].content)
         messages = (first.model_copy(update={"content": "\n\n".join(told)}), *others)
         if not call.prompt_variant and issubclass(call.output, Text):

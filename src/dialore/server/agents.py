@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from dialore.agent import Agent
@@ -65,6 +65,8 @@ class ServedAgents:
     ) -> None:
         self._settings, self._knowledge, self._later, self._connect = settings, knowledge, later, connect
         self._opened: dict[Groups, _Opened] = {None: _Opened({}, [], {})}
+        # All agents ask the same model: how slow it is holds for every reader, and after sources are opened anew.
+        self._timings: list[tuple[int, float]] = []
 
     def open(self) -> None:
         """Open the agents; raises InputError as `Session` does."""
@@ -130,6 +132,8 @@ class ServedAgents:
             if kinds == {"documents"} and not agent.persona and "strict" in method_options(method):
                 given.setdefault("strict", True)  # where documents are all that it can ask, it answers from them alone
             made = own.agent(agent.method, own.models(settings.model), given)
+            if isinstance(made.stage_runner, LLMRunner):
+                made.stage_runner = replace(made.stage_runner, timings=self._timings)
             made.cite = agent.cite if agent.cite is not None else cites
             persona = own.source("persona")
             sentences = tuple(persona.persona) if isinstance(persona, PersonaSource) else ()

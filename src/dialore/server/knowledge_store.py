@@ -8,12 +8,12 @@ import hashlib
 import io
 import json
 import logging
+import os
 import re
 import shutil
 import sqlite3
 import zipfile
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
@@ -23,6 +23,7 @@ import lmdb
 from dialore.errors import InputError
 from dialore.files import create_private, create_private_folder, write_whole
 from dialore.knowledge import GROUPS, Fact
+from dialore.parallel import Threads
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.indexing import open_store as open_index
@@ -99,7 +100,9 @@ class AddedKnowledge:
         self._limits, self._is_closed = limits, False
         self._readers: set[Reader] = set()
         self._idle: list[Reader] = []
-        self._threads = ThreadPoolExecutor(_AT_ONCE, "reading")
+        self._process = os.getpid()
+        self._inherited: list[object] = []
+        self._threads = Threads(_AT_ONCE, "reading")
         self._sweep()
 
     @property
@@ -199,9 +202,16 @@ class AddedKnowledge:
             raise InputError("there is no text in it", hint="give a document with text")
         return report
 
+    def _set_inherited_aside(self) -> None:
+        """In a forked process, neither use nor end the readers of its parent."""
+        if self._process != os.getpid():
+            self._inherited += [self._readers, self._idle]
+            self._readers, self._idle, self._process = set(), [], os.getpid()
+
     @contextmanager
     def _reader(self) -> Iterator[Reader]:
         """Yield what reads a file; its process is kept for the next one."""
+        self._set_inherited_aside()
         reader = self._idle.pop() if self._idle else Reader(**self._limits)
         self._readers.add(reader)
         try:
@@ -214,6 +224,7 @@ class AddedKnowledge:
     def close(self) -> None:
         """Give up files that are being read."""
         self._is_closed = True
+        self._set_inherited_aside()
         for reader in tuple(self._readers):
             reader.close()
         self._threads.shutdown(wait=False, cancel_futures=True)

@@ -289,6 +289,7 @@ class Service:
             shown |= {"plan": result.plan, "sources": sorted({piece.source for piece in result.knowledge})}
             shown |= {"messages": [dict(message) for message in asked.messages]}
             shown |= {"persona": list(asked.persona), "instructions": list(asked.instructions)}
+            shown |= {"memory": _statements_of(result)}
         await self.store.attempt(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             log.error("response failed: %s", result.error, extra={"fields": {"trace": identifier}})
@@ -376,6 +377,12 @@ def grounding_of(result: Grounding, trace: str, notes: Sequence[str] = ()) -> di
     knowledge = [knowledge_fields(piece) | piece.model_dump(include=fields) for piece in result.knowledge]
     grounds = {"trace": trace, "method": result.method, "citations": cited, "demands": demands, "knowledge": knowledge}
     return {**grounds, "notes": list(notes)} if notes else grounds
+
+
+def _statements_of(response: Response) -> list[dict[str, Any]]:
+    """Return the statements in memory that a response was given, as a dialogue's `memory`."""
+    known = ((piece.text, piece.passage.statement) for piece in response.knowledge)
+    return [{"text": text, **statement} for text, statement in known if statement]
 
 
 def knowledge_fields(piece: Knowledge) -> dict[str, Any]:

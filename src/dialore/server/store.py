@@ -6,10 +6,10 @@ import asyncio
 import functools
 import json
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
@@ -22,6 +22,7 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.files import create_private, create_private_folder, unwritable
+from dialore.parallel import Threads
 from dialore.sources.memory import Statement, standing, with_intervals
 from dialore.sqlite_errors import explain_sqlite_error
 
@@ -152,7 +153,8 @@ class ServerStore:
         self._clock = clock
         self._busy_until = 0.0
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
-        self._threads = ThreadPoolExecutor(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
+        self._threads = Threads(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
+        self._process = os.getpid()
 
     @property
     def keeps_conversations(self) -> bool:
@@ -431,6 +433,9 @@ class ServerStore:
         """Work in a transaction; no other change of the same user runs beside a change."""
         if user and "\0" in "".join(user):
             raise InputError("a user's name has a character that is none")
+        if self._process != os.getpid():
+            self._engine.dispose(close=False)  # connections of the process that this one was forked from
+            self._process = os.getpid()
         try:
             with self._engine.begin() as connection:
                 if changes and connection.dialect.name == "sqlite":

@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -35,7 +36,8 @@ _CLOSING_SECONDS = 10.0
 _MAX_TOOLS = 10_000
 _MAX_TOOL_PAGES = 1_000
 _KEPT_STDERR_BYTES = 4_096
-_TERMINATION_POLLS = 50
+_TERMINATION_SECONDS = 1.0
+_MARK_VARIABLE = "DIALORE_MCP_SERVER"
 
 
 class _ServerCall(BaseModel):
@@ -183,12 +185,15 @@ class McpSource:
                 self._errors.close()
             self._errors = _LastOutput()
             command, *words = _announcing_group(call.command, self._folder)
-            server = StdioServerParameters(command=command, args=words, env=call.env, cwd=self._folder)
+            mark = secrets.token_hex(16)
+            env = call.env | {_MARK_VARIABLE: mark}
+            server = StdioServerParameters(command=command, args=words, env=env, cwd=self._folder)
             try:
                 async with stdio_client(server, errlog=self._errors.writer) as streams:
                     yield streams
             finally:  # the SDK leaves the children of a server that ends by itself
-                await asyncio.shield(asyncio.to_thread(_end_group, self._errors.group))
+                group = self._errors.group
+                await asyncio.shield(asyncio.to_thread(_end_processes, group, mark))
 
     async def _check(self, client: Any) -> None:  # noqa: ANN401 - the SDK is an extra
         """Raise UnknownNameError where the server has no such tool, or that has no argument of a name that is set."""
@@ -310,17 +315,46 @@ def _announcing_group(command: Sequence[str], folder: Path | None) -> list[str]:
     return ["/bin/sh", "-c", 'echo "dialore-process-group $$" >&2; exec "$@"', "sh", *command]
 
 
-def _end_group(group: int) -> None:
-    """Terminate the processes that are left of a group, and kill those that do not end."""
-    # Only a group that the SDK has made for the server, never our own.
-    if os.name != "posix" or group <= 1 or group == os.getpgrp():
+def _end_processes(group: int, mark: str) -> None:
+    """Terminate the remaining processes of a server, and kill those that do not end in time.
+
+    These are the processes of its group and, on Linux, processes that have left the group but
+    inherited the environment variable with `mark`.
+    """
+    if os.name != "posix" or not _signal_processes(group, mark, signal.SIGTERM):
         return
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, signal.SIGTERM)
-        for _ in range(_TERMINATION_POLLS):
-            time.sleep(0.02)
-            os.killpg(group, 0)
-        os.killpg(group, signal.SIGKILL)
+    deadline = time.monotonic() + _TERMINATION_SECONDS
+    while _signal_processes(group, mark, 0):  # 0 only checks that a process exists
+        if time.monotonic() > deadline:
+            _signal_processes(group, mark, signal.SIGKILL)
+            return
+        time.sleep(0.05)
+
+
+def _signal_processes(group: int, mark: str, signal_number: int) -> bool:
+    """Send a signal to all processes of a server, and return whether there were any."""
+    is_sent = False
+    # Only a group that the SDK has made for the server, never our own.
+    if group > 1 and group != os.getpgrp():
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, signal_number)
+            is_sent = True
+    for process in _find_marked_processes(mark):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(process, signal_number)
+            is_sent = True
+    return is_sent
+
+
+def _find_marked_processes(mark: str) -> list[int]:
+    """Return the ids of processes with `mark` in their environment; empty if the system has no /proc."""
+    entry = f"{_MARK_VARIABLE}={mark}".encode()
+    processes = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        with suppress(OSError):  # a process of another user, or one that has ended
+            if entry in path.read_bytes().split(b"\0"):
+                processes.append(int(path.parent.name))
+    return processes
 
 
 def _one_line(text: str) -> str:

@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Annotated
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, StringConstraints, TypeAdapter, ValidationError
@@ -125,10 +126,14 @@ class MemorySource:
     ) -> SearchResult:
         """See `KnowledgeSource`; `scope` is ignored."""
         statements = self.of(dialogue)
-        pieces = {statement.searched: statement for statement in _statements_asked_for(statements, query, dialogue)}
-        asked = dialogue.model_copy(update={"persona": tuple(pieces), "extra": {}})
-        ranked = await self._ranked.search(query, asked, top)
-        return SearchResult(_piece(pieces[piece.text], dialogue, statements, piece.score) for piece in ranked)
+        candidates, of_then = _statements_asked_for(statements, query, dialogue)
+        by_text = {statement.searched: statement for statement in candidates}
+        asked = dialogue.model_copy(update={"persona": tuple(by_text), "extra": {}})
+        ranked = await self._ranked.search(query, asked, len(by_text) if of_then else top)
+        found = [(by_text[piece.text], piece.score) for piece in ranked]
+        if of_then:
+            found = _alternate(found, of_then)
+        return SearchResult(_piece(statement, dialogue, statements, score) for statement, score in found[:top])
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`: what holds now, oldest first."""
@@ -139,10 +144,21 @@ class MemorySource:
         """Nothing is held open."""
 
 
-def _statements_asked_for(statements: Sequence[Statement], query: str, dialogue: Dialogue) -> list[Statement]:
+def _alternate(found: Sequence[tuple[Statement, float]], of_then: set[str]) -> list[tuple[Statement, float]]:
+    """Return ranked statements in turns: one that held at the time asked about, then one that holds now alone."""
+    then = [entry for entry in found if entry[0].id in of_then]
+    now = [entry for entry in found if entry[0].id not in of_then]
+    alternating = chain.from_iterable(zip_longest(then, now))
+    return [entry for entry in alternating if entry is not None]
+
+
+def _statements_asked_for(
+    statements: Sequence[Statement], query: str, dialogue: Dialogue
+) -> tuple[list[Statement], set[str]]:
     """Return what holds now, and the statements of the time that the query, or else the last turn, is about.
 
-    Of two alike the newest is found.
+    Of two alike the newest is found. The second value has the ids of those that held in a time of the past that is
+    asked about.
     """
     now = datetime.now(UTC)
     last = dialogue.last.text
@@ -150,11 +166,13 @@ def _statements_asked_for(statements: Sequence[Statement], query: str, dialogue:
         if (period := period_of(text, now)) and (
             of_then := [statement for statement in statements if statement.held_in(period)]
         ):
-            # What holds now comes first: the time may be that of a plan, and not of what is asked for.
-            return list(dict.fromkeys([*standing(statements, now)[::-1], *of_then[::-1]]))
+            # What holds now is always among them: the time may not be that of what is asked for.
+            candidates = list(dict.fromkeys([*standing(statements, now)[::-1], *of_then[::-1]]))
+            is_past = period.ends <= now
+            return candidates, {statement.id for statement in of_then} if is_past else set()
         if is_of_the_past(text):
-            return [*statements][::-1]
-    return standing(statements, now)[::-1]
+            return [*statements][::-1], set()
+    return standing(statements, now)[::-1], set()
 
 
 def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement], score: float = 0.0) -> Knowledge:
@@ -171,8 +189,9 @@ def _piece(statement: Statement, dialogue: Dialogue, others: Iterable[Statement]
         note = '; may contradict "{}": ask which holds' if is_english else "；可能与“{}”矛盾：请问哪个对"
         doubted = [other.text for other in others if other.id == statement.doubts and other.holds_until is None]
         heading += note.format(doubted[0]) if doubted else ""
+    fields = statement.model_dump(mode="json", exclude={"text", "expires"}, exclude_defaults=True)
     detail = {"said": heading, "turn": statement.turn, "until": until}
-    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail)
+    piece = Knowledge.of_passage(Passage(statement.text), "memory", score, **detail, statement=fields)
     return piece.model_copy(update={"id": statement.id})
 
 

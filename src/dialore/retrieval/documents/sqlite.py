@@ -87,6 +87,8 @@ class SqliteStore:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._idle: list[sqlite3.Connection] = []
+        self._process = os.getpid()
+        self._inherited: list[object] = []
         self._inode = 0
         self._lock = threading.Lock()
         self._columns: dict[tuple[str, Filter], _Column] = {}
@@ -102,8 +104,15 @@ class SqliteStore:
 
     def close(self) -> None:
         """Close the idle connections."""
+        self._set_inherited_aside()
         while self._idle:
             self._idle.pop().close()
+
+    def _set_inherited_aside(self) -> None:
+        """In a forked process, keep the connections of its parent open and unused: SQLite allows nothing else."""
+        if self._process != os.getpid():
+            self._inherited.append(self._idle)
+            self._idle, self._lock, self._process = [], threading.Lock(), os.getpid()
 
     @contextmanager
     def read(self, filter_: Filter = ALL) -> Iterator[_SqliteTransaction]:
@@ -125,6 +134,7 @@ class SqliteStore:
 
     def _connect(self) -> tuple[sqlite3.Connection, bool]:
         """Return a connection for one question, and whether it may be used again."""
+        self._set_inherited_aside()
         with suppress(IndexError):
             return self._idle.pop(), True
         if os.access(self.path.absolute().parent, os.W_OK, effective_ids=os.access in os.supports_effective_ids):

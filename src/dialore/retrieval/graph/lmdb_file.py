@@ -68,10 +68,14 @@ def unpack_parts(
 
 @dataclass(slots=True)
 class MappedFile:
-    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this."""
+    """A graph file that is mapped: LMDB opens a file once a process, so all that read or write it share this.
+
+    A forked process inherits the mapping and can neither open the file again nor close it. It begins transactions of
+    its own: those of its parent would end with the parent's.
+    """
 
     env: lmdb.Environment
-    key: tuple[int, int, int]
+    key: tuple[int, int]
     users: int = 0
 
     def close(self) -> None:
@@ -83,9 +87,19 @@ class MappedFile:
                 self.env.close()
 
 
-_files: dict[tuple[int, int, int], MappedFile] = {}
+_files: dict[tuple[int, int], MappedFile] = {}
 _guard = threading.RLock()
 """Reentrant, for a store that is collected while a file is opened gives its own back."""
+
+
+def _renew_guard() -> None:
+    """Replace the lock in a forked process: the thread that may have held it does not run there."""
+    global _guard  # noqa: PLW0603
+    _guard = threading.RLock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_guard)
 
 
 def open_file(path: Path) -> MappedFile:
@@ -107,12 +121,12 @@ def open_file(path: Path) -> MappedFile:
         raise GraphError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
 
 
-def file_key(path: Path) -> tuple[int, int, int]:
-    """Return what tells a file from any other, in this process; raise GraphError for what is no file."""
+def file_key(path: Path) -> tuple[int, int]:
+    """Return what tells a file from any other; raise GraphError for what is no file."""
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
         raise GraphError(f"{path} is not a file", hint="name a graph file")
-    return status.st_dev, status.st_ino, os.getpid()
+    return status.st_dev, status.st_ino
 
 
 @contextmanager
@@ -132,7 +146,7 @@ def folder_lock(folder: Path, *, exclusive: bool, wait: bool = True) -> Iterator
         os.close(handle)
 
 
-def _map(path: Path, key: tuple[int, int, int]) -> MappedFile:
+def _map(path: Path, key: tuple[int, int]) -> MappedFile:
     with path.open("rb") as file:  # LMDB would make a graph of an empty file, and a lock file beside any other
         if file.read(20)[16:] != _MAGIC:
             raise GraphError(f"{path} is not a graph or is damaged", hint=REBUILD)

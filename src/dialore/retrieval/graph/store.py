@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import os
 import struct
 import weakref
 from abc import ABC, abstractmethod
@@ -172,7 +173,7 @@ class GraphState:
     """A transaction's view of a graph, with buffers: of its changes those that were there when it began."""
 
     def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
-        self.file, self.transaction = file, transaction
+        self.file, self.transaction, self.process = file, transaction, os.getpid()
         raw = self.get(Table.META, b"meta")
         if raw is None:
             raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
@@ -397,30 +398,26 @@ class GraphStore(FactStore):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        file = open_file(path)
-        transaction = file.env.begin(buffers=True)
-        try:
-            state = GraphState(file, transaction, str(path))
-        except (GraphError, lmdb.Error):
-            _release(transaction, file)
-            raise
-        # A reader holds the state, so memory that is still read is never unmapped.
-        weakref.finalize(state, _release, transaction, file)
-        self._state: GraphState | None = state
-        self.meta = state.meta
+        self._state: GraphState | None = _read_state(path)
+        self.meta = self._state.meta
         self._names: dict[int, str] = {}
 
     def _live(self) -> GraphState:
         if self._state is None:
             raise GraphError(f"the graph {self.path} is closed", hint="open it again")
+        if self._state.process != os.getpid():  # a forked process must not use the transaction of its parent
+            self._state = _read_state(self.path)
+            self.meta, self._names = self._state.meta, {}
         return self._state
 
     def newest(self) -> GraphStore:
         """Return the store itself where nothing has changed, else one of the newest state; GraphError if it is gone."""
+        if self._state is not None and self._state.process != os.getpid():
+            return GraphStore(self.path)
         state = self._live()
         try:
             status = self.path.stat()
-            same = (status.st_dev, status.st_ino) == state.file.key[:2]
+            same = (status.st_dev, status.st_ino) == state.file.key
         except FileNotFoundError:
             same = True  # moved away: what was opened can still be read
         if same and state.file.env.info()["last_txnid"] == state.transaction.id():
@@ -512,6 +509,27 @@ class GraphStore(FactStore):
         return self._live().sums(concepts)
 
 
-def _release(transaction: lmdb.Transaction, file: MappedFile) -> None:
+def _read_state(path: Path) -> GraphState:
+    """Return the newest state of a graph file."""
+    file = open_file(path)
+    transaction = file.env.begin(buffers=True)
+    try:
+        state = GraphState(file, transaction, str(path))
+    except (GraphError, lmdb.Error):
+        _release(transaction, file, os.getpid())
+        raise
+    # A reader holds the state, so memory that is still read is never unmapped.
+    weakref.finalize(state, _release, transaction, file, os.getpid())
+    return state
+
+
+_inherited: list[object] = []
+"""Transactions of the process that this one was forked from: to end them would free memory that it still reads."""
+
+
+def _release(transaction: lmdb.Transaction, file: MappedFile, process: int) -> None:
+    if process != os.getpid():
+        _inherited.append((transaction, file))
+        return
     transaction.abort()
     file.close()
