@@ -64,8 +64,9 @@ and has not is said: such a figure is "not available", with the reason, and neve
 `--model` and `--base-url`, `nli` a model by `--nli`, `language-model` one by `--language-model`; the rest is data.
 The two geometric means are made of other scores of a run, where all of those are there.
 
-Figures of overlap, consistency and the like are shares from 0 to 1, and BLEU and Distinct are in per cent. Papers often
-print shares times 100: SAFARI and MSDP print all of their columns so.
+The tables and plots of `score` and `report` show overlap, consistency, recall and other shares in per cent, like BLEU and
+Distinct, so that they compare with the tables of SAFARI and MSDP directly. `--json`, CSV, `check` and Python have these
+shares from 0 to 1. Judges' scores are on the scale of their definition; DCRAG prints those of 1 to 5 times 20.
 
 Overlap is measured in the language of the reference, whatever the language of the turns: Chinese by character (or by
 word, `--tokens word`), English as ParlAI normalises it, any other language by words of Unicode.
