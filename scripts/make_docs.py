@@ -68,6 +68,9 @@ The tables and plots of `score` and `report` show overlap, consistency, recall a
 Distinct, so that they compare with the tables of SAFARI and MSDP directly. `--json`, CSV, `check` and Python have these
 shares from 0 to 1. Judges' scores are on the scale of their definition; DCRAG prints those of 1 to 5 times 20.
 
+Of several `references`, response-level metrics take the best one; BLEU counts n-grams of all of them and the closest length,
+as sacrebleu and coco-caption do. Knowledge and planning are compared as without.
+
 Overlap is measured in the language of the reference, whatever the language of the turns: Chinese by character (or by
 word, `--tokens word`), English as ParlAI normalises it, any other language by words of Unicode.
 """

@@ -106,7 +106,7 @@ def test_figures_on_a_page_share_no_ids():
 
 def test_a_title_is_text_on_a_page():
     text = bars(ABOUT, rows_of(["a"]), "<b>&\\1").inline()
-    assert "<title>f1, &lt;b&gt;&amp;\\1: a bar" in text
+    assert "<title>f1 (%), &lt;b&gt;&amp;\\1: a bar" in text
 
 
 def test_without_the_extra_it_says_which(monkeypatch):
