@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from dialore.dialogue import Checked
 from dialore.errors import InputError, UnknownNameError
@@ -216,6 +225,13 @@ class ModelSettings(Strict):
         from dialore.files import cache_folder
 
         return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
+
+    @field_validator("price", mode="before")
+    @classmethod
+    def _check_price(cls, price: object) -> object:
+        if price is not None and not (isinstance(price, list | tuple) and len(price) in {2, 3}):
+            raise ValueError("give two or three numbers: [PROMPT, COMPLETION] or [PROMPT, COMPLETION, CACHED]")
+        return price
 
 
 class SourceSettings(Strict):

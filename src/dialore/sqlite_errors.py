@@ -52,7 +52,7 @@ _EXPLANATIONS: dict[Problem, _Explanation] = {
     "busy": _Explanation("{path} is being changed by another process", "wait until it is done"),
     "not-a-database": _Explanation("{path} is not {description}", "{other_file}"),
     "damaged": _Explanation("{path} is damaged: {error}", "{rebuild}"),
-    "other": _Explanation("cannot use {path}: {error}", "{rebuild}"),
+    "other": _Explanation("cannot use {path}: {error}", "try again; if the error stays, {rebuild}"),
 }
 
 

@@ -302,12 +302,14 @@ def test_a_typo_among_the_metrics_is_found_before_anything_is_asked(call, tmp_pa
 
 def test_a_run_on_a_full_disk_is_one_line(call, flags, monkeypatch):
     def full(self, job, response):
-        raise sqlite3.OperationalError("database or disk is full")
+        error = sqlite3.OperationalError("database or disk is full")
+        error.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise error
 
     monkeypatch.setattr(RunStore, "add", full)
     done = call(*flags)
     assert done.code == 2
-    assert "error: OperationalError: database or disk is full" in done.err
+    assert "is full" in done.complaint
     assert "Traceback" not in done.err
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("lightgbm")
 
 LIGHT = {"planner": ("planner", "kbp"), "ranker": ("retriever", "kbp")}
 """What is typed after `dialore train`, of recipes that learn from a data set with plans without torch."""
-EVERY = {**LIGHT, "generator": ("generator", "kbp")}
+EVERY = {**LIGHT, "generator": ("generator", "kbp", "--base", "scratch")}
 
 
 @pytest.fixture(params=EVERY)
@@ -98,8 +98,10 @@ def test_not_enough_memory_says_what_to_lower(train, small, monkeypatch):  # noq
     [
         (["retriever", "kbp", "--epochs", "2"], "trees are not fine-tuned"),
         (["nli", "kbp", "--lora"], "trees are not fine-tuned"),
-        (["retriever", "kbp", "--kind", "cross", "--lora"], "--lora is for language models"),
-        (["generator", "kbp", "--precision", "fp8"], "precision"),
+        (["retriever", "kbp", "--kind", "cross", "--lora", "--base", "scratch"], "--lora is for language models"),
+        (["generator", "kbp", "--precision", "fp8", "--base", "scratch"], "precision"),
+        (["generator", "kbp"], "--base"),
+        (["retriever", "kbp", "--kind", "dual"], "--base"),
     ],
 )
 def test_options_that_say_nothing_are_refused(call, small, tmp_path, said, complaint):  # noqa: F811

@@ -102,8 +102,8 @@ def _gather(
     systems: Sequence[str],
     against: str | None,
     criteria: forms.CriteriaSet,
-    lowest: str | None,
-    lowest_of: str | None,
+    lowest: str | None = None,
+    lowest_of: str | None = None,
 ) -> dict[str, tuple[Dialogue, dict[str, Response]]]:
     """Return the responses to judge by dialogue id, of the requested systems or of all.
 
@@ -214,7 +214,7 @@ def judged(
     dialore meta judged.jsonl -x query-score --model gpt-4o
     """
     answers = read_answers(place)
-    gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria), None)
+    gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria))
     lines = export_judgements(answers.annotations, gathered)
     if not lines:
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")

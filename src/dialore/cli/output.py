@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import traceback
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 import typer
 
+from dialore.cli.controls import escape_controls, remove_controls
 from dialore.errors import InputError
 from dialore.files import unwritable
 
@@ -34,18 +34,6 @@ _LONGEST = 30
 """Characters of a word that a table keeps whole; addresses and file names are longer."""
 _live: dict[bool, Console] = {}
 """The console of a progress bar while it is shown, for what is on its terminal: standard error (True), output."""
-
-_BIDI_CONTROLS = r"\u202a-\u202e\u2066-\u2069"
-_TERMINAL_CONTROLS = re.compile(rf"[\x00-\x08\x0b-\x1f\x7f-\x9f{_BIDI_CONTROLS}]")
-_UNSAFE_IN_JSON = re.compile(rf"[\x7f-\x9f{_BIDI_CONTROLS}\ud800-\udfff]")
-
-
-def remove_controls(text: str) -> str:
-    """Remove the characters that a terminal obeys instead of showing, apart from line feed and tab.
-
-    Each character is judged alone, so an escape sequence that is split over several chunks is disarmed, too.
-    """
-    return _TERMINAL_CONTROLS.sub("", text)
 
 
 def say(text: str = "", *, stderr: bool = False, newline: bool = True) -> None:
@@ -64,7 +52,7 @@ def say_json(data: object, *, indent: int | None = None) -> None:
 
 def say_json_text(text: str) -> None:
     """Print a document that is JSON already, as `say_json` does."""
-    say(_UNSAFE_IN_JSON.sub(lambda match: f"\\u{ord(match[0]):04x}", text))
+    say(escape_controls(text))
 
 
 def confirm(question: str) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 
-from dialore.cli.output import remove_controls
+from dialore.cli.controls import remove_controls
 
 
 class SafeConsole(Console):

@@ -68,7 +68,7 @@ Entry = WholeDialogue | LeftOut
 
 @dataclass
 class ReadingReport:
-    """What became of the dialogues of a file.
+    """Counts of the dialogues of a file: read, left out by reason, and keys that are not used.
 
     Attributes:
         read: How many dialogues were read.

@@ -177,9 +177,9 @@ def randomisation_test(
     differences = []
     for begin in range(0, len(swaps), _BLOCK):
         block = np.pad(swaps[begin : begin + _BLOCK], ((0, 0), (0, 1)))[:, rows]
-        one = subset_figures(metric, values, np.hstack([~block, block]))
+        first_figures = subset_figures(metric, values, np.hstack([~block, block]))
         other = subset_figures(metric, values, np.hstack([block, ~block]))
-        differences.append(np.abs(one - other))
+        differences.append(np.abs(first_figures - other))
     sizes = np.concatenate(differences)
     # Sums of the same numbers in another order differ in the last digits.
     is_large = ~(sizes < sizes[0] - 1e-9 * max(1.0, float(sizes[0])))

@@ -416,20 +416,20 @@ def _generations(place: Place, entry: Mapping[str, Any], text_key: str) -> list[
         if texts is None:
             raise place.error(f"no text under the key {text_key!r} of --text-key; {_keys_of(entry)}")
         return texts
-    found = {}
+    texts_by_key = {}
     for key, value in entry.items():
         if _normalised(key) in _TEXTS and (texts := _nested_texts(value)) is not None:
-            found[key] = texts
-    if not found:
+            texts_by_key[key] = texts
+    if not texts_by_key:
         has_null = any(_normalised(key) in _TEXTS and value is None for key, value in entry.items())
         if has_null:
             return [""]
         raise place.error(f"no text of a response: name its key by --text-key; {_keys_of(entry)}")
-    if len({tuple(texts) for texts in found.values()}) > 1:
-        keys = ", ".join(f"`{key}`" for key in found)
+    if len({tuple(texts) for texts in texts_by_key.values()}) > 1:
+        keys = ", ".join(f"`{key}`" for key in texts_by_key)
         problem = f"{place.where}: {keys} hold different texts"
         raise InputError(problem, hint="name the key that holds the response by --text-key KEY")
-    return next(iter(found.values()))
+    return next(iter(texts_by_key.values()))
 
 
 def _nested_texts(value: Any) -> list[str] | None:  # noqa: ANN401

@@ -45,7 +45,8 @@ async def score_stages(
 ) -> list[StageRouge]:
     """Send the inputs of held-out rows to a model and compare its outputs with those of the rows.
 
-    Outputs are decoded greedily. Tokens are stemmed, as in rouge-score's default for summaries.
+    Outputs are decoded greedily, and end at the first line break if no row of the task has one. Tokens are stemmed,
+    as in rouge-score's default for summaries.
 
     Args:
         model: The model to score, trained or not.
@@ -62,14 +63,16 @@ async def score_stages(
     held_out = [row for row in rows if row.split == "valid"]
     if not held_out:
         raise InputError("no row is held out", hint="one dialogue in ten is: gather some dozens of dialogues")
+    multiline_tasks = {row.task for row in rows if "\n" in row.output.strip()}
     finished = 0
     limiter = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
 
     async def answer(row: Row) -> str:
         nonlocal finished
+        stop = () if row.task in multiline_tasks else ("\n",)
         request = Request(
             messages=(Message(role="user", content=row.input),),
-            sampling=Sampling(temperature=0.0, max_tokens=_MAX_OUTPUT_TOKENS),
+            sampling=Sampling(temperature=0.0, max_tokens=_MAX_OUTPUT_TOKENS, stop=stop),
             prompt=row.prompt,
             label=row.dialogue,
         )

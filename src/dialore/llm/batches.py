@@ -353,23 +353,23 @@ class _Sender:
         If they stay missing, `batch.unread` is the error for them: they are paid for, so they are not sent again.
         """
         pause = POLL
-        expected = found = 0
+        expected = received = 0
         for reads_left in reversed(range(_READS_OF_ANSWERS)):
             for file in filter(None, (state.output_file_id, state.error_file_id)):
                 for row in await self._patiently(partial(self._rows, file)):
                     batch.rows.setdefault(row.custom_id, row)
-            found = len(batch.rows.keys() & set(batch.keys))
+            received = len(batch.rows.keys() & set(batch.keys))
             expected = _count_answers(state, len(batch.keys))
-            if found >= expected:
+            if received >= expected:
                 return
             if reads_left == _READS_OF_ANSWERS - 1:
-                late = f"{expected - found:,} answers of the batch {batch.id} are not there yet"
+                late = f"{expected - received:,} answers of the batch {batch.id} are not there yet"
                 tell(f"{late}: its files are read again")
             if reads_left:
                 await asyncio.sleep(pause)
                 pause = min(_LONGEST_POLL, pause * _GROWTH)
                 state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
-        missing = f"the batch {batch.id} has counted {expected:,} answers, but its files hold {found:,}"
+        missing = f"the batch {batch.id} has counted {expected:,} answers, but its files hold {received:,}"
         hint = "the same command again reads them; if they are lost, a new --out folder pays for these alone"
         batch.unread = ModelError(missing, hint=hint, configuration=True)
 
@@ -488,7 +488,7 @@ class _FirstCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether further calls go into batches."""
+        """True if further calls go into batches."""
         return self.has_succeeded or self.failures >= _MAX_FIRST_CALLS
 
 

@@ -198,13 +198,13 @@ def fetch_weights(name: str, folder: Path) -> Path:
             size = _stated_size(hub.first or answer.headers, answer.headers)
             _check_size(name, size, target.parent)
             tell(f"fetching {name}, {(size or 0) / 1e6:,.0f} MB, once")
-            received, found = _copy_limited(name, answer, out)
+            received, actual = _copy_limited(name, answer, out)
         if size is not None and received != size:
             problem = f"cannot fetch {name}: {received:,} of {size:,} bytes came"
             raise InputError(problem, hint="run the command again")
         digest = digest or _stated_digest(hub.first or answer.headers)
         if digest:
-            _check_digest(name, found, digest)
+            _check_digest(name, actual, digest)
         partial.replace(target)
     except OSError as error:
         why = f"cannot fetch {name}: {getattr(error, 'reason', None) or error}"

@@ -81,7 +81,7 @@ class StageRunner(Protocol):
 
     @property
     def is_slow(self) -> bool:
-        """Whether calls take so long that a method should make fewer of them."""
+        """True if calls take so long that a method should make fewer of them."""
         ...
 
     async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:

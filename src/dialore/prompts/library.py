@@ -87,9 +87,9 @@ class _Sandbox(SandboxedEnvironment):
 MAX_CHARS = 8_000_000
 """The longest text that a prompt may render to, and the most that one expression of it may handle."""
 _ITEM = 16
-"""What an item of a list counts beside its text."""
+"""Characters that an item of a list counts beside its text."""
 _SPENT: ContextVar[list[int]] = ContextVar("_SPENT")
-"""What the render under way has written and looped over so far, in characters."""
+"""Characters that the current render has written and looped over so far."""
 
 
 def _measure(*values: object) -> int:

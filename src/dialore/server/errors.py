@@ -62,8 +62,8 @@ def full_disk(error: BaseException | None) -> ServiceError | None:
     return None
 
 
-_URL = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s,;)'\"]+", re.IGNORECASE)
-_HOST = re.compile(r"\b(?:\d{1,3}(?:\.\d{1,3}){3}|localhost|[\w-]+(?:\.[\w-]+)+)(?::\d+)\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
+_URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s,;)'\"]{1,500}", re.IGNORECASE)
+_HOST = re.compile(r"\b(?:localhost|[\w-]{1,60}(?=\.)[\w.-]{1,200}):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
 _FILE_PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?(?:[/\\][\w.@~+-]+){2,}")
 
 

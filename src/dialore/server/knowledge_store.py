@@ -68,7 +68,7 @@ def _changing(
 
 
 class Owner(Protocol):
-    """Whoever changes documents: what they may read, and what they may write."""
+    """The groups that a caller who changes documents may read, and may write."""
 
     @property
     def groups(self) -> frozenset[str] | None:

@@ -291,8 +291,9 @@ class Service:
         await self.store.attempt(self.store.keep_trace(User(caller.name, asked.user), identifier, shown), None)
         if result.status == "failed":
             log.error("response failed: %s", result.error, extra={"fields": {"trace": identifier}})
-            reason = without_addresses(result.error or "the response could not be made")
-            raise ServiceError(502, f"{reason} (trace {identifier})", code="stage_failed")
+            stage = next((made.stage for made in result.trace if made.outcome == "failed"), "response")
+            cause = without_addresses((result.error or "").partition(": ")[2] or "no cause is known")
+            raise ServiceError(502, f"the stage {stage} failed: {cause} (trace {identifier})", code="stage_failed")
         return identifier
 
     async def _keep(self, asked: Asked, said: Mapping[str, object], caller: Caller) -> None:
@@ -331,7 +332,7 @@ _TOLD: tuple[tuple[type[Exception], int, str, str], ...] = (
     (InputError, 400, "", "invalid_request"),
     (TimeoutError, 504, "the response took too long", "timeout"),
     (ModelError, 502, "", "model_failed"),
-    (DialoreError, 502, "", "failed"),
+    (DialoreError, 502, "the response could not be made", "failed"),
 )
 
 

@@ -173,8 +173,8 @@ class _Parser:
 
     def _error(self, expected: str) -> InputError:
         rest = self._text[self._position :].strip()
-        found = f"not {rest[:_SHOWN_CHARS]!r}" if rest else "not its end"
-        message = f"not a condition on metadata: {self._text!r} needs {expected}, {found}"
+        actual = f"not {rest[:_SHOWN_CHARS]!r}" if rest else "not its end"
+        message = f"not a condition on metadata: {self._text!r} needs {expected}, {actual}"
         return InputError(message, hint=_HINT)
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     Store = SqliteStore | PostgresStore
     MayChange = Callable[[Sequence[str]], bool]
-    """Whether passages of some groups may be replaced or deleted."""
+    """A predicate of groups: True if passages that are restricted to them may be replaced or deleted."""
 
 GROUPS_HINT = 'give groups as a list of names: {"groups": ["staff", "board"]}'
 _BATCH = 2048  # passages that are embedded and written at once

@@ -113,7 +113,7 @@ class _Table:
 
     @property
     def is_restricted(self) -> bool:
-        """Whether a column says who may read each row."""
+        """True if a column says who may read each row."""
         return bool(self._groups)
 
     def read(self, record: _Record) -> Section | None:
