@@ -89,8 +89,9 @@ def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, ca
     assert [line.split(": ")[2] for line in missing] == [
         "data/wizard_of_wikipedia/test_random_split.json",
         "data/wow.base",
+        "data/wizard_of_wikipedia/train.json",
     ]
-    assert "wants 2 things that are not here" in error
+    assert "wants 3 things that are not here" in error
     assert not (tmp_path / "runs").exists()
 
 

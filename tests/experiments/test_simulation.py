@@ -208,7 +208,8 @@ def test_logs_are_conversations(tmp_path):
 
 def test_thoughts_of_imported_conversations_are_removed_and_counted(tmp_path):
     log = tmp_path / "log.jsonl"
-    turns = ["Hi", "<think>A greeting.</think>Hello.", "And you?", "Fine."]
+    said = ["Hi", "<think>A greeting.</think>Hello.", "And you?", "Fine."]
+    turns = [{"speaker": ("user", "system")[n % 2], "text": text} for n, text in enumerate(said)]
     log.write_text(json.dumps({"id": "a", "turns": turns}) + "\n", "utf-8")
     counts = import_conversations(tmp_path / "run", [("", log)])
     assert counts == (2, 1)
