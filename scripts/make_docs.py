@@ -85,8 +85,8 @@ together. Metrics of single responses are also tested by Wilcoxon's test, exact 
 the larger p counts. Holm's correction is over the systems compared on a metric.
 
 Equal systems that differ with p < 0.05 and p < 0.01, in per cent of simulated comparisons
-(`python scripts/measure_significance.py`). Cells have 1,000 comparisons up to 10 dialogues (standard errors 0.7 and
-0.3), and 300 from 15 on (`--times 300`; standard errors 1.3 and 0.6):
+(`python scripts/measure_significance.py`). Cells have 1,000 comparisons up to 15 dialogues (standard errors 0.7 and
+0.3), and 300 from 20 on (`--times 300`; standard errors 1.3 and 0.6):
 
 | dialogues | means | BLEU-4 | Distinct-2 | GeoMean |
 |---:|---:|---:|---:|---:|
@@ -97,7 +97,7 @@ Equal systems that differ with p < 0.05 and p < 0.01, in per cent of simulated c
 | 6 | 2.7, 0.0 | 2.5, 0.0 | 1.8, 0.0 | 3.2, 0.0 |
 | 8 | 5.3, 0.7 | 4.7, 0.9 | 3.1, 0.4 | 5.3, 1.3 |
 | 10 | 5.2, 0.6 | 5.8, 1.2 | 3.7, 0.7 | 4.5, 1.1 |
-| 15 | 5.3, 1.0 | 4.7, 1.0 | 4.7, 1.0 | 3.7, 0.3 |
+| 15 | 5.8, 0.6 | 5.4, 1.2 | 4.4, 0.6 | 5.3, 1.2 |
 | 20 | 5.3, 1.3 | 6.7, 1.3 | 3.7, 1.3 | 3.3, 0.7 |
 | 30 | 4.0, 2.0 | 3.3, 1.7 | 6.0, 1.3 | 5.3, 0.3 |
 """
