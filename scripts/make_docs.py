@@ -64,8 +64,12 @@ and has not is said: such a figure is "not available", with the reason, and neve
 `--model` and `--base-url`, `nli` a model by `--nli`, `language-model` one by `--language-model`; the rest is data.
 The two geometric means are made of other scores of a run, where all of those are there.
 
-Figures of overlap, consistency and the like are shares from 0 to 1, and BLEU and Distinct are in per cent. Papers often
-print shares times 100: SAFARI and MSDP print all of their columns so.
+The tables and plots of `score` and `report` show overlap, consistency, recall and other shares in per cent, like BLEU
+and Distinct. They compare directly with the tables of SAFARI and MSDP. `--json`, CSV, `check` and Python have these
+shares from 0 to 1. Judges' scores are on the scale of their definition; DCRAG prints those of 1 to 5 times 20.
+
+If a dialogue has several `references`, metrics of single responses take the best one. BLEU counts the n-grams of all
+references and the closest length, as sacrebleu and coco-caption do.
 
 Overlap is measured in the language of the reference, whatever the language of the turns: Chinese by character (or by
 word, `--tokens word`), English as ParlAI normalises it, any other language by words of Unicode.
@@ -80,8 +84,9 @@ than six dialogues have neither a mark nor an interval of the difference. Turns 
 together. Metrics of single responses are also tested by Wilcoxon's test, exact for up to 13 dialogues that differ, and
 the larger p counts. Holm's correction is over the systems compared on a metric.
 
-Equal systems that differ with p < 0.05 and p < 0.01, in per cent of 1,000 simulated comparisons per cell
-(`python scripts/measure_significance.py`; the standard errors are 0.7 and 0.3):
+Equal systems that differ with p < 0.05 and p < 0.01, in per cent of simulated comparisons
+(`python scripts/measure_significance.py`). Cells have 1,000 comparisons up to 15 dialogues (standard errors 0.7 and
+0.3), and 300 from 20 on (`--times 300`; standard errors 1.3 and 0.6):
 
 | dialogues | means | BLEU-4 | Distinct-2 | GeoMean |
 |---:|---:|---:|---:|---:|
@@ -92,6 +97,9 @@ Equal systems that differ with p < 0.05 and p < 0.01, in per cent of 1,000 simul
 | 6 | 2.7, 0.0 | 2.5, 0.0 | 1.8, 0.0 | 3.2, 0.0 |
 | 8 | 5.3, 0.7 | 4.7, 0.9 | 3.1, 0.4 | 5.3, 1.3 |
 | 10 | 5.2, 0.6 | 5.8, 1.2 | 3.7, 0.7 | 4.5, 1.1 |
+| 15 | 5.8, 0.6 | 5.4, 1.2 | 4.4, 0.6 | 5.3, 1.2 |
+| 20 | 5.3, 1.3 | 6.7, 1.3 | 3.7, 1.3 | 3.3, 0.7 |
+| 30 | 4.0, 2.0 | 3.3, 1.7 | 6.0, 1.3 | 5.3, 0.3 |
 """
 
 

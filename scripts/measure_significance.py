@@ -52,7 +52,8 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=1000, help="simulated comparisons per cell")
-    times = parser.parse_args().times
+    parser.add_argument("--dialogues", type=int, nargs="+", default=DIALOGUES, help="rows of the table")
+    arguments = parser.parse_args()
     metrics: list[tuple[str, Metric | Mean, object]] = [
         ("means", Mean(), mean_rows),
         ("BLEU-4", load_metric("bleu-4", Context()), bleu_rows),
@@ -61,11 +62,11 @@ def main() -> None:
     ]
     print("| dialogues |", " | ".join(name for name, _, _ in metrics), "|")
     print("|---:" * (len(metrics) + 1) + "|")
-    for count in DIALOGUES:
+    for count in arguments.dialogues:
         cells = []
         for _, metric, rows in metrics:
             draw = np.random.default_rng(count)
-            ps = np.array([_p(metric, rows, draw, count) for _ in range(times)])
+            ps = np.array([_p(metric, rows, draw, count) for _ in range(arguments.times)])
             cells.append(f"{100 * np.mean(ps < 0.05):.1f}, {100 * np.mean(ps < 0.01):.1f}")
         print(f"| {count} |", " | ".join(cells), "|", flush=True)
 

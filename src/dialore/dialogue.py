@@ -140,6 +140,13 @@ class Dialogue(BaseModel):
         return fields
 
     @property
+    def accepted_responses(self) -> tuple[str, ...]:
+        """All references, the first one first; empty without a reference."""
+        if not self.reference:
+            return ()
+        return self.references or (self.reference,)
+
+    @property
     def last(self) -> Utterance:
         """The turn to be answered."""
         return self.turns[-1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -103,7 +104,7 @@ def test_what_is_missing_is_said_and_what_is_empty_is_an_answer_that_says_nothin
     done = call("import", "mine.jsonl", "--data", data)
     assert "mine: 2 responses; 1 without text, which are scored as answers that say nothing; 2 dialogues" in done.err
     assert scores(call, "runs/mine", "-x", "f1", "-x", "distinct-1") == {"mine": {"f1": 0.5, "distinct-1": 100.0}}
-    assert call("score", "runs/mine", "-x", "f1", "-x", "distinct-1").out.split()[-1] == "1"
+    assert call("score", "runs/mine", "-x", "f1", "-x", "distinct-1").out.split()[-2:] == ["1", "%"]
     assert call("report", "runs/mine", "--markdown").code == 0
 
 
@@ -200,6 +201,24 @@ def test_a_log_of_inspect_is_read_with_its_epochs(call, data, tmp_path, nested):
     with RunStore.open("runs/mine") as store:
         found = {(d.id, job.repetition): r.text for job, d, r in store.responses()}
     assert found == {("d0", 0): "0 1", ("d0", 1): "0 2", ("d1", 0): "1 1", ("d1", 1): "1 2"}
+
+
+def test_a_zipped_log_of_inspect_is_read(call, data):
+    with zipfile.ZipFile("log.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", '{"version": 2, "status": "success"}')
+        for n in (0, 1):
+            sample = {"id": f"d{n}", "epoch": 1, "input": "hi", "output": {"completion": f"answer {n}"}}
+            archive.writestr(f"samples/d{n}_epoch_1.json", json.dumps(sample))
+        archive.writestr("summaries.json", "[]")
+    assert call("import", "log.eval", "--data", data, "--out", "runs/mine").code == 0
+    assert texts() == {("log", "d0"): "answer 0", ("log", "d1"): "answer 1"}
+
+
+def test_a_damaged_zipped_log_of_inspect_is_refused(call, data):
+    Path("log.eval").write_bytes(b"PK\x03\x04 and no more")
+    complaint = call("import", "log.eval", "--data", data).complaint
+    assert "log.eval" in complaint
+    assert "inspect log convert" in complaint
 
 
 @pytest.mark.parametrize(

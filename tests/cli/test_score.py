@@ -55,6 +55,16 @@ def test_figures_with_their_intervals_on_the_terminal(call, run):
     assert "nan" not in done.out.lower()
 
 
+def test_shares_are_shown_in_per_cent_and_json_has_them_from_0_to_1(call, run):
+    shown = call("score", run, "-x", "f1", "-x", "distinct-1").out
+    systems = json.loads(call("score", run, "--json").out)
+    for metric, factor in (("f1", 100), ("distinct-1", 1)):
+        line = next(line for line in shown.splitlines() if line.split()[:1] == [metric])
+        assert f"{systems[0]['scores'][metric]['value'] * factor:.2f}" in line
+        assert line.split()[-1] == "%"
+    assert systems[0]["scores"]["f1"]["value"] <= 1
+
+
 def test_json_holds_every_figure_and_a_second_time_the_same(call, run):
     first = call("score", run, "--json")
     assert first.code == 0

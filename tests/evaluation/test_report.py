@@ -273,9 +273,24 @@ def test_markdown_has_a_row_a_system_and_holds_no_markup_of_others():
     table = text.split("## Scores")[1].split("\n\n")[1].splitlines()
     assert len(table) == 2 + 3
     assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) == 1
-    assert [line.count("**0.") for line in table[2:]] == [0, 1, 0]
+    assert [len(re.findall(r"\*\*\d", line)) for line in table[2:]] == [0, 1, 0]
     assert "<script" not in text
     assert "NaN" not in text.replace(markdown_escape(EVIL), "")
+
+
+def test_tables_have_one_scale_and_csv_has_the_values():
+    """Shares are displayed in per cent, as BLEU is; what was measured stays as it is."""
+    report = make_report(made_up())
+    cell = rows_of(report)["dcrag"]["f1"]
+    assert float(cell.text) == pytest.approx(100 * cell.score.value, abs=0.05)
+    markdown = render_markdown(report)
+    assert "| f1 %↑ |" in markdown
+    assert "| +20.0" in markdown.partition("## Significance")[2]
+    assert "per cent" in " ".join(how_to_read(report.table))
+    lines = list(csv.DictReader(io.StringIO(render_csv(report))))
+    (line,) = [each for each in lines if (each["system"], each["metric"]) == ("dcrag", "f1")]
+    assert float(line["value"]) == cell.score.value < 1
+    assert float(line["difference"]) == pytest.approx(0.2, abs=0.01)
 
 
 def test_model_size_against_score_only_where_sizes_are_known():
@@ -294,7 +309,7 @@ def test_an_interval_that_does_not_hold_its_figure_is_not_shown():
 
     results = made_up()
     system = results.systems()[1]
-    assert rows_of(make_report(results))["dcrag"]["f1"].spread == "0.020"
+    assert rows_of(make_report(results))["dcrag"]["f1"].spread == "2.0"
     system.scores["f1"] = dataclasses.replace(system.scores["f1"], low=0.1, high=0.2)
     assert rows_of(make_report(results))["dcrag"]["f1"].spread == ""
 

@@ -79,7 +79,7 @@ def test_a_row_a_system_and_bold_on_the_best(page):
     whole = Page(render_html(make_report(made_up(fails=False))))
     assert [row.count("b") for row in whole.rows] == [0, 1, 0]
     assert [row.count("u") for row in whole.rows] == [0, 0, 1]
-    assert whole.rows[1][whole.rows[1].index("b") + 1] == "0.551"
+    assert whole.rows[1][whole.rows[1].index("b") + 1] == "55.1"
     assert ["**" in row for row in page.rows] == [False, True, True]
     assert all(row.count("td") == 3 for row in page.rows)
     assert ["39" in row for row in page.rows] == [True, False, False]

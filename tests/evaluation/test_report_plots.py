@@ -43,8 +43,8 @@ def words_of(figure):
 
 
 def test_a_bar_has_its_name_and_its_figure_also_below_nothing():
-    assert {LONG, "0.500"} <= set(words_of(bars(ABOUT, rows_of([LONG]), "d")))
-    assert "−0.500" in words_of(bars(ABOUT, rows_of(["dcrag"], value=-0.5), "d"))
+    assert {LONG, "50.0"} <= set(words_of(bars(ABOUT, rows_of([LONG]), "d")))
+    assert "−50.0" in words_of(bars(ABOUT, rows_of(["dcrag"], value=-0.5), "d"))
 
 
 def test_a_name_is_no_formula():
@@ -64,7 +64,7 @@ def test_a_distribution_has_a_histogram_a_system():
     figure = distribution(ABOUT, rows_of(names), values, "d")
     assert set(names) <= set(words_of(figure))
     assert [row[1] for row in figure.rows] == ["40", "40", "1"]
-    assert figure.rows[2][2:] == ["0.500"] * 6
+    assert figure.rows[2][2:] == ["50.0"] * 6
 
 
 @pytest.mark.parametrize("count", [2, 7])
@@ -84,7 +84,7 @@ def test_steps_hold_every_response_once():
 def test_sizes_are_a_line_a_method():
     rows = [row for size in (70, 7) for row in rows_of(["dcrag"], 0.4 + size / 1000, model=f"llama-{size}b")]
     figure = sizes_against(ABOUT, rows, {}, "d")
-    assert [row[1:3] for row in figure.rows] == [["7", "0.407"], ["70", "0.470"]]
+    assert [row[1:3] for row in figure.rows] == [["7", "40.7"], ["70", "47.0"]]
     assert {"7", "70", "dcrag"} <= set(words_of(figure))
     assert sizes_against(ABOUT, rows[:1], {}, "d") is None
 
@@ -106,7 +106,7 @@ def test_figures_on_a_page_share_no_ids():
 
 def test_a_title_is_text_on_a_page():
     text = bars(ABOUT, rows_of(["a"]), "<b>&\\1").inline()
-    assert "<title>f1, &lt;b&gt;&amp;\\1: a bar" in text
+    assert "<title>f1 (%), &lt;b&gt;&amp;\\1: a bar" in text
 
 
 def test_without_the_extra_it_says_which(monkeypatch):

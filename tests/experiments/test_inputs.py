@@ -41,11 +41,17 @@ def test_every_missing_file_is_named_with_what_makes_it(path, tmp_path, monkeypa
     # Models are named as the run's, for stages, and in options.
     entries = re.sub(r"^ *#.*$", "", path.read_text("utf-8").partition("\ndataset:")[2], flags=re.MULTILINE)
     trained = set(re.findall(r"(?:hf|trained):(models/[\w-]+)", entries))
-    named = [line.split(": ")[0] for line in missing[1:]]
+    ways = dict(line.split(": ", 1) for line in missing[1:])
+    assert len(ways) == len(missing) - 1
+    named = list(ways)
     assert named[: len(places)] == places
-    assert set(named[len(places) :]) == trained
-    assert len(named) == len(places) + len(trained)
-    assert all(": dialore " in line and line.split(":")[0] in line.split(": ", 1)[1] for line in missing[1:])
+    assert trained <= set(named)
+    outputs = [*places, *trained]
+    assert all(ways[name].startswith("dialore ") and name in ways[name] for name in outputs)
+    # The others are inputs of the commands that are listed.
+    for name in set(named) - set(outputs):
+        assert ways[name]
+        assert any(f" {name} " in f"{way} " for other, way in ways.items() if other != name)
 
 
 def test_what_the_command_line_says_counts_and_what_is_there_is_not_named(tmp_path, monkeypatch):
@@ -83,8 +89,9 @@ def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, ca
     assert [line.split(": ")[2] for line in missing] == [
         "data/wizard_of_wikipedia/test_random_split.json",
         "data/wow.base",
+        "data/wizard_of_wikipedia/train.json",
     ]
-    assert "wants 2 things that are not here" in error
+    assert "wants 3 things that are not here" in error
     assert not (tmp_path / "runs").exists()
 
 

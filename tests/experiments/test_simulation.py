@@ -220,10 +220,21 @@ def test_logs_are_conversations(tmp_path):
     ]  # fmt: skip
     log = tmp_path / "log.jsonl"
     log.write_text("".join(json.dumps(one) + "\n" for one in as_conversations(rows)), "utf-8")
-    assert import_conversations(tmp_path / "run", [("service", log)]) == 2
+    assert import_conversations(tmp_path / "run", [("service", log)]).responses == 2
     assert [one.ended for one in standings(tmp_path / "run").values()] == ["", "log"]
     scores = scored(tmp_path / "run")
     assert (scores["conversation-repeated-questions"], scores["conversation-goal"]) == (1, None)
+
+
+def test_thoughts_of_imported_conversations_are_removed_and_counted(tmp_path):
+    log = tmp_path / "log.jsonl"
+    said = ["Hi", "<think>A greeting.</think>Hello.", "And you?", "Fine."]
+    turns = [{"speaker": ("user", "system")[n % 2], "text": text} for n, text in enumerate(said)]
+    log.write_text(json.dumps({"id": "a", "turns": turns}) + "\n", "utf-8")
+    counts = import_conversations(tmp_path / "run", [("", log)])
+    assert counts == (2, 1)
+    with RunStore.open(tmp_path / "run") as store:
+        assert [turn.text for turn in store.dialogue(1).turns] == ["Hi", "Hello.", "And you?"]
 
 
 class Judging(Scripted):

@@ -52,10 +52,12 @@ def import_files(
         return
     named = _split_name(files)
     folder = out or Path("runs") / named[0][1].stem
-    count = import_conversations(folder, named)
+    counts = import_conversations(folder, named)
     if json:
-        print_json({"folder": str(folder), "responses": count})
-    note(f"{count} responses are in {folder}")
+        print_json({"folder": str(folder), "responses": counts.responses, "thoughts": counts.with_thoughts})
+    if counts.with_thoughts:
+        note(f"thoughts were removed from {counts.with_thoughts} responses")
+    note(f"{counts.responses} responses are in {folder}")
 
 
 def import_and_report(

@@ -17,6 +17,7 @@ from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
 from dialore.evaluation.overlap import is_mixed
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
+from dialore.evaluation.report.data import display_factor, unit
 from dialore.experiments import scoring
 from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, measure_run
@@ -147,24 +148,31 @@ def show_scores(results: RunResults) -> None:
     for begin in range(0, len(systems), _ACROSS):
         some = systems[begin : begin + _ACROSS]
         heads = (f"{system.name} ({system.model})" if several else system.name for system in some)
-        rows = Table("!metric", *(f">{head}" for head in heads), ">n")
+        rows = Table("!metric", *(f">{head}" for head in heads), ">n", "unit")
         for about in measured:
             scores = [system.scores[about.name] for system in some]
             numbers = [str(score.n) for score in scores if score.value is not None]
             counted = ", ".join(numbers if len(set(numbers)) > 1 else numbers[:1])
-            rows.add_row(about.name, *map(_cell, scores), counted)
+            cells = [_cell(about, score) for score in scores]
+            rows.add_row(about.name, *cells, counted, unit(about))
         console().print(rows)
+    if any(display_factor(about) != 1 for about in measured):
+        note("overlap and shares are in per cent, as papers print them; --json has them from 0 to 1")
     scored = [(about.name, system.scores[about.name]) for about in measured for system in systems]
     for missing in sorted({f"{name}: {score.reason}" for name, score in scored if score.value is None}):
         note(f"not available: {missing}")
 
 
-def _cell(score: Score) -> Text:
+def _cell(about: MetricInfo, score: Score) -> Text:
     if score.value is None:
         return styled("-")
+    factor = display_factor(about)
+    decimals = 2 if unit(about) == "%" else 3
+    figure = f"{score.value * factor:.{decimals}f}"
     if score.low is None or score.high is None:
-        return styled(f"{score.value:.3f}")
-    return styled(f"{score.value:.3f} [dim]±{(score.high - score.low) / 2:.3f}[/]")
+        return styled(figure)
+    half = (score.high - score.low) / 2 * factor
+    return styled(f"{figure} [dim]±{half:.{decimals}f}[/]")
 
 
 def _show_list(*, json: bool) -> None:

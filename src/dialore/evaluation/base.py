@@ -57,7 +57,7 @@ class MetricInfo:
         definition: what it measures, in a sentence or two, with its unit.
         needs: what it cannot do without: `reference`, `knowledge`, `plan`, `graph`, `nli`, `language-model`, `judge`.
         higher_is_better: which way is better.
-        scale: the largest value: 1, 5, 10 or 100; 0 where there is none.
+        scale: the largest value: 1, 5, 10 or 100; 0 if there is none. Tables show values of scale 1 in per cent.
         level: `response` where a single response has a meaningful value, `corpus` where only all together have.
         counts_failed: a response that failed is measured as one that says nothing, rather than left out.
     """
@@ -67,7 +67,7 @@ class MetricInfo:
     definition: str
     needs: tuple[str, ...] = ()
     higher_is_better: bool = True
-    scale: float = 1.0
+    scale: float = 0.0
     level: Literal["response", "corpus"] = "response"
     counts_failed: bool = False
 
@@ -78,7 +78,7 @@ def own_metrics() -> dict[str, tuple[str, MetricInfo]]:
     text = (resources.files("dialore") / "data" / "metrics.yaml").read_text(encoding="utf-8")
     entries = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506 - a safe one, seven times as fast
     return {
-        name: (fields.pop("maker"), MetricInfo(name, needs=tuple(fields.pop("needs", ())), **fields))
+        name: (fields.pop("maker"), MetricInfo(name, needs=tuple(fields.pop("needs", ())), **{"scale": 1.0, **fields}))
         for name, fields in entries.items()
     }
 

@@ -112,8 +112,9 @@ class Meteor15(OwnMetric, Summed):
         program = find_program()
         if isinstance(program, str):
             return unavailable(program)
-        texts = (on_one_line(text).replace("|||", " ") for text in (dialogue.reference, sample.response.text))
-        sums = np.array(program.align(*texts))
+        references = map(_as_field, dialogue.accepted_responses)
+        # The program takes the best of several references.
+        sums = np.array(program.align(" ||| ".join(references), _as_field(sample.response.text)))
         is_whole = (sums[4:20].reshape(4, 2, 2).sum(axis=(0, 1)) == sums[:2]).all() and sums[20] == 1
         sums[20] *= not is_whole  # where all is matched in one piece nothing is fragmented, in a sum neither
         return SampleScore(tuple(map(float, sums)))
@@ -133,6 +134,11 @@ class Meteor15(OwnMetric, Summed):
             figure = mean * (1 - _GAMMA * chunks**_BETA)
         scores: NDArray[np.float64] = np.nan_to_num(figure, nan=0.0)
         return scores
+
+
+def _as_field(text: str) -> str:
+    """Return a text as a field of the program's protocol."""
+    return on_one_line(text).replace("|||", " ")
 
 
 class _Program:

@@ -131,17 +131,18 @@ class Bleu(Summed, _Worded):
 
     async def measure(self, sample: Sample) -> SampleScore:
         """Return matches and totals of each order, and the two lengths."""
-        reference = sample.dialogue.reference
-        if not reference:
+        references = sample.dialogue.accepted_responses
+        if not references:
             return unavailable(NO_REFERENCE)
         language, response = measured_language(sample.dialogue), sample.response.text
         tokens = "zh" if language == "zh" else "13a"
-        if language == "other" and _UNSPACED.search(reference):
+        if language == "other" and _UNSPACED.search(references[0]):
             tokens = "char"  # no space parts its words
         if tokens == "zh" and self._chinese == "word":
             tokens = "none"
-            response, reference = (" ".join(self._split(text, language)) for text in (response, reference))
-        return SampleScore(_bleu_sums(response, reference, tokens))
+            response = " ".join(self._split(response, language))
+            references = tuple(" ".join(self._split(text, language)) for text in references)
+        return SampleScore(_bleu_sums(response, references, tokens))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """BLEU, or the mean over several orders, from summed matches, totals and lengths."""
@@ -152,9 +153,9 @@ class Bleu(Summed, _Worded):
 
 
 @functools.lru_cache(maxsize=4096)
-def _bleu_sums(response: str, reference: str, tokens: str) -> tuple[float, ...]:
+def _bleu_sums(response: str, references: tuple[str, ...], tokens: str) -> tuple[float, ...]:
     """Return matches, totals and lengths; kept, because BLEU of every order asks for the same."""
-    counted = _sacrebleu(tokens).corpus_score([response], [[reference]])
+    counted = _sacrebleu(tokens).corpus_score([response], [[reference] for reference in references])
     return tuple(float(n) for n in (*counted.counts, *counted.totals, counted.sys_len, counted.ref_len))
 
 
@@ -172,6 +173,10 @@ def _bleu_of(sums: NDArray[np.float64], order: int) -> NDArray[np.float64]:
     return scores
 
 
+def _count_ngrams(tokens: Sequence[str], order: int) -> Counter[tuple[str, ...]]:
+    return Counter(zip(*(tokens[start:] for start in range(order)), strict=False))
+
+
 class BleuNlgEval(Summed, _Worded):
     """The mean of BLEU-1 to BLEU-4 as nlg-eval and coco-caption compute them: tokens at white space, case kept.
 
@@ -185,15 +190,18 @@ class BleuNlgEval(Summed, _Worded):
         if not sample.dialogue.reference:
             return unavailable(NO_REFERENCE)
         language = measured_language(sample.dialogue)
-        response, reference = (
-            self._at_spaces(text, language).split() for text in (sample.response.text, sample.dialogue.reference)
-        )
+        response = self._at_spaces(sample.response.text, language).split()
+        references = [self._at_spaces(text, language).split() for text in sample.dialogue.accepted_responses]
         matches, totals = [], []
         for order in range(1, _ORDERS + 1):
-            grams, known = (Counter(zip(*(t[n:] for n in range(order)), strict=False)) for t in (response, reference))
+            known: Counter[tuple[str, ...]] = Counter()
+            for reference in references:
+                known |= _count_ngrams(reference, order)
+            grams = _count_ngrams(response, order)
             matches.append((grams & known).total())
             totals.append(grams.total())
-        return SampleScore(tuple(map(float, (*matches, *totals, len(response), len(reference)))))
+        closest = min(map(len, references), key=lambda length: (abs(length - len(response)), length))
+        return SampleScore(tuple(map(float, (*matches, *totals, len(response), closest))))
 
     def of_sums(self, sums: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the mean over the orders, from summed matches, totals and lengths."""
@@ -270,20 +278,24 @@ class Distinct(_Worded):
 
 
 class Compared(Mean, _Worded):
-    """Unigram F1 with the reference; its subclasses compare the tokens otherwise, or with those of another text."""
+    """Unigram F1 with the reference, the best of several; subclasses compare otherwise, or with another text."""
 
     lacking = NO_REFERENCE
 
     async def measure(self, sample: Sample) -> SampleScore:
-        """Return the figure, 0 to 1."""
-        other = self.other_text(sample)
-        if not other:
-            return unavailable(self.lacking)
-        return self.compare(sample.response.text, other, measured_language(sample.dialogue, other))
+        """Return the figure, 0 to 1: the best of several texts to compare with."""
+        best: SampleScore | None = None
+        for other in filter(None, self.other_texts(sample)):
+            score = self.compare(sample.response.text, other, measured_language(sample.dialogue, other))
+            if score.problem is not None:
+                return score
+            if best is None or score.values > best.values:
+                best = score
+        return best or unavailable(self.lacking)
 
-    def other_text(self, sample: Sample) -> str:
-        """Return the text that the response is compared with; empty where there is none."""
-        return sample.dialogue.reference or ""
+    def other_texts(self, sample: Sample) -> Sequence[str]:
+        """Return the texts that the response is compared with; empty ones are left out."""
+        return sample.dialogue.accepted_responses
 
     def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the measure of two texts in a language."""
@@ -330,9 +342,9 @@ class KnowledgeF1(Compared):
 
     lacking = "the dialogue has no gold knowledge"
 
-    def other_text(self, sample: Sample) -> str:
-        """Return the gold knowledge."""
-        return " ".join(filter(str.strip, map(gold_text, sample.dialogue.knowledge)))
+    def other_texts(self, sample: Sample) -> Sequence[str]:
+        """Return the gold knowledge, as one text."""
+        return [" ".join(filter(str.strip, map(gold_text, sample.dialogue.knowledge)))]
 
 
 class KnowledgeCopy(Compared):
@@ -340,9 +352,9 @@ class KnowledgeCopy(Compared):
 
     lacking = "the response was given no knowledge"
 
-    def other_text(self, sample: Sample) -> str:
-        """Return the knowledge that the response was given."""
-        return " ".join(piece.text for piece in sample.response.knowledge)
+    def other_texts(self, sample: Sample) -> Sequence[str]:
+        """Return the knowledge that the response was given, as one text."""
+        return [" ".join(piece.text for piece in sample.response.knowledge)]
 
     def figure(self, response: tuple[str, ...], other: tuple[str, ...]) -> float:
         """Return the share; 0 of an empty response."""

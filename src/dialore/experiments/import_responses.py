@@ -6,6 +6,7 @@ import csv
 import itertools
 import json
 import re
+import zipfile
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
@@ -16,7 +17,7 @@ from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from dialore.datasets import data_set
 from dialore.datasets.base import Gold
-from dialore.datasets.files import Place, json_entries, open_text
+from dialore.datasets.files import Place, json_entries, open_text, parse
 from dialore.dialogue import Dialogue, as_name, as_several, conversation_of
 from dialore.errors import InputError, describe
 from dialore.evaluation.meta import read_knowledge
@@ -227,9 +228,30 @@ def _read(path: Path, name: str, text_key: str = "") -> Iterator[_Answer]:
 
 def _entries(path: Path) -> Iterator[tuple[Place, Any]]:
     """Yield the entries of a JSON or JSONL file, or the rows of a CSV or TSV file."""
+    if path.suffix.lower() == ".eval":
+        return _read_eval_log(path)
     suffix = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
     separator = _SEPARATORS.get(suffix.lower())
     return json_entries(path, _FORM) if separator is None else _table_rows(path, separator)
+
+
+def _read_eval_log(path: Path) -> Iterator[tuple[Place, Any]]:
+    """Yield the samples of a log of Inspect in its binary form: a zip with a JSON file for each sample."""
+    hint = f"convert it: `inspect log convert {path} --to json --output-dir DIR`"
+    count = 0
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.namelist():
+                if not member.startswith("samples/") or not member.endswith(".json"):
+                    continue
+                where = f"{path}, {member}"
+                sample = parse(archive.read(member), where, _FORM)
+                yield Place(where, count, "", _FORM), {"samples": [sample]}
+                count += 1
+    except (zipfile.BadZipFile, NotImplementedError, OSError) as error:
+        raise InputError(f"{path}: no log of Inspect that can be read: {error}", hint=hint) from error
+    if not count:
+        raise InputError(f"{path}: the log has no samples", hint=_FORM)
 
 
 class _Row(dict[str, Any]):

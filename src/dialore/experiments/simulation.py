@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from pydantic import ValidationError
@@ -25,6 +25,7 @@ from dialore.experiments.config import DatasetConfig, RunConfig
 from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
 from dialore.llm.model import Budgeted
+from dialore.llm.thoughts import strip_thoughts
 from dialore.methods.base import Method
 from dialore.methods.cleaning import FAULTS
 from dialore.parallel import bounded_map
@@ -257,19 +258,30 @@ def _end(store: RunStore, dialogue: Dialogue, how: str) -> None:
     store.put_dialogue(dialogue.model_copy(update={"extra": {**dialogue.extra, "conversation": standing}}))
 
 
-def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int:
-    """Read whole conversations, such as a service's log, into a new run; gives how many turns of its side they have.
+class ImportedConversations(NamedTuple):
+    """Counts of imported responses, and of those from which thoughts were removed."""
 
-    The files are dialogues in Dialore's own form, each with the name of its system; that of the file where it is
-    empty. Each turn of the answering side is a response; what a dialogue says as `knowledge` was known at every turn.
+    responses: int
+    with_thoughts: int
+
+
+def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> ImportedConversations:
+    """Read whole conversations, such as a service's log, into a new run.
+
+    Thoughts of the answering side are removed, from the turns that later responses answer as well. The files are
+    dialogues in Dialore's own form, each with the name of its system; that of the file if it is empty. Each turn of the
+    answering side is a response. The `knowledge` of a dialogue was known at every turn.
     """
     dialogues: list[Dialogue] = []
     answers: list[tuple[int, Response]] = []
+    with_thoughts = 0
     systems = [System(n, name or path.stem, name or path.stem, {}, "elsewhere") for n, (name, path) in enumerate(files)]
     for system, (_, path) in zip(systems, files, strict=True):
         for whole in data_set("jsonl").read(path):
             asker = _asker(whole)
             places = [number for number, turn in enumerate(whole.turns) if number and turn.speaker != asker]
+            turns = [turn if turn.speaker == asker else _without_thoughts(turn) for turn in whole.turns]
+            with_thoughts += sum(turns[number] is not whole.turns[number] for number in places)
             known = tuple(gold_text(piece) for piece in whole.knowledge)
             goal = {name: whole.extra[name] for name in whole.extra.keys() & {"goal", "answer", "wrong"}}
             for count, number in enumerate(places, start=1):
@@ -281,8 +293,8 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
                     raise InputError(f"{location}: {describe(error)}", hint="see docs/simulate.md") from error
                 extra = {**whole.extra, "conversation": standing.model_dump(mode="json")}
                 fields = {"id": f"{whole.id}@{count}", "language": whole.language, "persona": whole.persona}
-                dialogues.append(Dialogue(turns=whole.turns[:number], extra=extra, **fields))
-                response = Response(id=dialogues[-1].id, text=whole.turns[number].text, method=system.title)
+                dialogues.append(Dialogue(turns=tuple(turns[:number]), extra=extra, **fields))
+                response = Response(id=dialogues[-1].id, text=turns[number].text, method=system.title)
                 answers.append((system.number, response))
     if not answers:
         raise InputError("no conversation has a turn that answers another", hint='turns want a "speaker" each')
@@ -294,7 +306,13 @@ def import_conversations(folder: Path, files: Sequence[tuple[str, Path]]) -> int
         store.set_up(facts, systems, dialogues)
         for position, (number, response) in enumerate(answers):
             store.add(Job(position, number), response)
-    return len(answers)
+    return ImportedConversations(len(answers), with_thoughts)
+
+
+def _without_thoughts(turn: Utterance) -> Utterance:
+    """Return the turn without thoughts; the same object if it has none."""
+    text = strip_thoughts(turn.text).strip()
+    return turn if text == turn.text.strip() else turn.model_copy(update={"text": text})
 
 
 def _asker(dialogue: Dialogue) -> str:

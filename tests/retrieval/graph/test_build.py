@@ -185,11 +185,9 @@ def test_a_folder_in_the_way_is_told_before_the_facts_are_read(tmp_path: Path) -
             build(target, unread())
 
 
-def test_folders_on_the_way_are_made_and_the_file_has_usual_rights(tmp_path: Path) -> None:
+def test_missing_folders_are_made_and_the_file_is_private(tmp_path: Path) -> None:
     target = build(tmp_path / "new" / "folder" / "g.graph", OLD)
-    other = tmp_path / "other"
-    other.touch()
-    assert stat.S_IMODE(target.stat().st_mode) == stat.S_IMODE(other.stat().st_mode)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 # --- readers of the old graph

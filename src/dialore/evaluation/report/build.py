@@ -16,7 +16,7 @@ from pydantic_core import to_json
 
 from dialore.datasets import gold_text
 from dialore.evaluation.report import tables
-from dialore.evaluation.report.data import Results, ScoredResponse, Survey
+from dialore.evaluation.report.data import Results, ScoredResponse, Survey, display_factor
 from dialore.evaluation.report.display import notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
 from dialore.evaluation.report.tables import Group, labels
@@ -157,7 +157,7 @@ class Browser:
             if measure.problem is None and name in self._metrics:
                 value = self._metrics[name].combine(np.array([measure.values]))
                 if not math.isnan(value):
-                    values[name] = round(value, 6)
+                    values[name] = round(value * display_factor(self._abouts[name]), 6)
         # Name, value or None, problem with reason, and detail.
         measures = [
             [name, values.get(name), f"{it.problem}: {it.reason}" if it.problem else "", it.detail]

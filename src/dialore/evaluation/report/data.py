@@ -92,8 +92,16 @@ def arrow(about: MetricInfo) -> str:
 
 
 def unit(about: MetricInfo) -> str:
-    """Return the unit that its figures are in, as a table's head shows it."""
-    return "%" if about.scale == 100 else ""
+    """Return the unit of a metric's displayed figures: `%`, or nothing."""
+    return "%" if about.scale in {1, 100} else ""
+
+
+def display_factor(about: MetricInfo) -> float:
+    """Return the factor from a metric's values to the figures in tables and plots.
+
+    Shares from 0 to 1 are displayed in per cent, as papers print them. JSON, CSV and Python have the values.
+    """
+    return 100.0 if about.scale == 1 else 1.0
 
 
 @dataclass(frozen=True, slots=True)

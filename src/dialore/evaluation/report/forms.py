@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from dialore import pages
 from dialore.evaluation.report import plots
-from dialore.evaluation.report.data import MINUS, arrow, format_signed, p_value, three, unit
+from dialore.evaluation.report.data import MINUS, arrow, display_factor, format_signed, p_value, three, unit
 from dialore.evaluation.report.people import READING as PEOPLE
 from dialore.evaluation.report.people import People
 from dialore.evaluation.report.tables import READING, Cell, how_to_read, significant
@@ -58,7 +58,7 @@ def _templates() -> jinja2.Environment:
     """Return the package's templates with what those of reports call."""
     made = pages.environment()
     made.filters |= {"breakable": breakable, "folded": folded}
-    called = (arrow, how_to_read, p_value, format_signed, significant, three, unit)
+    called = (arrow, display_factor, how_to_read, p_value, format_signed, significant, three, unit)
     made.globals |= {function.__name__: function for function in called}
     made.globals |= {"reading_judged": READING, "reading_people": PEOPLE}
     return made

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.errors import MissingExtraError
-from dialore.evaluation.report.data import size_of, three
+from dialore.evaluation.report.data import display_factor, size_of, three, unit
 
 if TYPE_CHECKING:
-    from dialore.evaluation.base import MetricInfo
+    from dialore.evaluation.base import MetricInfo, Score
     from dialore.evaluation.report.tables import Row
 
     ByResponse = Mapping[tuple[str, int], float]
@@ -111,38 +111,64 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A figure as displayed, with its interval and number of responses."""
+
+    value: float
+    low: float | None
+    high: float | None
+    n: int
+
+
+def _bar(about: MetricInfo, score: Score, value: float) -> _Bar:
+    factor = display_factor(about)
+    low = None if score.low is None else score.low * factor
+    high = None if score.high is None else score.high * factor
+    return _Bar(value * factor, low, high, score.n)
+
+
+def _axis(about: MetricInfo) -> str:
+    """Return the metric's name with its unit."""
+    return f"{about.name} ({unit(about)})" if unit(about) else about.name
+
+
 def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
     """Return a bar a system with its 95% interval."""
-    known = [
-        (position, row.label, score)
-        for position, row in enumerate(rows)
-        if (score := row.system.scores.get(about.name)) and score.value is not None
-    ]
+    known: list[tuple[int, str, _Bar]] = []
+    for position, row in enumerate(rows):
+        score = row.system.scores.get(about.name)
+        if score is not None and score.value is not None:
+            known.append((position, row.label, _bar(about, score, score.value)))
     if not known:
         return None
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for y, (position, label, score) in enumerate(known):
-            end = value = score.value or 0.0
+        for y, (position, label, bar) in enumerate(known):
+            end = value = bar.value
             axes.barh(y, value, 0.4, color=_colour(position))
-            if score.low is not None and score.high is not None and score.low <= value <= score.high:
-                axes.plot([score.low, score.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
-                end = max(score.high, value)
+            if bar.low is not None and bar.high is not None and bar.low <= value <= bar.high:
+                axes.plot([bar.low, bar.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
+                end = max(bar.high, value)
             axes.annotate(three(value), (max(end, 0.0), y), (5, 0), textcoords="offset points", va="center", color=INK)
             _name(axes, label, y - 0.26)
         axes.set_ylim(len(known) - 0.6, -0.9)
         axes.margins(x=0.16)
 
-    head = ["system", about.name, "95% interval", "n"]
-    lines = [[label, three(s.value or 0.0), _interval(s.low, s.high), str(s.n)] for _, label, s in known]
-    caption = f"{about.name}, {title}: a bar a system with its 95% interval"
+    head = ["system", _axis(about), "95% interval", "n"]
+    lines = [[label, three(bar.value), _interval(bar.low, bar.high), str(bar.n)] for _, label, bar in known]
+    caption = f"{_axis(about)}, {title}: a bar a system with its 95% interval"
     return Figure("bars", "Score with its 95% interval", caption, head, lines, 0.5 + 0.55 * len(known), draw)
 
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
     """Return a histogram a system over one axis, with the mean."""
     named = enumerate(zip(rows, values, strict=True))
-    known = [(position, row.label, np.array([*scores.values()])) for position, (row, scores) in named if scores]
+    known = [
+        (position, row.label, np.array([*scores.values()]) * display_factor(about))
+        for position, (row, scores) in named
+        if scores
+    ]
     if not known:
         return None
     edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), 20)
@@ -162,7 +188,7 @@ def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResp
         [label, str(len(numbers)), *map(three, (numbers.mean(), *np.quantile(numbers, [0, 0.25, 0.5, 0.75, 1])))]
         for _, label, numbers in known
     ]
-    caption = f"{about.name}: values of single responses, {title}; a histogram a system, the line is the mean"
+    caption = f"{_axis(about)}: values of single responses, {title}; a histogram a system, the line is the mean"
     return Figure("distribution", "Distribution over responses", caption, head, lines, 0.4 + 0.8 * len(known), draw)
 
 
@@ -176,21 +202,23 @@ def knowledge_against(
     """Score against how much knowledge a response was given, in steps of about equal numbers of responses."""
     lines: list[_Line] = []
     # An interval by the normal curve may pass what a score can be.
-    scores = [score for by_dialogue in values for score in by_dialogue.values()]
+    factor = display_factor(about)
+    scores = [factor * score for by_dialogue in values for score in by_dialogue.values()]
     low, high = min(0.0, *scores, 0.0), max(scores, default=0.0)
     for position, (row, by_dialogue, amounts) in enumerate(zip(rows, values, given, strict=True)):
         keys = [key for key in by_dialogue if key in amounts]
         if any(amounts[key] for key in keys):
-            steps = _steps(np.array([amounts[key] for key in keys]), np.array([by_dialogue[key] for key in keys]))
+            figures = factor * np.array([by_dialogue[key] for key in keys])
+            steps = _steps(np.array([amounts[key] for key in keys]), figures)
             points = [(x, y, max(low, y - half), min(high, y + half), count) for x, y, half, count in steps]
             lines.append((row.label, _colour(position), points))
     if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
         return None
     caption = (
-        f"{about.name} against knowledge given, {title}: a line a system, the mean score of responses that were given "
-        "about so many pieces, with 95% intervals"
+        f"{_axis(about)} against knowledge given, {title}: a line a system, the mean score of responses that were "
+        "given about so many pieces, with 95% intervals"
     )
-    head = ["system", "pieces given", about.name, "95% interval", "n"]
+    head = ["system", "pieces given", _axis(about), "95% interval", "n"]
     heading = ("knowledge", "Knowledge given against score", caption, head)
     return _lined(heading, lines, "pieces of knowledge given")
 
@@ -201,14 +229,16 @@ def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, fl
     for row in rows:
         size = sizes.get(row.system.model, size_of(row.system.model))
         score = row.system.scores.get(about.name)
-        if size and score is not None and (value := score.value) is not None:
-            low, high = (value if end is None else end for end in (score.low, score.high))
-            series.setdefault(row.system.name, []).append((size, value, low, high, 0))
+        if not size or score is None or score.value is None:
+            continue
+        bar = _bar(about, score, score.value)
+        low, high = (bar.value if end is None else end for end in (bar.low, bar.high))
+        series.setdefault(row.system.name, []).append((size, bar.value, low, high, 0))
     if len({size for points in series.values() for size, *_ in points}) < 2:
         return None
-    caption = f"{about.name} against model size, {title}: a line a method over models by size, with 95% intervals"
+    caption = f"{_axis(about)} against model size, {title}: a line a method over models by size, with 95% intervals"
     lines = [(name, _colour(position), sorted(points)) for position, (name, points) in enumerate(series.items())]
-    head = ["method", "billion parameters", about.name, "95% interval"]
+    head = ["method", "billion parameters", _axis(about), "95% interval"]
     heading = ("sizes", "Model size against score", caption, head)
     return _lined(heading, lines, "billion parameters (log scale)", is_log=True)
 

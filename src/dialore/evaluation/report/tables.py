@@ -19,7 +19,18 @@ from dialore.evaluation.geomean import ABOUTS as GEOMEANS
 from dialore.evaluation.geomean import GeoMean
 from dialore.evaluation.judges.comparing import position_bias, rate_of
 from dialore.evaluation.registry import Context, load_metric
-from dialore.evaluation.report.data import MINUS, Judged, Results, SystemScores, decimals, p_value, share, spread, three
+from dialore.evaluation.report.data import (
+    MINUS,
+    Judged,
+    Results,
+    SystemScores,
+    decimals,
+    display_factor,
+    p_value,
+    share,
+    spread,
+    three,
+)
 from dialore.evaluation.statistics import (
     MIN_PAIRS,
     RANDOMISATIONS,
@@ -40,6 +51,7 @@ class Comparison:
 
     The p-values are Holm-corrected over the systems compared on the metric; `wilcoxon` is None for metrics of the
     corpus as a whole, and `uncorrected` is its p as most papers print it, DCRAG's tables too: of this one comparison.
+    `display_factor` is what the difference and its interval are multiplied by in tables.
     """
 
     system: SystemScores
@@ -53,6 +65,7 @@ class Comparison:
     wilcoxon: float | None
     higher_is_better: bool
     uncorrected: float | None
+    display_factor: float
 
     @property
     def p(self) -> float:
@@ -169,8 +182,20 @@ def _compare(
     if about.level == "response":
         _, of, counts = np.unique(talks, return_inverse=True, return_counts=True)
         p = wilcoxon(*(np.bincount(of, weights=values(metric, rows)) / counts for rows in (first, second)))
-    difference = (interval.value, interval.low, interval.high)
-    return Comparison(system, baseline, about.name, len(common), *difference, randomised, p, about.higher_is_better, p)
+    return Comparison(
+        system=system,
+        baseline=baseline,
+        metric=about.name,
+        pairs=len(common),
+        difference=interval.value,
+        low=interval.low,
+        high=interval.high,
+        randomisation=randomised,
+        wilcoxon=p,
+        higher_is_better=about.higher_is_better,
+        uncorrected=p,
+        display_factor=display_factor(about),
+    )
 
 
 def rows_by_dialogue(metric: Metric, measures: Measures) -> dict[str, tuple[float, ...]]:
@@ -424,7 +449,7 @@ def main_table(results: Results, *, baseline: str | None = None, keep_absent: bo
         rows = []
         for number, (system, label) in enumerate(zip(some, labels(some), strict=True)):
             cells = [
-                _cell(_score(system, it), places[it.name][number], pairs.get((id(system), it.name)), made.notes)
+                _cell(it, _score(system, it), places[it.name][number], pairs.get((id(system), it.name)), made.notes)
                 for it in shown
             ]
             rows.append(Row(system, label, cells, system is base))
@@ -486,7 +511,7 @@ def labels(systems: Sequence[SystemScores]) -> list[str]:
     return names
 
 
-def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
+def _cell(about: MetricInfo, score: Score, place: int, comparison: Comparison | None, notes: list[str]) -> Cell:
     note = 0
     if score.problems or score.value is None:
         only = f"not available: {score.reason or 'not measured'}"
@@ -497,9 +522,12 @@ def _cell(score: Score, place: int, comparison: Comparison | None, notes: list[s
     if score.value is None:
         return Cell(score, "", "", 0, None, note)
     # Resampling repeats responses, which lowers figures of diversity: an interval beside its figure would mislead.
-    is_inside = score.low is not None and score.high is not None and score.low <= score.value <= score.high
-    wide = spread(score.low, score.high, decimals(score.value)) if is_inside else ""
-    return Cell(score, three(score.value), wide, place, comparison, note)
+    factor = display_factor(about)
+    figure = score.value * factor
+    wide = ""
+    if score.low is not None and score.high is not None and score.low <= score.value <= score.high:
+        wide = spread(score.low * factor, score.high * factor, decimals(figure))
+    return Cell(score, three(figure), wide, place, comparison, note)
 
 
 def _places(systems: Sequence[SystemScores], about: MetricInfo) -> list[int]:
@@ -527,9 +555,8 @@ def _score(system: SystemScores, about: MetricInfo) -> Score:
 def how_to_read(table: MainTable) -> list[str]:
     """Sentences below the table."""
     lines = ["Figures have three significant digits; ± is half of the 95% bootstrap interval; n is how many responses."]
-    scales = {about.scale for about in table.metrics}
-    if 1 in scales:
-        lines.append("Figures of overlap and shares without % are from 0 to 1; papers often print them times 100.")
+    if any(display_factor(about) != 1 for about in table.metrics):
+        lines.append("Overlap and shares are in per cent, also in plots; CSV, JSON and Python have them from 0 to 1.")
     if any(cell.place for group in table.groups for row in group.rows for cell in row.cells):
         where = "of its group" if table.has_groups else "of its column"
         lines.append(f"The best figure {where} is bold, the second underlined.")

@@ -16,7 +16,7 @@ from dialore.errors import InputError, MissingExtraError
 from dialore.knowledge import GROUPS
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
-from dialore.retrieval.documents.metadata import MetadataError, encode_metadata
+from dialore.retrieval.documents.metadata import MetadataError, check_metadata, encode_metadata
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.groups import RefusedGroups, apply_groups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
@@ -210,7 +210,7 @@ class _Change:
         has_any = False
         for section in sections:
             try:
-                encode_metadata({**section.extra, **self._metadata})
+                check_metadata({**section.extra, **self._metadata})
             except MetadataError as error:
                 location = f"{name}, line {section.line}" if section.line else name
                 reject = f"{location}: {error}"
@@ -232,7 +232,7 @@ class _Change:
             piece = text if isinstance(text, Piece) else Piece(text)
             section = Section([Paragraph(piece.text)], piece.title, piece.url, piece.extra)
             try:
-                encode_metadata({**piece.extra, **self._metadata})
+                check_metadata({**piece.extra, **self._metadata})
             except MetadataError as error:
                 self.report.rejects.append(f"{name}, text {done + 1}: {error}")
                 continue

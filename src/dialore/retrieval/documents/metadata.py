@@ -15,6 +15,9 @@ MAX_METADATA_BYTES = 32_000
 """Size of the metadata of one document, row or line as JSON, in bytes."""
 MAX_METADATA_DEPTH = 410
 """Levels of lists and objects within each other; databases and Python refuse about a thousand."""
+_MAX_CHARACTER_BYTES = 6
+_MAX_SHORT_BYTES = 40
+"""Size of a number or another short value as JSON, with the marks around key and value."""
 _MAX_INTEGER_BITS = 63
 """Integers beyond this size are kept as text, because databases would round or refuse them."""
 
@@ -42,6 +45,28 @@ def encode_metadata(metadata: Mapping[Any, Any]) -> str:
     if size > MAX_METADATA_BYTES:
         raise MetadataError(f"its metadata has {size:,} bytes, more than {MAX_METADATA_BYTES:,}")
     return text
+
+
+def check_metadata(metadata: Mapping[Any, Any]) -> None:
+    """Raise MetadataError if metadata cannot be kept. Short values without nesting are not encoded for that."""
+    size = 0
+    for key, value in metadata.items():
+        size += _MAX_SHORT_BYTES
+        if isinstance(key, str) and isinstance(value, str):
+            size += _MAX_CHARACTER_BYTES * (len(key) + len(value))
+        elif isinstance(key, str) and _is_short(value):
+            size += _MAX_CHARACTER_BYTES * len(key)
+        else:
+            size = MAX_METADATA_BYTES + 1
+        if size > MAX_METADATA_BYTES:
+            encode_metadata(metadata)
+            return
+
+
+def _is_short(value: object) -> bool:
+    if isinstance(value, int):
+        return value.bit_length() <= _MAX_INTEGER_BITS
+    return value is None or isinstance(value, float)
 
 
 def decode_metadata(text: str | None) -> dict[str, Any]:
