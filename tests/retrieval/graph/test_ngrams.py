@@ -48,7 +48,7 @@ def test_stop_words_are_queried_by_the_papers_linking_alone(tmp_path: Path) -> N
 
 def test_an_ngram_ends_with_its_sentence_and_at_the_bound() -> None:
     forms: list[str] = []
-    found = find_ngrams(["one two. three", " ".join("abcdefghijkl")], lambda form: forms.append(form))
+    found = find_ngrams(["one two. three", " ".join("abcdefghijkl")], forms.append)
     assert list(found) == []
     assert "one two" in forms
     assert "two three" not in forms
