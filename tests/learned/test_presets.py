@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
 from dialore.cli.training import TuningOptions
 from dialore.errors import InputError
 from dialore.training.presets import PRESETS
+
+ROOT = Path(__file__).parents[2]
 
 
 def tuning(command, name, **given):
@@ -52,3 +56,49 @@ def test_lora_of_modules_that_the_model_lacks_is_refused(tmp_path):
     chatglm = tuning("generator", "safari-chatglm")
     with pytest.raises(InputError, match="no query_key_value for LoRA to adapt"):
         finetune("causal", str(tmp_path / "base"), TRAIN, DEV, tmp_path / "out", CARD, tuning=chatglm)
+
+
+def training_table():
+    """The rows of "Everything that trains in the papers" of docs/learn.md, by column."""
+    page = (ROOT / "docs" / "learn.md").read_text("utf-8")
+    section = page.split("## Everything that trains in the papers\n")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def figures(cell):
+    """The numbers of a cell, those of a product among them."""
+    return [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", cell)]
+
+
+def test_the_table_of_all_that_trains_has_the_presets_settings():
+    rows = training_table()
+    assert {row["preset"].strip("`") for row in rows} == {*PRESETS, "-"}
+    for row in rows:
+        (file,) = re.findall(r"\(\.\./(examples/[\w/-]+\.yaml)\)", row["file"])
+        text = (ROOT / file).read_text("utf-8")
+        if row["preset"] == "-":
+            continue
+        name = row["preset"].strip("`")
+        preset = PRESETS[name]
+        one = TuningOptions(preset=name).tuning(0, preset.command, **DEFAULTS.get(preset.command, {}))
+        assert row["base"].split(",")[0] == preset.base
+        assert row["base"].endswith("LoRA") == one.lora
+        assert figures(row["epochs"]) == [one.epochs]
+        assert figures(row["rate"]) == [one.rate]
+        assert figures(row["length"]) == [one.length]
+        assert figures(row["batch"])[0] == one.batch * one.accumulation
+        assert figures(row["batch"])[1:] in ([], [one.batch, one.accumulation])
+        assert ("dot product" in row["loss"]) == preset.dot
+        assert f"train {preset.command}" in text or preset.command == "nli", (name, file)
+
+
+DEFAULTS = {"retriever": {"batch": 32}}  # of `dialore train retriever`
+
+
+def test_the_page_of_learning_has_the_table_of_its_template():
+    template = (ROOT / "scripts" / "learn_page.md").read_text("utf-8")
+    page = (ROOT / "docs" / "learn.md").read_text("utf-8")
+    start = "## Everything that trains in the papers"
+    assert template.split(start)[1] == page.split(start)[1]

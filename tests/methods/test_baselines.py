@@ -26,6 +26,14 @@ async def test_t_rag_looks_up_every_mentioned_concept(run, model):
     assert all(triple in model.asked[0].messages[-1].content for triple in triples)
 
 
+async def test_t_rag_links_ngrams_in_the_papers_variant_alone(run, monkeypatch):
+    monkeypatch.setattr("dialore.sources.graph.Graph.ngrams", lambda self, texts: self.link(["lemon"]))
+    paper, _ = await run("t-rag", prompt_variant="paper")
+    ours, _ = await run("t-rag")
+    assert {fact.triple for fact in paper.knowledge} == {"(lemon, HasProperty, sour)"}
+    assert "(cold, Causes, sore throat)" in {fact.triple for fact in ours.knowledge}
+
+
 async def test_qp_rag_looks_up_the_queries_alone(run, model):
     response, _ = await run("qp-rag")
     assert model.stages == ["query-production", "response-generation"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from dialore.errors import DialoreError, StageError, WindowError
-from dialore.methods.base import OURS, Method, OverSources, check_least, check_word
+from dialore.methods.base import OURS, PAPER, Method, OverSources, check_least, check_word
 from dialore.methods.cleaning import clean_response, prompt_line
 from dialore.methods.dcrag import link, mentions, produce_queries, retrieve_facts
 from dialore.methods.few_shot import TOPICS, topic_of
@@ -80,7 +80,8 @@ class TRag(Method):
 
     Attributes:
         top: how many facts the response is given.
-        prompt_variant: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
+        prompt_variant: as of `vanilla`; `paper` also queries every n-gram of the history that is a concept of the
+            graph, stop words and overlaps included, where `ours` queries the longest concepts of content words.
     """
 
     name: ClassVar[str] = "t-rag"
@@ -98,7 +99,8 @@ class TRag(Method):
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Look up every concept that the history mentions."""
-        links = link("concept-mentions", lambda: self.graph.mentions(dialogue.texts), stage, summary=False)
+        find = self.graph.ngrams if self.prompt_variant == PAPER else self.graph.mentions
+        links = link("concept-mentions", lambda: find(dialogue.texts), stage, summary=False)
         return Grounding(knowledge=await retrieve_facts(self.graph, links, dialogue, stage, self.top))
 
     async def respond(self, dialogue: Dialogue, stage: StageContext) -> Response:
@@ -113,6 +115,7 @@ class QpRag(TRag):
 
     Attributes:
         thoughts: whether queries are produced thought-then-generate, as in DCRAG's own prompt.
+        prompt_variant: as of `vanilla`; `paper` takes lists of entities as the model gives them (see `dcrag`).
     """
 
     name: ClassVar[str] = "qp-rag"

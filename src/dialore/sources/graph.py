@@ -84,6 +84,10 @@ class GraphSource(ABC):
         """Return the concepts that texts mention."""
 
     @abstractmethod
+    def ngrams(self, texts: Sequence[str]) -> list[Link]:
+        """Return the concepts that are n-grams of texts."""
+
+    @abstractmethod
     def retrieve_queries(self, links: Sequence[Link], dialogue: Dialogue, top: int = 20) -> tuple[list[Knowledge], int]:
         """Return the best facts of linked concepts, and how many there were before the cut."""
 
@@ -194,6 +198,10 @@ class Graph(GraphSource):
         """Return every concept that texts mention, in order of mention."""
         return self.linker.mentions(texts)
 
+    def ngrams(self, texts: Sequence[str]) -> list[Link]:
+        """Return every concept that is an n-gram of the texts, stop words and overlaps included."""
+        return self.linker.ngrams(texts)
+
     @property
     def facts_count(self) -> int:
         """How many facts there are."""
@@ -289,6 +297,10 @@ class MultiGraph(GraphSource):
     def mentions(self, texts: Sequence[str]) -> list[Link]:
         """Return every concept of any graph that texts mention, one graph's after the other's, each name once."""
         return best_links((graph.mentions(texts) for graph in self.graphs), _name)
+
+    def ngrams(self, texts: Sequence[str]) -> list[Link]:
+        """Return the n-grams of texts that are concepts of any graph, one graph after the other, each name once."""
+        return best_links((graph.ngrams(texts) for graph in self.graphs), _name)
 
     @property
     def facts_count(self) -> int:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
+from dialore.retrieval.linking.ngrams import find_ngrams
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
@@ -91,6 +92,15 @@ class Linker:
             for match in self._read(normalise(sentence), sentence).matches:
                 link = self._made(match.phrase, match.concept, match.how, _SCORE[match.how])
                 links.setdefault(match.concept, link)
+        return list(links.values())
+
+    def ngrams(self, texts: Iterable[str]) -> list[Link]:
+        """Return every concept that is an n-gram of the texts, in order of mention, each once (see `find_ngrams`)."""
+        links: dict[int, Link] = {}
+        for phrase, concept, exact in find_ngrams(texts, self._store.find):
+            how: How = "exact" if exact else "lemma"
+            if concept not in links:
+                links[concept] = self._made(phrase, concept, how, _SCORE[how])
         return list(links.values())
 
     def _link(self, phrase: str) -> list[Link]:
