@@ -46,6 +46,7 @@ def write_data(folder: Path) -> Path:
         "wizard_of_wikipedia/train.json": _wikipedia(THINGS | OLD),
         "wizard_of_wikipedia/dev.json": _wikipedia(HELD_OUT),
         **{f"wizard_of_wikipedia/{split}.json": _wikipedia() for split in ("valid", *_WIKIPEDIA_TESTS)},
+        "wikipedia.jsonl": _lines([{"title": name, "text": known} for name, known, _ in THINGS.values()]),
         "wizard_of_internet/train.jsonl": _lines(_internet(OLD)),
         **{f"wizard_of_internet/{split}.jsonl": _lines(_internet(THINGS)) for split in ("valid", "test")},
         "locomo/locomo_1_to_5.json.gz": gzip.compress(json.dumps(_locomo()).encode()),

@@ -41,8 +41,9 @@ TABLES = {
     "edit": {"table-2-wow", "table-2-holl-e", "table-4", "table-5"} | {"table-2-wow-trained", "table-2-holl-e-trained"},
     "msdp": {f"table-{number}" for number in (*range(1, 12), 14)}
     | {"table-1-fkg", "table-3-fcm", "table-9-fcm", "table-11-fcm", "table-1-released", "table-3-released"}
-    | {"table-3-pplm", "figure-4-knowledge", "figure-4-response", "section-2"},
-    "safari": {"table-4", "table-4-supervised", "table-5", "table-6", "table-6-supervised", "table-7", "table-8"},
+    | {"table-1-wiki", "table-3-wiki", "table-3-pplm", "figure-4-knowledge", "figure-4-response", "section-2"},
+    "safari": {f"table-{number}" for number in range(4, 9)}
+    | {"table-4-supervised", "table-5-trained", "table-6-dpr", "table-6-supervised"},
     "real": {"dailydialog", "handbook-en", "handbook-zh", "handbook-more-en", "handbook-more-zh", "kbp", "locomo"}
     | {"wizard-of-internet", "wizard-of-wikipedia"},
     "scg-qp": {"table-1", "table-1-finetuned", "table-2", "table-3", "figure-3"},

@@ -51,6 +51,7 @@ class MsdpKg(Method):
             have topics.
         fit: samples of the dialogue's own topic, where the base has it; else short sentences that name their topics
             (see `is_fit`), one of each topic. Off: Section 2.1 alone, the most similar ones of the whole base.
+        query_turns: last turns of the history in the query of `retrieved`; 0 for all.
         retrieved: the sentence of `documents` that is nearest to topic and history stands in for knowledge that is
             generated: the baseline of Table 1, there with DPR (Section 3.2).
         prompt_variant: `paper`: prompts are the pattern alone, without an instruction; models that continue text get
@@ -75,12 +76,13 @@ class MsdpKg(Method):
     topic: str = "chosen"
     fit: bool = True
     retrieved: bool = False
+    query_turns: int = 3
     prompt_variant: str = OURS
 
     def __post_init__(self) -> None:
         check_word("selection", self.selection, ("query", "perplexity", "random", "released", "released-seen"))
         check_word("topic", self.topic, TOPICS)
-        check_least(self, shots=0)
+        check_least(self, shots=0, query_turns=0)
         if self.retrieved and self.documents is None:
             raise InputError("knowledge that is retrieved needs documents", hint="give a base with --documents")
 
@@ -88,7 +90,7 @@ class MsdpKg(Method):
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""
         topic = topic_of(dialogue, self.topic)
         if self.retrieved and self.documents is not None:
-            query = context_text(topic, turns_by_side(dialogue), self.samples.meta.turns)
+            query = context_text(topic, turns_by_side(dialogue), self.query_turns)
             base = rank_by(self.documents, "dense")
             return Grounding(knowledge=await stage.search("knowledge-retrieval", base, query, 1))
         # Off the loop: other dialogues' calls go on while a large base is searched.
