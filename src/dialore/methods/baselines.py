@@ -192,7 +192,7 @@ class Pplm(Method):
         text = await stage.write(
             "pplm/response-generation",
             texts=[" ".join(text.split()) for text in dialogue.texts[-self.turns :]],
-            separator=self.separator,
+            separator=Block(self.separator),
             steering={"words": bag, **{name: getattr(self, name) for name in settings}},
         )
         return Grounding(knowledge=facts).response(text)
