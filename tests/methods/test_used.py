@@ -62,7 +62,10 @@ class Answered:
 
 @functools.cache
 def dialogues(name: str, path: Path) -> dict[str, WholeDialogue]:
-    return {dialogue.id: dialogue for dialogue in data_set(name).read(path)}
+    """Return dialogues by their data set's name and number, as the labels name them, or else by their id."""
+    read = list(data_set(name).read(path))
+    by_number = {f"{name}-{number}": dialogue for number, dialogue in enumerate(read, start=1)}
+    return by_number | {dialogue.id: dialogue for dialogue in read}
 
 
 def answered(line: dict[str, Any]) -> Answered:

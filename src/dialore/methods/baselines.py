@@ -15,7 +15,7 @@ from dialore.methods.dcrag import link, mentions, produce_queries, retrieve_fact
 from dialore.methods.few_shot import TOPICS, topic_of
 from dialore.methods.selection import has_asked_back
 from dialore.parallel import gather
-from dialore.prompts.history import on_one_line, plain_turns
+from dialore.prompts.history import Block, on_one_line, plain_turns
 from dialore.response import Citation, Demands, Grounding, Response
 from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.retrieval.reranking import load_reranker
@@ -213,7 +213,7 @@ class Pplm(Method):
         text = await stage.write(
             "pplm/response-generation",
             texts=[" ".join(text.split()) for text in dialogue.texts[-self.turns :]],
-            separator=self.separator,
+            separator=Block(self.separator),
             steering={"words": bag, **{name: getattr(self, name) for name in settings}},
         )
         return Grounding(knowledge=facts).response(text)
