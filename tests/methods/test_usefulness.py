@@ -147,14 +147,18 @@ def test_what_is_called_said_is_said():
     labels = [json.loads(line) for line in (ASKED.parent / "said.jsonl").read_text(encoding="utf-8").splitlines()]
     found = []
     for name, path in (("wizard-of-wikipedia", WIZARD), ("kbp", "kbp/train.json.gz")):
-        histories = split_dialogues(data_set(name).read(real_file(path)), cut="all")
-        whole = {}
-        for history in histories:
-            known = whole.setdefault(history.id.partition("@")[0], {})
+        dialogues = list(data_set(name).read(real_file(path)))
+        # The labels name a dialogue by its position in the file.
+        labelled_name = {dialogue.id: f"{name}-{number}" for number, dialogue in enumerate(dialogues, start=1)}
+        pieces, by_id = {}, {}
+        for history in split_dialogues(dialogues, cut="all"):
+            dialogue_id, _, turn = history.id.partition("@")
+            dialogue_name = labelled_name[dialogue_id]
+            known = pieces.setdefault(dialogue_name, {})
             known |= {(piece := passage(gold_text(item))).id: piece for item in history.knowledge}
-        by_id = {history.id: history for history in histories}
+            by_id[f"{dialogue_name}@{turn}"] = history
         for label in (one for one in labels if one["data"] == name):
-            piece = whole[label["id"].partition("@")[0]][label["piece"]]
+            piece = pieces[label["id"].partition("@")[0]][label["piece"]]
             found.append((already_said([piece], by_id[label["id"]])[0], bool(label["said"])))
     right = sum(said and labelled_so for said, labelled_so in found)
     assert len(found) == 60
