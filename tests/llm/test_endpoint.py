@@ -12,7 +12,7 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm.endpoint import Endpoint, list_models
-from dialore.llm.http import ModelTimeoutError
+from dialore.llm.http import HttpClient, ModelTimeoutError
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
 from dialore.llm.pacing import Retry
 from tests.llm.server import (
@@ -235,6 +235,29 @@ async def test_an_endless_stream_is_cut_off_by_tokens(faulty_server, monkeypatch
     brief = ASK.model_copy(update={"sampling": Sampling(max_tokens=10)})
     with pytest.raises(ModelError, match="far beyond"):
         await ask(faulty_server, brief, streamed=True)
+
+
+async def test_a_deadline_is_noticed_while_one_chunk_holds_many_events(faulty_server):
+    class OneChunk:
+        def __init__(self):
+            self.content = self
+            self.chunks = [b"data: {}\n\n" * 2000]
+
+        async def readany(self):  # as aiohttp's: data that is there already is returned without a pause
+            return self.chunks.pop() if self.chunks else b""
+
+    read = 0
+
+    async def read_all(client):
+        nonlocal read
+        async for _ in client.events(OneChunk()):
+            time.sleep(0.001)  # the work that each event makes
+            read += 1
+
+    async with HttpClient(faulty_server.url).once() as client:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(read_all(client), 0.1)
+    assert read < 2000
 
 
 @pytest.mark.parametrize("streamed", [False, True])

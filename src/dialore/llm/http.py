@@ -40,6 +40,7 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 _CONNECT_SECONDS = 10.0
+_MAX_BUSY_S = 0.05
 _QUOTED, _FIRST_BYTES = 240, 8
 _KEY_LIKE = re.compile(r"\b(?:sk|pk|gsk|hf|xai|nvapi)[-_][\w*.-]{4,}|(?i:bearer)\s+[\w.*~+/=-]{8,}")
 
@@ -232,6 +233,22 @@ def load_json(data: bytes | str, where: str) -> object:
 # --- the client
 
 
+class Pause:
+    """Lets other tasks and deadlines of the event loop have their turn while data keeps coming in.
+
+    Reading data that has already arrived never suspends a task, so a server that floods would postpone every timeout.
+    """
+
+    def __init__(self) -> None:
+        self._last = time.monotonic()
+
+    async def take(self) -> None:
+        """Suspend the task if it has run for longer than `_MAX_BUSY_S`."""
+        if time.monotonic() - self._last > _MAX_BUSY_S:
+            await asyncio.sleep(0)
+            self._last = time.monotonic()
+
+
 class HttpClient:
     """A server asked over HTTP: a deadline, a limit on size, no redirects (a key must not travel to another host).
 
@@ -313,10 +330,11 @@ class HttpClient:
     async def read(self, response: ClientResponse, begun: bytes = b"") -> bytes:
         """Return a whole body, after what has been read of it; raise ModelError where it is too big."""
         body = bytearray(begun)
+        pause = Pause()
         while chunk := await response.content.readany():
             body += chunk
             self._check_size(len(body))
-            await asyncio.sleep(0)  # as in `events`
+            await pause.take()
         return bytes(body)
 
     def decode(self, response: ClientResponse, answer: bytes) -> Any:  # noqa: ANN401 - decoded JSON has any type
@@ -333,24 +351,28 @@ class HttpClient:
     async def begin(self, response: ClientResponse) -> bytes:
         """Return the first line of a body, or its beginning; some servers send empty lines to stay connected."""
         begun = b""
+        pause = Pause()
         while len(begun.lstrip()) < _FIRST_BYTES and (chunk := await response.content.readany()):
             begun += chunk
             self._check_size(len(begun))
+            await pause.take()
         return begun
 
     async def events(self, response: ClientResponse, begun: bytes = b"") -> AsyncGenerator[str, None]:
         """Yield the `data` of each server-sent event (WHATWG HTML, 9.2); ModelError where the stream is too big."""
         rest, size = b"", 0
+        pause = Pause()
         while chunk := begun or await response.content.readany():
             begun = b""
             size += len(chunk)
             self._check_size(size)
-            await asyncio.sleep(0)  # a server that floods must not keep deadlines from being noticed
+            await pause.take()
             # A lone carriage return at the end may be half of a line end.
             *lines, rest = (rest + chunk).replace(b"\r\n", b"\n").split(b"\n")
             for line in lines:
                 if data := _data(line):
                     yield data
+                    await pause.take()  # one chunk may hold thousands of events
         if data := _data(rest):
             yield data
 

@@ -44,6 +44,7 @@ class ThoughtFilter:
         self.unopened = unopened
         self.seen = self.thought = self.was_unopened = False
         self._held, self._tail, self._answering = "", "", False
+        self._searched = 0  # characters of the held text in which no closing tag begins
         self._close: re.Pattern[str] | None = None
 
     def feed(self, piece: str) -> str:
@@ -113,7 +114,9 @@ class ThoughtFilter:
             return self._begin(answer) if marker else False
         if not self.unopened or self.seen:
             return self._begin(head if self.seen else text)
-        if (close := _CLOSED.search(head)) is None:
+        if (close := _CLOSED.search(head, self._searched)) is None:
+            # The whole text again with each piece would take time that grows with its square.
+            self._searched = max(0, len(head) - _LONGEST_CLOSE)
             return False
         opener = next(opener for opener, closer in _PAIRS.items() if closer == close[0].lower())
         if opener in head[: close.start()].lower():  # a mention
