@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import multiprocessing
+import sqlite3
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -387,3 +390,31 @@ def test_deleted_text_is_in_no_file_of_the_store(serving, tmp_path, delete, has_
     assert find_word(tmp_path, "Zdenko")
     delete(running)
     assert find_word(tmp_path, "Zdenko") == []
+
+
+def test_a_reader_neither_delays_a_deletion_nor_keeps_deleted_text_in_the_log(serving, tmp_path):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    tell(running, "I keep a marmot called Zdenko.", said=())
+    (store,) = (tmp_path / "known").glob("*.sqlite")
+    with contextlib.closing(sqlite3.connect(store, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM traces").fetchone()
+        began = time.monotonic()
+        withdraw_consent(running)
+        assert time.monotonic() - began < 10
+        assert find_word(tmp_path, "Zdenko")
+        reader.execute("COMMIT")
+    consent(running)  # any further change
+    assert find_word(tmp_path, "Zdenko") == []
+
+
+def test_feedback_goes_with_the_trace_that_it_is_about(serving, tmp_path):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    trace = tell(running, "I keep a marmot.", said=())["grounding"]["trace"]
+    feedback = {"user": "ann", "trace": trace, "good": False, "better": "Its name is Ottokar."}
+    assert running.http.post("/v1/feedback", json=feedback).status_code == 200
+    assert find_word(tmp_path, "Ottokar")
+    forget_all(running)
+    assert find_word(tmp_path, "Ottokar") == []

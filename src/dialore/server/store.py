@@ -18,7 +18,7 @@ import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, OperationalError, SQLAlchemyError
 
 from dialore.errors import InputError, SourceError, first_line, import_optional
 from dialore.files import create_private, create_private_folder, unwritable
@@ -29,6 +29,8 @@ from dialore.sqlite_errors import explain_sqlite_error
 log = logging.getLogger(__name__)
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 _WAIT = 30  # seconds that a change waits for others' end, in SQLite
+_CHECKPOINT_WAIT_MS = 1000
+"""How long a deletion waits for readers before the write-ahead log is emptied."""
 _ATTEMPT_S = 2.0
 """How long a response waits for the store."""
 _BUSY_S = 5.0
@@ -152,6 +154,7 @@ class ServerStore:
         self._place, self._engine = url.render_as_string(hide_password=True), open_engine(url)
         self._clock = clock
         self._busy_until = 0.0
+        self._must_clear_log = False
         self._memory, self._kept = timedelta(days=memory_days), timedelta(days=kept_days)
         self._threads = Threads(self._engine.pool.size(), "store")  # type: ignore[attr-defined]
         self._process = os.getpid()
@@ -300,7 +303,7 @@ class ServerStore:
     def forget(
         self, connection: sa.Connection, user: User, identifier: str | None = None, table: sa.Table = STATEMENTS
     ) -> int:
-        """Delete a user's rows of a table, by id or all, and the traces that quote them.
+        """Delete a user's rows of a table, by id or all, and the traces that quote them with their feedback.
 
         Traces of a conversation are those of its messages; traces of a statement are those whose text contains it.
 
@@ -309,17 +312,17 @@ class ServerStore:
         """
         condition = () if identifier is None else (table.c.id == identifier,)
         if table is STATEMENTS and identifier is None:
-            _delete(connection, TRACES, user)
+            _delete_traces(connection, user)
         elif table is STATEMENTS:
             texts = connection.scalars(sa.select(STATEMENTS.c.text).where(*_of(STATEMENTS, user), *condition))
             for text in list(texts):
                 in_json = json.dumps(text)[1:-1]
                 quotes = sa.cast(TRACES.c.result, sa.Text).contains(in_json, autoescape=True)
-                _delete(connection, TRACES, user, quotes)
+                _delete_traces(connection, user, quotes)
         elif table is CONVERSATIONS:
             stored = connection.scalars(sa.select(CONVERSATIONS.c.turns).where(*_of(CONVERSATIONS, user), *condition))
             traces = [message["trace"] for messages in stored for message in messages if message.get("trace")]
-            _delete(connection, TRACES, user, TRACES.c.id.in_(traces))
+            _delete_traces(connection, user, TRACES.c.id.in_(traces))
         return _delete(connection, table, user, *condition)
 
     # --- conversations and traces
@@ -444,7 +447,7 @@ class ServerStore:
                     key = sa.func.hashtextextended("\x1f".join(user), 0)
                     connection.execute(sa.select(sa.func.pg_advisory_xact_lock(key)))
                 result = work(connection)
-            if deletes:
+            if deletes or (changes and self._must_clear_log):
                 self._clear_log()
         except SQLAlchemyError as error:  # in one line, without its password
             cause = getattr(error, "orig", None) or error
@@ -455,10 +458,24 @@ class ServerStore:
         return result
 
     def _clear_log(self) -> None:
-        """Empty SQLite's write-ahead log, where deleted text would remain until other changes overwrite it."""
-        if self._engine.dialect.name == "sqlite":
-            with self._engine.connect() as connection:
-                connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)")
+        """Empty SQLite's write-ahead log, where deleted text would remain until other changes overwrite it.
+
+        While another connection reads, the log cannot be emptied. It is tried again after the next change.
+        """
+        if self._engine.dialect.name != "sqlite":
+            return
+        wait = 0 if self._must_clear_log else _CHECKPOINT_WAIT_MS  # retries do not delay further changes
+        with self._engine.connect() as connection:
+            connection.exec_driver_sql(f"PRAGMA busy_timeout = {wait}")
+            try:
+                is_busy = bool(connection.exec_driver_sql("PRAGMA wal_checkpoint(TRUNCATE)").scalar_one())
+            except OperationalError:  # the deletion itself is committed
+                is_busy = True
+            finally:
+                connection.exec_driver_sql(f"PRAGMA busy_timeout = {_WAIT * 1000}")
+        if is_busy and not self._must_clear_log:
+            log.warning("%s is being read: deleted text stays in its log until the next change", self._place)
+        self._must_clear_log = is_busy
 
 
 def _log_late_failure(task: asyncio.Task[Any]) -> None:
@@ -472,6 +489,13 @@ def _of(table: sa.Table, user: User) -> tuple[sa.ColumnElement[bool], ...]:
 
 def _delete(connection: sa.Connection, table: sa.Table, user: User, *where: sa.ColumnElement[bool]) -> int:
     return (connection.execute(table.delete().where(*_of(table, user), *where))).rowcount
+
+
+def _delete_traces(connection: sa.Connection, user: User, *where: sa.ColumnElement[bool]) -> None:
+    """Delete traces and the feedback about them, which may quote the same text."""
+    traces = sa.select(TRACES.c.id).where(*_of(TRACES, user), *where)
+    _delete(connection, FEEDBACK, user, FEEDBACK.c.id.in_(traces))
+    _delete(connection, TRACES, user, *where)
 
 
 def _consents(connection: sa.Connection, user: User) -> bool:
