@@ -12,6 +12,7 @@ import pytest
 
 from dialore.errors import error_chain
 from dialore.llm.connection import connect
+from dialore.server.errors import without_addresses
 from tests.server.conftest import wait_until
 
 SECRET_PATH = "/srv/models/private/weights.bin"
@@ -123,6 +124,40 @@ def test_figures_count_the_outcome_of_a_stream_and_not_its_head(running, endpoin
 
     wait_until(lambda: any('status="502"' in line for line in counted()))
     assert not any('status="200"' in line for line in counted())
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "https://llm.internal/v1",
+        "http://[fd00::12]:8000/v1",
+        "10.0.0.3",
+        "10.0.0.3:8000",
+        "fd00::12",
+        "llm.internal:8000",
+        "gpu7:8000",
+        "localhost",
+        "root@gpu7.internal:22",
+        "/srv/models/private.gguf",
+        "~/models/private.gguf",
+        "C:\\models\\private.gguf",
+        r"\\files\models\private.gguf",
+    ],
+)
+def test_clients_see_no_address_in_a_message(address):
+    shown = without_addresses(f"cannot open {address}, at step 12:30:45 of gpt-4.1 (and/or 3/4)")
+    for word in ("llm", "internal", "10.0", "fd00", "gpu7", "localhost", "root", "private", "models", "files"):
+        assert word not in shown
+    assert shown.startswith("cannot open ")
+    assert shown.endswith(" at step 12:30:45 of gpt-4.1 (and/or 3/4)")
+
+
+def test_an_endpoint_whose_host_is_unknown_is_an_error_without_its_name(serving):
+    service = serving(connect("m", base_url="http://llm.no-such-host.invalid/v1", retries=0), method="vanilla")
+    for streamed in (False, True):
+        answer = service.say(stream=streamed)
+        assert '"error"' in answer.text
+        assert "no-such-host" not in answer.text
 
 
 def test_an_error_chain_with_a_cycle_ends():

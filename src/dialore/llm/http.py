@@ -204,7 +204,7 @@ def _connection_error(error: Exception, where: str, timeout: float, *, flows: bo
         case aiohttp.ClientConnectorDNSError():
             passing = error.os_error.errno == socket.EAI_AGAIN
             fault = Fault("check the base URL and the network", passing, not passing)
-            why = f"no host is called {urlsplit(where).hostname}"
+            why = f"the host of {where} is not known"
         case aiohttp.ClientConnectorError(os_error=ConnectionRefusedError()):
             why, fault = f"nothing listens at {where}", Fault("start the server or check its port", retryable=True)
         case aiohttp.ClientConnectorError():

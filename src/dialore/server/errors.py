@@ -63,8 +63,19 @@ def full_disk(error: BaseException | None) -> ServiceError | None:
 
 
 _URL = re.compile(r"\b[a-z][a-z0-9+.-]{0,20}://[^\s,;)'\"]{1,500}", re.IGNORECASE)
-_HOST = re.compile(r"\b(?:localhost|[\w-]{1,60}(?=\.)[\w.-]{1,200}):\d{1,5}\b|\b\d{1,3}(?:\.\d{1,3}){3}\b")
-_FILE_PATH = re.compile(r"(?<![\w/])(?:[A-Za-z]:)?(?:[/\\][\w.@~+-]+){2,}")
+_HOST = re.compile(
+    r"""(?<![\w.:])(?:[\w.+-]{1,60}@)?  # a user
+    (?:
+        \d{1,3}(?:\.\d{1,3}){3}(?::\d{1,5})?  # IPv4
+        | \[?[0-9a-f:]{0,40}::[0-9a-f:]{1,40}\]?(?::\d{1,5})?  # IPv6, shortened
+        | [0-9a-f]{1,4}(?::[0-9a-f]{1,4}){7}  # IPv6
+        | [\w-]{1,60}(?=\.)[\w.-]{1,200}:\d{1,5}  # a name with dots, and a port
+        | localhost(?::\d{1,5})?
+        | [a-z][\w-]{0,60}:\d{4,5}  # a name without dots, and a port
+    )(?![\w.]{0,200}\w)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+_FILE_PATH = re.compile(r"(?<![\w/])~?(?:[A-Za-z]:)?(?:[/\\]{1,2}[\w.@~+-]+){2,}")
 
 
 def without_addresses(text: str) -> str:
