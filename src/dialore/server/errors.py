@@ -72,7 +72,7 @@ _HOST = re.compile(
         | [\w-]{1,60}(?=\.)[\w.-]{1,200}:\d{1,5}  # a name with dots, and a port
         | localhost(?::\d{1,5})?
         | [a-z][\w-]{0,60}:\d{4,5}  # a name without dots, and a port
-    )(?![\w.]{0,200}\w)""",
+    )(?!\w)""",
     re.IGNORECASE | re.VERBOSE,
 )
 _FILE_PATH = re.compile(r"(?<![\w/])~?(?:[A-Za-z]:)?(?:[/\\]{1,2}[\w.@~+-]+){2,}")
