@@ -121,7 +121,7 @@ def test_json_lines(call, url):
 
 
 def test_without_an_endpoint(call):
-    done = call("chat", stdin="Do you have a cat or a dog?\n/why\nHello.\n")
+    done = call("chat", stdin="Do you have a cat or a dog?\n/why\nWhat else?\n")
     assert done.code == 0
     assert done.err.count("\n") == 1
     assert "no model: what was found is shown" in done.err

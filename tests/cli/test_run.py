@@ -309,7 +309,7 @@ def test_a_run_on_a_full_disk_is_one_line(call, flags, monkeypatch):
     monkeypatch.setattr(RunStore, "add", full)
     done = call(*flags)
     assert done.code == 2
-    assert "is full" in done.complaint
+    assert "is full" in done.err.splitlines()[-1]
     assert "Traceback" not in done.err
 
 

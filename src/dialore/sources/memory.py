@@ -130,10 +130,10 @@ class MemorySource:
         by_text = {statement.searched: statement for statement in candidates}
         asked = dialogue.model_copy(update={"persona": tuple(by_text), "extra": {}})
         ranked = await self._ranked.search(query, asked, len(by_text) if of_then else top)
-        found = [(by_text[piece.text], piece.score) for piece in ranked]
+        results = [(by_text[piece.text], piece.score) for piece in ranked]
         if of_then:
-            found = _alternate(found, of_then)
-        return SearchResult(_piece(statement, dialogue, statements, score) for statement, score in found[:top])
+            results = _alternate(results, of_then)
+        return SearchResult(_piece(statement, dialogue, statements, score) for statement, score in results[:top])
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`: what holds now, oldest first."""

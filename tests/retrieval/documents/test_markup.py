@@ -194,8 +194,8 @@ def test_messages_are_read_with_their_attachments(tmp_path):
         "Bestellung für März: Ten boxes",
         "Bestellung für März: Thank you.",
         "Bestellung für März > parts.csv: part: lid | life: 2",
-        "Before: Before",
-        "Before: Wir öffnen um acht.",
+        "Bestellung für März > Before: Before",
+        "Bestellung für März > Before: Wir öffnen um acht.",
     ]
     assert told == ["cup.png: an attachment whose name does not say how to read it"]
     wide = "Subject: Tea\nContent-Type: text/plain\n\nTen boxes.".encode("utf-16")

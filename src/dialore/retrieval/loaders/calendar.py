@@ -10,7 +10,7 @@ from dialore.retrieval.chunking import Paragraph, Section, Unreadable, paragraph
 from dialore.retrieval.groups import RefusedGroups, names_groups
 
 _FOLD = re.compile(r"\r?\n[ \t]")
-_LINE = re.compile(r"""([\w-]+)((?:;[\w-]+=(?:"[^"]*"|[^;:"]*)(?:,(?:"[^"]*"|[^;:"]*))*)*):(.*)""")
+_LINE = re.compile(r"""([\w-]+)((?:;[\w-]+=(?:"[^"]*"|[^;:",]*)(?:,(?:"[^"]*"|[^;:",]*))*)*):(.*)""")
 _PARAMETER = re.compile(r""";([\w-]+)=("[^"]*"|[^;:"]*)""")
 _DATE = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)\d\d(Z?))?")
 _ESCAPE = re.compile(r"\\([nN,;\\])")
@@ -37,7 +37,7 @@ def read_calendar(text: str) -> Iterator[Section]:
     method = ""
     inside: list[str] = []
     fields: list[tuple[str, str]] = []
-    found = False
+    has_event = False
     for line in _FOLD.sub("", text).splitlines():
         match = _LINE.fullmatch(line.strip())
         if match is None:
@@ -51,13 +51,13 @@ def read_calendar(text: str) -> Iterator[Section]:
         elif name == "END":
             inside = inside[:-1]
             if value.upper() in _COMPONENTS and fields:
-                found = True
+                has_event = True
                 yield _section(fields, method)
         elif name == "METHOD":
             method = value
         elif inside and inside[-1] in _COMPONENTS:
             fields.append(_field(name, {key.upper(): item.strip('"') for key, item in parameters.items()}, value))
-    if not found:
+    if not has_event:
         raise Unreadable("its calendar has no event")
 
 

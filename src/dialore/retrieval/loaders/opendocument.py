@@ -42,9 +42,9 @@ _UNSEEN = frozenset(
         "title-source",
     ]
 )
-"""What is deleted or declared, indexes that a program made of other text, and numbers of pages."""
+"""Elements without text of their own: deletions, declarations, indexes that a program made of other text, and numbers of pages."""
 _ASIDES = frozenset({"note", "annotation", "text-box", "table"})
-"""What stands inside a line of text and is read after its paragraph."""
+"""Elements inside a line of text that are read after its paragraph."""
 _SPACES = frozenset({"s", "tab", "line-break"})
 
 
