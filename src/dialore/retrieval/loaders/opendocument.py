@@ -42,7 +42,7 @@ _UNSEEN = frozenset(
         "title-source",
     ]
 )
-"""Elements without text of their own: deletions, declarations, indexes that a program made of other text, and numbers of pages."""
+"""Elements without text of their own: deletions, declarations, generated indexes, and numbers of pages."""
 _ASIDES = frozenset({"note", "annotation", "text-box", "table"})
 """Elements inside a line of text that are read after its paragraph."""
 _SPACES = frozenset({"s", "tab", "line-break"})
