@@ -83,7 +83,7 @@ _KEY_REFUSED = re.compile(
 _LOADING = re.compile(r"\bloading\b|warming|starting up|not (?:yet )?(?:ready|loaded)|being loaded", re.IGNORECASE)
 _LONG = re.compile(r"context|too long|max_model_len|maximum.{0,20}(?:length|tokens)", re.IGNORECASE)
 _WINDOW_EXCEEDED = re.compile(
-    r"exceed\w*.{0,40}\bcontext[ _](?:length|size|window)|\bcontext[ _](?:length|size|window).{0,40}exceed"
+    r"exceed(?:s|ed|ing)?.{0,40}\bcontext[ _](?:length|size|window)|\bcontext[ _](?:length|size|window).{0,40}exceed"
     r"|maximum context length|exceed_context_size",
     re.IGNORECASE,
 )

@@ -216,6 +216,7 @@ def _open_base(kind: Kind, base: str) -> tuple[Any, Any]:
     if "gguf_file" in location:
         # Its weights are dequantised; what says otherwise keeps it from being trained whole, and saved.
         model.hf_quantizer = None
+        model.is_quantized = False
         del model.config.quantization_config
     if tokenizer.eos_token_id is None:
         raise InputError(f"the tokenizer of {base} has no end-of-sequence token", hint="choose another --base")

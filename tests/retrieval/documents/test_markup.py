@@ -197,7 +197,7 @@ def test_messages_are_read_with_their_attachments(tmp_path):
         "Bestellung für März > Before: Before",
         "Bestellung für März > Before: Wir öffnen um acht.",
     ]
-    assert told == ["cup.png: an attachment whose name does not say how to read it"]
+    assert told == ["cup.png: an attachment whose name and type do not say how to read it"]
     wide = "Subject: Tea\nContent-Type: text/plain\n\nTen boxes.".encode("utf-16")
     assert read(tmp_path, "b.eml", wide) == (["Tea: Tea", "Tea: Ten boxes."], [])
 

@@ -8,7 +8,7 @@ from typing import Any
 _TEX = {"application/x-tex", "application/x-latex", "text/x-tex", "tex", "latex"}
 _MATHJAX = re.compile(r"MathJax(?:_Preview|_Display|_SVG|_SVG_Display|_CHTML|_CommonHTML)?|mjx-chtml|MJXc-display")
 """Classes of what MathJax 2 draws of a script, which stands after it."""
-_SCRIPT_MARKS = re.compile(r"%?\s*<!\[CDATA\[|%?\s*\]\]>")
+_SCRIPT_MARKS = re.compile(r"%?\s{0,20}<!\[CDATA\[|%?\s{0,20}\]\]>")
 _FORMS = {
     "msup": "{}^{}",
     "msub": "{}_{}",

@@ -8,11 +8,14 @@ from dataclasses import replace
 
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Reject, Section, Unreadable, library
-from dialore.retrieval.groups import apply_groups, names_groups
+from dialore.retrieval.groups import RefusedGroups, apply_groups, names_groups
 from dialore.retrieval.loaders.markup import read_markdown
 
 RTF_START = rb"{\rtf"
-_PROPERTY = re.compile(r"\{\\propname\s+([^{}]*)\}\s*\\proptype\d+\s*\{\\staticval\s*([^{}]*)\}")
+_PROPERTY_NAME = re.compile(r"\{\\propname\s([^{}]{0,1000})\}")
+_PROPERTY = re.compile(
+    r"\{\\propname\s([^{}]{0,1000})\}\s{0,20}\\proptype\d{1,4}\s{0,20}\{\\staticval([^{}]{0,10000})\}"
+)
 _IMAGE = re.compile(r"!\[image\]\(image_\d+\.\w+\)")
 
 
@@ -26,8 +29,10 @@ def read_rtf(data: bytes, notice: Reject) -> Iterator[Section]:
     """
     if not data.lstrip().startswith(RTF_START):
         raise Unreadable("it is no RTF")
-    properties = _PROPERTY.findall(data.decode("latin-1"))
-    named = [(GROUPS, value.strip()) for name, value in properties if names_groups(name)]
+    text = data.decode("latin-1")
+    named = [(GROUPS, value.strip()) for name, value in _PROPERTY.findall(text) if names_groups(name)]
+    if sum(names_groups(name) for name in _PROPERTY_NAME.findall(text)) > len(named):
+        raise RefusedGroups(f"a property of the document names {GROUPS} in a form that cannot be applied")
     groups = apply_groups(named).get(GROUPS)
     with library("RTF file", "kreuzberg", extra="rtf"):
         from kreuzberg import ExtractionConfig, extract_bytes_sync
