@@ -38,7 +38,7 @@ MONDAY = (
 WEDNESDAY = (
     ("Where do I live?", "I moved to York.", "Leeds"),
     ("Where did I live last week?", '"Me", 2026-11-20, held until 2026-11-23', "York"),
-    ("What did I work as on 20 November?", "I work as a nurse.", "Leeds"),
+    ("What did I work as on 20 November?", "I work as a nurse.", "museum"),
     ("What do I work as?", "I work as a teacher.", "nurse"),
     ("How many cats do I have?", "I have three cats.", "two cats"),
     ("How many cats did I have last week?", "I have two cats.", "three cats"),
