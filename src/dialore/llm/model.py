@@ -308,7 +308,9 @@ class Budget:
         self.add(usage, cost_of(usage, price))
 
     def add(self, usage: Usage, cost: float) -> None:
-        """Count calls that were paid for, also elsewhere."""
+        """Count calls that were paid for, also elsewhere. Usage of nothing is not reported to `on_spend`."""
+        if usage == Usage() and cost == 0.0:
+            return
         self.spent += usage
         self.cost += cost
         if self.on_spend is not None:
