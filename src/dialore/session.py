@@ -9,7 +9,7 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from types import NoneType
@@ -17,9 +17,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
-from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
+from dialore.llm.client import ModelClient
+from dialore.llm.model import LanguageModel
 from dialore.methods import registry
-from dialore.methods.stages import BY_MODEL, LLMRunner, NullRunner
+from dialore.methods.stage_runner import LLMRunner, NullRunner
+from dialore.methods.stages import RERANK_BY_MODEL
 from dialore.plugins import loadable
 from dialore.retrieval.documents.filters import reading_as
 from dialore.retrieval.reranking import load_reranker
@@ -27,8 +29,9 @@ from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSett
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
+    from dialore.llm.model import Budget, Price
     from dialore.methods.base import Method
-    from dialore.methods.stages import StageRunner
+    from dialore.methods.stage_runner import StageRunner
     from dialore.prompts.library import PromptLibrary
 
 log = logging.getLogger(__name__)
@@ -46,30 +49,29 @@ Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None
 """Makes a language model of its settings, or of them with another name, of a stage's model; None: no language model."""
 
 
-def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
+def connect_model(settings: ModelSettings, name: str | None = None) -> ModelClient | None:
     """Return the model of settings and environment, or None; raises as `connect`, and where none is to be recorded."""
     model = _open_model(settings, name)
     sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
-    if model is not None and any(value is not None for value in sampling.values()):
-        model = SamplingOverride(model, **sampling)
-    if model is not None and (settings.window is not None or settings.no_truncate):
-        model = ContextWindow(model, settings.window, whole=settings.no_truncate)
-    return model
+    if model is None:
+        return None
+    changes = {name: value for name, value in sampling.items() if value is not None}
+    return replace(model, sampling=changes, window=settings.window, may_shorten=not settings.no_truncate)
 
 
 _ASKED_WITH = ("timeout", "retries", "concurrency", "cache", "api", "extra_body", "thinking", "slots", "threads")
 
 
-def _open_model(settings: ModelSettings, name: str | None) -> LanguageModel | None:
+def _open_model(settings: ModelSettings, name: str | None) -> ModelClient | None:
     from dialore.llm.recording import Recorder, Replay
 
     if settings.replay is not None:
-        return Replay(settings.replay)
-    model: LanguageModel | None = None
+        return ModelClient(Replay(settings.replay))
+    model: ModelClient | None = None
     if REHEARSAL in {settings.model, name}:
         from dialore.llm.fake import FakeModel
 
-        model = FakeModel()
+        model = ModelClient(FakeModel())
     elif name is not None or settings.model != LEXICAL:
         from dialore.files import cache_folder
         from dialore.llm.connection import connect
@@ -82,7 +84,7 @@ def _open_model(settings: ModelSettings, name: str | None) -> LanguageModel | No
         return model
     if model is None:
         raise InputError("--record needs a language model", hint="set --base-url and --model")
-    return Recorder(model, settings.record)
+    return replace(model, recorder=Recorder(settings.record))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,17 @@ class Models:
     main: LanguageModel | None
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
-    def wrapped(self, wrap: Callable[[LanguageModel], LanguageModel]) -> Models:
-        """Return the same, each model in something that stands for it."""
-        stages = {stage: wrap(model) for stage, model in self.stages.items()}
-        return Models(None if self.main is None else wrap(self.main), stages)
+    def with_budget(self, budget: Budget, price: Price | None) -> Models:
+        """Return the models with a budget that all of them charge; see `ModelClient.with_budget`."""
+        return self._changed(lambda client: client.with_budget(budget, price))
+
+    def with_sample(self, sample: int) -> Models:
+        """Return the models with another sample index; see `ModelClient.with_sample`."""
+        return self._changed(lambda client: client.with_sample(sample))
+
+    def _changed(self, change: Callable[[ModelClient], ModelClient]) -> Models:
+        stages = {stage: change(ModelClient.around(model)) for stage, model in self.stages.items()}
+        return Models(None if self.main is None else change(ModelClient.around(self.main)), stages)
 
 
 class Session:
@@ -185,7 +194,7 @@ class Session:
                 able = (prompt.name for prompt in every if name in registry.method_sources(prompt))
                 raise _unread(methods, KINDS[name].flag, able)
         if self.settings.rerank:
-            if self.settings.rerank == BY_MODEL and models.main is None:
+            if self.settings.rerank == RERANK_BY_MODEL and models.main is None:
                 raise InputError(
                     "--rerank model wants a language model", hint="set --base-url and --model, or name a reranker"
                 )
@@ -222,7 +231,7 @@ class Session:
     def _agent(self, method: Method, models: Models) -> Agent:
         """Return the agent of a method; raise InputError where the reranker cannot be had."""
         rerank = self.settings.rerank
-        if rerank and rerank != BY_MODEL:
+        if rerank and rerank != RERANK_BY_MODEL:
             load_reranker(rerank)
         elif models.main is None:  # `lexical` beside methods that ask a model
             rerank = ""

@@ -10,7 +10,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
 from dialore.methods.baselines import Vanilla
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.text import detect_language, spoken_in, words
 from tests.llm.server import say

@@ -13,6 +13,7 @@ import pytest
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, RunStore
+from dialore.llm.client import ModelClient
 from dialore.llm.fake import FakeModel
 from dialore.llm.recording import Recorder
 from tests.cli.processes import interrupted
@@ -101,7 +102,9 @@ def test_a_dry_run_says_what_it_expects_and_leaves_nothing(call, flags, url, tmp
 def test_a_recording_answers_in_the_models_stead(call, flags, data, tmp_path):
     given = {"name": "x", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     recording = tmp_path / "recording.jsonl"
-    made = run_experiment(make_config(given), tmp_path / "made", lambda c, n: Recorder(FakeModel(), recording))
+    made = run_experiment(
+        make_config(given), tmp_path / "made", lambda c, n: ModelClient(FakeModel(), recorder=Recorder(recording))
+    )
     assert asyncio.run(made).ok == 12
     replayed = call(*flags, "--replay", recording, "--json")
     assert replayed.code == 0

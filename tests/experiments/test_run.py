@@ -323,7 +323,8 @@ import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.llm.cache import Cached, cache_key
+from dialore.llm.cache import CompletionCache, cache_key
+from dialore.llm.client import ModelClient
 from dialore.llm.fake import FakeModel
 
 class Slow(FakeModel):
@@ -331,7 +332,7 @@ class Slow(FakeModel):
         await asyncio.sleep(random.random() * 0.02)
         return await super().complete(request, on_token)
 
-class Paid(Cached):
+class Paid(ModelClient):
     async def complete(self, request, on_token=None):
         completion = await super().complete(request, on_token)
         if not completion.usage.cached:
@@ -350,7 +351,8 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         config = read_config(Path(sys.argv[1]))
-        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: Paid(Slow(), sys.argv[3])))
+        paid = Paid(Slow(), cache=CompletionCache(sys.argv[3], "rehearsal"))
+        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: paid))
         os._exit(0)
     os.write(1, f"child {child}\\n".encode())
     os.waitpid(child, 0)

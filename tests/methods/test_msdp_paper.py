@@ -13,7 +13,7 @@ from dialore.experiments.config import read_config
 from dialore.knowledge import Knowledge, PassageDetail
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import SearchResult

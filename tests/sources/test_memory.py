@@ -13,7 +13,7 @@ from dialore.errors import InputError, SourceError
 from dialore.llm.model import Completion, Usage
 from dialore.methods.memory_extraction import extract_statements, sentences_of_himself
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, NullRunner
+from dialore.methods.stage_runner import LLMRunner, NullRunner
 from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
 from dialore.session import Session

@@ -18,7 +18,7 @@ from dialore.dialogue import Dialogue
 from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.methods.stages import NullRunner
+from dialore.methods.stage_runner import NullRunner
 from dialore.response import Demands, Grounding, Response, StageTrace
 
 Result = Response | Grounding

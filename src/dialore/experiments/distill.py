@@ -23,7 +23,7 @@ from dialore.methods.dcrag import Dcrag, DemandsOutput, SelectedFacts
 from dialore.methods.edit import read_questions
 from dialore.methods.registry import method_class, method_prompts
 from dialore.methods.scg_qp import SearchDecision
-from dialore.methods.stages import LLMRunner, StageCall, T, Text
+from dialore.methods.stage_runner import LLMRunner, StageCall, T, Text
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Demands, Grounding, Response, StageTrace
 from dialore.retrieval.graph.matching import concept_key

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -26,10 +25,10 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
-from dialore.llm.model import Budget, Budgeted, Price, SamplingOverride, Usage, cost_of
+from dialore.llm.model import Budget, Price, Usage, cost_of
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
-from dialore.methods.stages import CITING
+from dialore.methods.stage_runner import CITING_PROMPT
 from dialore.parallel import bounded_map
 from dialore.plugins import file_of
 from dialore.session import Connect, Session, connect_model
@@ -215,10 +214,10 @@ async def open_systems(
                 opened.lexical.append(chosen)
             for system in config.systems:
                 models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
-                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(chosen)))
+                models = models.with_budget(opened.budget, config.price(chosen))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
-                    sampled = models.wrapped(partial(SamplingOverride, sample=repetition)) if repetition else models
+                    sampled = models.with_sample(repetition)
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = _title(named, opened.agents[number, 0].stage_runner.name, config.models)
                 options = system.options | ({"stages": system.stages} if system.stages else {})
@@ -273,7 +272,7 @@ def _prompts(agents: Sequence[Agent], opened: Opened, *, cite: bool) -> dict[str
         for prompt in prompts
     ]
     if cite and asked:
-        asked += [library.get(CITING, language) for language in LANGUAGES]
+        asked += [library.get(CITING_PROMPT, language) for language in LANGUAGES]
     return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked)) | hashes
 
 

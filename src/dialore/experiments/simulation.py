@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -24,7 +23,6 @@ from dialore.evaluation.conversations import METRICS, Standing
 from dialore.experiments.config import DatasetConfig, RunConfig
 from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
-from dialore.llm.model import Budgeted
 from dialore.llm.thoughts import strip_thoughts
 from dialore.methods.base import Method
 from dialore.methods.cleaning import FAULTS
@@ -149,7 +147,7 @@ async def run_simulation(
             users = session.models(model.model_copy(update={**asked, "stages": {}}))
             if users.main is None:
                 raise InputError("a simulated user is a language model", hint="set --base-url and --user-model")
-            users = users.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(model)))
+            users = users.with_budget(opened.budget, config.price(model))
             facts = facts_of(config, opened) | {"goals": [goal.model_dump(mode="json") for goal in goals]}
             for language in LANGUAGES:
                 facts[PROMPTS][f"{_PROMPT}.{language}"] = opened.prompts.get(_PROMPT, language).reference

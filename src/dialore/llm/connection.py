@@ -13,6 +13,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.llm.client import ModelClient
 from dialore.llm.http import HttpClient, redact_url, run_blocking
 from dialore.llm.model import Api, LanguageModel
 
@@ -46,7 +47,7 @@ def connect(
     folder: Path = Path("models"),
     key_env: str = "",
     named_by: str = "",
-) -> LanguageModel | None:
+) -> ModelClient | None:
     """Return the language model that arguments and environment name, ready to use.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
@@ -82,7 +83,7 @@ def connect(
     if name.startswith(PREFIX):
         from dialore.llm.distilled import TrainedStages
 
-        return TrainedStages(Path(target))
+        return ModelClient(TrainedStages(Path(target)))
     if address is None:
         names = ollama_models()
         if not (name or names):
@@ -180,11 +181,11 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     raise InputError(f"{redact_url(base_url)} does not say which model to use", hint=hint)
 
 
-def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> LanguageModel:
+def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> ModelClient:
     if path is None:
-        return model
-    from dialore.llm.cache import Cached
+        return ModelClient(model)
+    from dialore.llm.cache import CompletionCache
 
-    cached = Cached(model, path, address=address)
-    cached.open()
-    return cached
+    cache = CompletionCache(path, model.name, address=address)
+    cache.open()
+    return ModelClient(model, cache=cache)

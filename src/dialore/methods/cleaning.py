@@ -13,7 +13,6 @@ from dialore.learned.dialogue_ranking import close_gaps
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
@@ -40,36 +39,35 @@ def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = 
     return cleaned.strip()
 
 
-class CleanStream:
-    """Passes a response on while it is written; the pieces, joined, are what `clean_response` makes of the whole.
+class CleanFilter:
+    """Removes from a streamed response what models put around it, as `clean_response` does for a whole one.
 
-    The beginning is held back until it is known whether it is a label: for as many characters as one has, and seldom
-    more than two. What begins with a quotation mark or a fence is held back until that closes. White space is held
-    back until something follows it.
+    The beginning is held back until it is known whether it is a label. A response that begins with a quotation mark or
+    a fence is held back until that closes. White space is held back until something follows it.
     """
 
-    def __init__(self, on_token: OnToken, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
-        self._on_token, self._labels, self._leads = on_token, labels, leads
+    def __init__(self, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
+        self._labels, self._leads = labels, leads
         self._held, self._flows = "", False
 
-    def feed(self, piece: str) -> None:
-        """Take the next piece, and pass on what is certain by now."""
+    def feed(self, piece: str) -> str:
+        """See `TextFilter`."""
         self._held += piece
         if not self._flows:
             begun = self._begun()
             if begun is None:
-                return
+                return ""
             self._flows, self._held = True, begun
         certain = self._held.rstrip()
         self._held = self._held[len(certain) :]
-        if certain:
-            self._on_token(certain)
+        return certain
 
-    def close(self) -> None:
-        """Pass on the rest: nothing more comes."""
+    def finish(self) -> str:
+        """See `TextFilter`."""
         held, self._held = self._held, ""
-        if not self._flows and (text := clean_response(held, self._labels, self._leads)):
-            self._on_token(text)
+        if self._flows:
+            return ""
+        return clean_response(held, self._labels, self._leads)
 
     def _begun(self) -> str | None:
         """Return the text held back, from where the response begins; None while that is open."""
@@ -153,6 +151,7 @@ SCRIPT = "the answer goes on with a script of both sides"
 INSTRUCTIONS = "the answer says the instructions back"
 FAULTS = (ECHO, SCRIPT, INSTRUCTIONS)
 _ALIKE = 0.92
+_ECHO_MARGIN = 12  # characters after the last turn from which a response is more than an echo
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
 _FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4  # words, or Chinese characters, from which a question said back is no answer
 _LEAST_RUN, _LEAST_SHARE = 4, 0.6  # words of a run that stands in the instructions, an answer's share in such runs
@@ -220,25 +219,31 @@ def stops(messages: list[str]) -> tuple[str, ...]:
     return tuple(mark for mark in ("\nMe:", "\n我：") if any(mark in f"\n{text}" for text in messages))
 
 
-class EchoStream:
-    """Holds a text back for as long as it may be the last turn said back, and passes it on from then on."""
+class EchoFilter:
+    """Holds a streamed response back for as long as it may be the last turn said back.
 
-    def __init__(self, on_token: OnToken, last: str) -> None:
-        self._on_token, self._last = on_token, _plain(last)
-        self._held, self.flows = "", not (_is_telling(self._last) or _is_question(last))
+    Attributes:
+        flows: Whether text has been passed on, or will be at once.
+    """
 
-    def feed(self, piece: str) -> None:
-        """Take the next piece."""
-        if not self.flows:
-            self._held += piece
-            begun = _plain(self._held)
-            if self._last.startswith(begun) or (begun.startswith(self._last) and len(begun) < len(self._last) + 12):
-                return
-            piece, self._held, self.flows = self._held, "", True
-        self._on_token(piece)
+    def __init__(self, last_turn: str) -> None:
+        self._last_turn = _plain(last_turn)
+        self._held = ""
+        self.flows = not (_is_telling(self._last_turn) or _is_question(last_turn))
 
-    def close(self) -> None:
-        """Pass on what is held."""
-        if self._held:
-            self._on_token(self._held)
-            self._held, self.flows = "", True
+    def feed(self, piece: str) -> str:
+        """See `TextFilter`."""
+        if self.flows:
+            return piece
+        self._held += piece
+        begun = _plain(self._held)
+        if self._last_turn.startswith(begun):
+            return ""
+        if begun.startswith(self._last_turn) and len(begun) < len(self._last_turn) + _ECHO_MARGIN:
+            return ""
+        return self.finish()
+
+    def finish(self) -> str:
+        """See `TextFilter`."""
+        held, self._held, self.flows = self._held, "", True
+        return held

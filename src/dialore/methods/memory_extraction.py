@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.llm.model import Usage
-from dialore.methods.stages import NullRunner, StageContext
+from dialore.methods.stage_runner import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
 from dialore.sources.periods import holds_from
@@ -21,7 +22,7 @@ from dialore.text import Language, content_lemmas, content_words, is_chinese, li
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import StageRunner
+    from dialore.methods.stage_runner import StageRunner
 
 LONGEST = 300
 _MOST, _SHOWN = 5, 40

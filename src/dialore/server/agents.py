@@ -11,7 +11,7 @@ from typing import Any
 from dialore.agent import Agent
 from dialore.errors import UnknownNameError
 from dialore.methods.registry import method_class, method_options, method_sources
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.server.errors import ServiceError
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.session import Connect, Session, options_by_method

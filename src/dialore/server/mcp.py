@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dialore import __version__
 from dialore.knowledge import Knowledge
 from dialore.methods.memory_extraction import LONGEST
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
