@@ -335,6 +335,16 @@ async def test_a_piece_that_was_found_may_stay_unused():
     assert response.citations == []
 
 
+@pytest.mark.parametrize("turn", ["The Lantern Café was closed yesterday.", "灯笼咖啡馆昨天关门了，我很失望。"])
+async def test_a_turn_that_only_tells_something_leaves_the_draft_as_it_is(turn):
+    """Small models mark the needs of every turn as requested and unclear."""
+    needs = [{"what": "its owner", "source": "library", "query": "café owner", "asked": True, "unclear": True}]
+    model = Model({"needs": {"needs": needs, "topics": []}})
+    response = await weave(model, documents=InMemoryPassages([OWNER])).respond(Dialogue(id="told", turns=[turn]))
+    assert response.text == DRAFT
+    assert "write" not in model.asked
+
+
 async def test_a_draft_that_goes_against_what_is_found_is_mended():
     persona = PersonaSource({"I run a bakery.": ()})
     sources = {"persona": persona, "documents": InMemoryPassages([OPENS])}

@@ -191,13 +191,26 @@ def _is_echo(said: str, last: str) -> bool:
     return SequenceMatcher(None, *parts, autojunk=False).ratio() >= _ALIKE
 
 
-def _says_instructions(said: str, told: str) -> bool:
-    """Return whether most of an answer stands in the instructions, in runs too long for chance."""
-    parts, known = (list(text) if _WIDE.search(told) else text.split() for text in (said, told))
-    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * len(known):
+def _says_instructions(answer: str, instructions: str) -> bool:
+    """Return whether most words of an answer stand in the instructions, in runs too long for chance."""
+    is_wide = _WIDE.search(instructions) is not None
+    parts = list(answer) if is_wide else answer.split()
+    length, runs = _runs_of_words(instructions, is_wide)
+    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * length:
         return False
-    runs = SequenceMatcher(None, parts, known, autojunk=False).get_matching_blocks()
-    return sum(run.size for run in runs if run.size >= _LEAST_RUN) >= _LEAST_SHARE * len(parts)
+    repeated: set[int] = set()
+    for start in range(len(parts) - _LEAST_RUN + 1):
+        if tuple(parts[start : start + _LEAST_RUN]) in runs:
+            repeated.update(range(start, start + _LEAST_RUN))
+    return len(repeated) >= _LEAST_SHARE * len(parts)
+
+
+@functools.lru_cache(maxsize=64)
+def _runs_of_words(text: str, is_wide: bool) -> tuple[int, frozenset[tuple[str, ...]]]:
+    """Return the number of words of a text, or characters if Chinese, and its runs of `_LEAST_RUN` of them."""
+    parts = list(text) if is_wide else text.split()
+    runs = zip(*(parts[offset:] for offset in range(_LEAST_RUN)), strict=False)
+    return len(parts), frozenset(runs)
 
 
 def _is_telling(text: str) -> bool:
