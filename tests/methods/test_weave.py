@@ -340,7 +340,7 @@ async def test_a_turn_that_only_tells_something_leaves_the_draft_as_it_is(turn):
     """Small models mark the needs of every turn as requested and unclear."""
     needs = [{"what": "its owner", "source": "library", "query": "café owner", "asked": True, "unclear": True}]
     model = Model({"needs": {"needs": needs, "topics": []}})
-    response = await weave(model, documents=InMemoryPassages([OWNER])).respond(Dialogue(id="told", turns=[turn]))
+    response, _ = await answer(model, dialogue=Dialogue(id="told", turns=[turn]))
     assert response.text == DRAFT
     assert "write" not in model.asked
 
