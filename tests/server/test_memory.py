@@ -373,12 +373,20 @@ def delete_conversation(running):
     assert running.http.delete("/v1/conversations", params={"user": "ann", "id": "c1"}).status_code == 200
 
 
+def edit_statement(running):
+    identifier = memory(running)["data"][0]["id"]
+    changes = {"user": "ann", "text": "I keep a cat."}
+    assert running.http.patch(f"/v1/memory/{identifier}", json=changes).status_code == 200
+    assert [entry["text"] for entry in memory(running)["data"]] == ["I keep a cat."]
+
+
 @pytest.mark.parametrize(
     ("delete", "has_memory", "is_stored"),
     [
         (withdraw_consent, True, True),
         (forget_all, True, False),
         (forget_one, True, False),
+        (edit_statement, True, False),
         (delete_conversation, False, True),
     ],
 )
@@ -418,3 +426,13 @@ def test_feedback_goes_with_the_trace_that_it_is_about(serving, tmp_path):
     assert find_word(tmp_path, "Ottokar")
     forget_all(running)
     assert find_word(tmp_path, "Ottokar") == []
+
+
+def test_a_new_date_of_a_statement_leaves_its_traces(serving):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    trace = tell(running, "I keep a marmot.")["grounding"]["trace"]
+    identifier = memory(running)["data"][0]["id"]
+    changes = {"user": "ann", "holds_until": "2999-01-01T00:00:00Z"}
+    assert running.http.patch(f"/v1/memory/{identifier}", json=changes).status_code == 200
+    assert running.http.get(f"/v1/traces/{trace}").status_code == 200
