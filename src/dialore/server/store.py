@@ -278,19 +278,16 @@ class ServerStore:
     ) -> Statement | None:
         """Change a statement's text, or since or until when it holds; gives it as it is then, which changes its id.
 
-        If the text changes, the traces that quote the old text are deleted with their feedback, as `forget`
-        does, and the statement no longer names the message it was taken from.
+        If the text changes, the traces that quote the old text are deleted with their feedback, as `forget` does. The
+        statement keeps the message that it was taken from, which hides that message of a stored conversation.
 
         None where the user has none of that id. Raises InputError where it would end before it begins.
         """
         known = {statement.id: statement for statement in _statements(connection, user)}
         if identifier not in known:
             return None
-        fields = {**known[identifier].model_dump(), **changes}
         old_text = known[identifier].text
-        if fields["text"] != old_text:
-            fields["turn"] = ""  # the message that the old text was taken from
-        edited = Statement.model_validate(fields)
+        edited = Statement.model_validate({**known[identifier].model_dump(), **changes})
         if edited.holds_until is not None and edited.holds_until <= edited.begins:
             raise InputError("a statement holds until later than since when", hint="give another date")
         if edited.text != old_text:
