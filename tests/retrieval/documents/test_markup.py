@@ -168,7 +168,7 @@ def test_lines_with_bad_bytes_are_read_and_counted(tmp_path):
     lines = [b'{"text": "fine"}'] * 70_000 + [b'{"text": "caf\xe9"}']
     found, told = read(tmp_path, "a.jsonl", b"\n".join(lines))
     assert (len(found), found[-1]) == (70_001, "caf\ufffd")
-    assert told == [": 1 lines hold \ufffd, for what is no utf-8"]
+    assert told == [": lines with bytes that are not utf-8, which are read as \ufffd: 1"]
 
 
 def message() -> EmailMessage:
