@@ -54,8 +54,8 @@ def endpoint(
     if json:
         print_json(figures)
         return
-    dialogues = count_noun(len(given), "dialogues")
-    about = f"{settings.method[0]}, {dialogues}, at most {settings.model.concurrency} calls at once"
+    dialogue_count = count_noun(len(given), "dialogues")
+    about = f"{settings.method[0]}, {dialogue_count}, at most {settings.model.concurrency} calls at once"
     console().print(f"[bold]{escape(figures['model'])}[/], {escape(about)}")
     latency = figures["latency_ms"]
     answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"

@@ -85,8 +85,8 @@ def distill(
     if json:
         print_json({"path": str(out), "lines": count, "rows": dict(sorted(of_stages.items()))})
     else:
-        stages = ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items()))
-        note(f"{count_noun(count, 'lines')} in {out}: {stages}")
+        stage_counts = ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items()))
+        note(f"{count_noun(count, 'lines')} in {out}: {stage_counts}")
 
 
 def _distill_config(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
