@@ -184,8 +184,10 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
         else:
             yield dialogue
     if left_out:
-        counted = f"{len(left_out):,} dialogues of {config.path} have no turn to be answered, such as {left_out[0]!r}"
-        logging.getLogger(__name__).warning("%s: they are left out", counted)
+        counted = f"{len(left_out):,} (such as {left_out[0]!r})"
+        logging.getLogger(__name__).warning(
+            "%s: dialogues without a turn to be answered are left out: %s", config.path, counted
+        )
 
 
 @dataclass(frozen=True, slots=True)
