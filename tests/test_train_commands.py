@@ -142,3 +142,22 @@ def test_a_preset_of_another_recipe_is_refused(command, preset, capsys):
         main(shlex.split(command)[1:])
     assert left.value.code == 2
     assert preset in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "dialore train generator kbp --data data --out models/x",
+        "dialore train stages rows.jsonl --out models/x",
+        "dialore train question coq --data data --out models/x",
+        "dialore train query wizard-of-internet --data data --out models/x",
+        "dialore train retriever kbp --kind dual --data data --out models/x",
+        "dialore train nli kbp --kind cross --data data --out models/x",
+    ],
+)
+def test_without_a_base_nothing_is_trained(command, parse, capsys):
+    with pytest.raises(SystemExit) as left:
+        main(shlex.split(command)[1:])
+    assert left.value.code == 2
+    assert "--base" in capsys.readouterr().err
+    assert parse(f"{command} --base scratch")[1] == "scratch"
