@@ -82,7 +82,7 @@ def test_retrieve_tells_foreseen_from_unforeseen(call, graph):
     assert data["unforeseen_found"] == 2
     assert data["unlinked"] == ["wasabi"]
     words = call(*settings).out
-    assert "foreseen: 1 facts" in words
+    assert "foreseen: 1 fact" in words
     assert "no concept" in words
     assert "nothing to look for" in call("graph", "retrieve", "-g", graph).complaint
     assert "unknown language" in call(*settings, "-l", "fr").complaint

@@ -341,3 +341,13 @@ def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(cal
     servers = f"{faulty_server.url}, {other.url}"
     assert f"The responses of m in the run vanilla-jsonl are of several servers: {servers}." in report
     other.close()
+
+
+def test_models_that_a_file_names_are_run_at_the_address_of_the_command(call, tmp_path, data, url):
+    path = write_experiment(tmp_path, data, models=["wait-0", "wait-1"])
+    done = call("run", path, "--base-url", url, "--limit", 2, "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert (said["answered"], said["expected"]["responses"]) == (4, 4)
+    with RunStore.open(tmp_path / "runs" / "small") as store:
+        assert [system.model for system in store.systems()] == ["wait-0", "wait-1"]

@@ -22,7 +22,7 @@ from dialore.session import connect_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
-CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._english_tokens, meteor.find_wordnet]
+CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._english_tokenizer, meteor.find_wordnet]
 
 
 @pytest.fixture

@@ -91,7 +91,7 @@ def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, ca
         "data/wow.base",
         "data/wizard_of_wikipedia/train.json",
     ]
-    assert "wants 3 things that are not here" in error
+    assert "missing inputs: 3" in error
     assert not (tmp_path / "runs").exists()
 
 

@@ -662,3 +662,20 @@ def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, 
     assert sent({"models.base_url": faulty_server.url, "models.model": "m"}) == "Bearer our-key"
     monkeypatch.setenv("DIALORE_KEY_HOSTS", faulty_server.url.split("/")[2])
     assert sent() == "Bearer our-key"
+
+
+def test_an_option_of_models_holds_for_each_and_a_model_replaces_them(tmp_path):
+    path = tmp_path / "run.yaml"
+    given = {"dataset": {"name": "jsonl", "path": "d.jsonl"}, "systems": ["vanilla"]}
+    given["models"] = ["small-8b", {"model": "large-70b", "base_url": "http://theirs/v1"}]
+    path.write_text(json.dumps(given), "utf-8")
+    small, large = read_config(path, {"models.temperature": 0.2}).models
+    assert (small.model, small.temperature, large.model, large.temperature) == ("small-8b", 0.2, "large-70b", 0.2)
+    assert large.named_by == str(path)
+    ours = read_config(path, {"models.base_url": "http://ours/v1"}).models
+    assert [(model.model, model.base_url, model.named_by) for model in ours] == [
+        ("small-8b", "http://ours/v1", ""),
+        ("large-70b", "http://ours/v1", ""),
+    ]
+    (only,) = read_config(path, {"models.model": "other", "models.temperature": 0.2}).models
+    assert (only.model, only.base_url) == ("other", None)

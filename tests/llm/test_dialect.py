@@ -202,7 +202,9 @@ async def test_a_character_split_over_two_pieces_is_whole(faulty_server):
     assert await ask(faulty_server, streamed=True) == "hi \U0001f600!"
 
 
-def test_streaming_is_given_up_where_no_stream_ever_ended_well():
+def test_streaming_is_paused_if_the_first_streams_all_break_off(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("dialore.llm.capabilities.time.monotonic", lambda: now)
     never, once = ServerCapabilities(), ServerCapabilities()
     once.stream_ended(whole=True)
     for _ in range(3):
@@ -211,6 +213,14 @@ def test_streaming_is_given_up_where_no_stream_ever_ended_well():
         once.stream_ended(whole=False)
     assert not never.streams
     assert once.streams
+    now += 600
+    assert never.streams  # a model that was down does not end streaming until a restart
+    never.stream_ended(whole=False)
+    assert not never.streams
+    now += 600
+    never.stream_ended(whole=True)
+    never.stream_ended(whole=False)
+    assert never.streams
 
 
 async def test_a_stream_that_breaks_off_ends_streaming_for_nobody_else(faulty_server):

@@ -418,3 +418,19 @@ def test_feedback_goes_with_the_trace_that_it_is_about(serving, tmp_path):
     assert find_word(tmp_path, "Ottokar")
     forget_all(running)
     assert find_word(tmp_path, "Ottokar") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"), [({"text": "I keep a cat."}, False), ({"holds_until": "2999-01-01T00:00:00Z"}, True)]
+)
+def test_a_new_text_of_a_statement_deletes_what_quotes_the_old_one(serving, tmp_path, changes, is_kept):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    trace = tell(running, "I keep a marmot.")["grounding"]["trace"]
+    feedback = {"user": "ann", "trace": trace, "good": False, "better": "Its name is Ottokar."}
+    assert running.http.post("/v1/feedback", json=feedback).status_code == 200
+    identifier = memory(running)["data"][0]["id"]
+    answer = running.http.patch(f"/v1/memory/{identifier}", json={"user": "ann", **changes})
+    assert answer.status_code == 200
+    assert running.http.get(f"/v1/traces/{trace}").status_code == (200 if is_kept else 404)
+    assert bool(find_word(tmp_path, "Ottokar")) == is_kept

@@ -24,7 +24,7 @@ from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapp
 from dialore.response import Response
 from dialore.session import Connect, connect_model, open_agents
 from dialore.settings import ModelSettings, Settings
-from dialore.text import check_language
+from dialore.text import check_language, count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -54,7 +54,8 @@ def endpoint(
     if json:
         print_json(figures)
         return
-    about = f"{settings.method[0]}, {len(given)} dialogues, at most {settings.model.concurrency} calls at once"
+    dialogue_count = count_noun(len(given), "dialogues")
+    about = f"{settings.method[0]}, {dialogue_count}, at most {settings.model.concurrency} calls at once"
     console().print(f"[bold]{escape(figures['model'])}[/], {escape(about)}")
     latency = figures["latency_ms"]
     answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"

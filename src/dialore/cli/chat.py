@@ -24,7 +24,7 @@ from dialore.methods.registry import method_names
 from dialore.response import Response
 from dialore.session import Session, options_by_method
 from dialore.settings import Settings
-from dialore.text import spoken_in
+from dialore.text import count_noun, spoken_in
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
@@ -249,7 +249,7 @@ class _ChatSession:
 
     def _graph(self, _: str) -> None:
         graph = self._bench.source("graph", needed=True)
-        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
+        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {count_noun(graph.facts_count, 'facts')}")
 
     def _reset(self, _: str) -> None:
         self._turns, self._responses = [], []
@@ -268,7 +268,7 @@ class _ChatSession:
         responses = [render.as_line(response) for response in self._responses]
         kept = {"id": path.stem, **about, "turns": self._turns[:-1], "responses": responses}
         write_whole(path, f"{render.dumps(kept)}\n", private=True)
-        self._say(f"{len(self._turns)} turns written to {path}")
+        self._say(f"{count_noun(len(self._turns), 'turns')} written to {path}")
 
     def _help(self, _: str) -> None:
         self._say(_HELP)

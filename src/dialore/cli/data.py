@@ -20,7 +20,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.plugins import loadable
-from dialore.text import Language
+from dialore.text import Language, count_noun
 
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
@@ -213,7 +213,7 @@ def convert(
         return
     _note_report(reader)
     if out is not None:
-        note(f"{count} dialogues of {name} written to {out}")
+        note(f"{count_noun(count, 'dialogues')} of {name} written to {out}")
 
 
 def _note_report(reader: DataSet) -> None:

@@ -15,6 +15,7 @@ from dialore.errors import InputError
 from dialore.experiments import distill as distilling
 from dialore.experiments.config import RunConfig
 from dialore.llm.distilled import write_lines
+from dialore.text import count_noun
 
 _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """Options that are switched off, as hard matching has no answer for them."""
@@ -84,7 +85,8 @@ def distill(
     if json:
         print_json({"path": str(out), "lines": count, "rows": dict(sorted(of_stages.items()))})
     else:
-        note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
+        stage_counts = ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items()))
+        note(f"{count_noun(count, 'lines')} in {out}: {stage_counts}")
 
 
 def _distill_config(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:

@@ -25,6 +25,7 @@ from dialore.retrieval.loaders.reader import Reader
 from dialore.retrieval.loaders.reading import FILE_FORMATS
 from dialore.sources.base import SearchResult
 from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrow, open_documents
+from dialore.text import count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -248,7 +249,8 @@ def stats(index: _Index, json: Json = False) -> None:
         print_json(data)
         return
     out = console()
-    out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
+    counts = _count_contents(data["passages"], data["documents"])
+    out.print(f"[bold]{escape(data['name'])}[/]  {counts}")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
     chunking = ", ".join(f"{key} {value}" for key, value in data["chunking"].items())
@@ -260,7 +262,7 @@ def _show_report(report: DocumentReport, *, json: bool) -> None:
     for sentence in report.notices[:_SHOWN]:
         note(sentence)
     if len(report.notices) > _SHOWN:
-        note(f"{len(report.notices) - _SHOWN:,} more notices: --json lists all")
+        note(f"{count_noun(len(report.notices) - _SHOWN, 'notices')} more: --json lists all")
     if report.skipped:
         names = ", ".join(Path(file).name for file in report.skipped[:_SHOWN])
         more = ", ..." if len(report.skipped) > _SHOWN else ""
@@ -273,7 +275,12 @@ def _show_report(report: DocumentReport, *, json: bool) -> None:
         more = ", ..." if len(report.gone) > _SHOWN else ""
         files = f"{len(report.gone):,} ({names}{more})"
         note(f"files that are gone, but still in the index: {files}; delete them by `documents add --prune`")
-    note(f"{_summary(report)}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
+    contents = _count_contents(report.passages, report.documents)
+    note(f"{_summary(report)}: {report.path} has {contents}")
+
+
+def _count_contents(passages: int, documents: int) -> str:
+    return f"{count_noun(passages, 'passages')} of {count_noun(documents, 'documents')}"
 
 
 def _summary(report: DocumentReport) -> str:

@@ -20,6 +20,7 @@ from dialore.experiments.feedback import replay as answer_anew
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import RunStore
+from dialore.text import count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -76,7 +77,7 @@ def export(
     count = feedback.write_lines(out, make[one_of("form", form, list(make))](rows))
     if json:
         print_json({"file": str(out), "entries": count})
-    note(f"{count} of {len(rows)} responses: {out}")
+    note(f"{count} of {count_noun(len(rows), 'responses')}: {out}")
 
 
 @app.command("replay")

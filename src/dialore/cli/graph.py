@@ -24,7 +24,7 @@ from dialore.retrieval.graph.opening import NAME, starter_graph
 from dialore.retrieval.graph.store import FactStore, GraphStore
 from dialore.retrieval.graph.writing import build_graph
 from dialore.sources.graph import open_graph
-from dialore.text import check_language, detect_language
+from dialore.text import check_language, count_noun, detect_language
 
 _CHUNK = 20_000
 _NAMES_COMPARED = 300_000
@@ -75,7 +75,8 @@ def build(
         return
     merged = f", {report.merged:,} duplicates merged" if report.merged else ""
     size = f"{report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s"
-    note(f"{report.facts:,} facts of {report.concepts:,} concepts{merged}: {report.path} ({size})")
+    concepts = count_noun(report.concepts, "concepts")
+    note(f"{count_noun(report.facts, 'facts')} of {concepts}{merged}: {report.path} ({size})")
 
 
 @app.command("stats")
@@ -104,7 +105,7 @@ def stats(
         return
     out = console()
     size = f"{data['bytes'] / 2**20:.1f} MB"
-    counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
+    counts = f"{count_noun(meta.facts, 'facts')}, {count_noun(meta.concepts, 'concepts')}, {', '.join(meta.languages)}"
     out.print(f"[bold]{escape(meta.name)}[/]  {escape(counts)}")
     out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
     rows = [(name, f"{count:,}", f"{count / max(1, meta.facts):.1%}") for name, count in relations.items()]
@@ -189,7 +190,8 @@ def retrieve(
         out.print(f"{escape(phrase)} [dim]->[/] [yellow]no concept[/]")
     for kind, count in (("foreseen", retrieved.foreseen_found), ("unforeseen", retrieved.unforeseen_found)):
         facts = getattr(retrieved, kind)
-        out.print(f"\n[bold]{kind}[/]: {count:,} facts" + (f", the best {len(facts)}" if len(facts) < count else ""))
+        best = f", the best {len(facts)}" if len(facts) < count else ""
+        out.print(f"\n[bold]{kind}[/]: {count_noun(count, 'facts')}{best}")
         if facts:
             show_ranked(out, facts)
 
@@ -287,7 +289,7 @@ def export(
             return
         with progress("writing facts") as step:
             done = export_graph(store, out, chosen, step)
-    note(f"{done:,} facts: {out}")
+    note(f"{count_noun(done, 'facts')}: {out}")
 
 
 def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | None, *, json: bool) -> None:
@@ -306,7 +308,7 @@ def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | No
     else:
         done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
         summary = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
-        note(f"{summary}: {graph} has {report.facts:,} facts of {report.concepts:,} concepts")
+        note(f"{summary}: {graph} has {count_noun(report.facts, 'facts')} of {count_noun(report.concepts, 'concepts')}")
 
 
 def _facts(

@@ -12,6 +12,7 @@ from dialore.experiments.config import DatasetConfig
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.simulation import import_conversations
 from dialore.settings import check_settings
+from dialore.text import count_noun
 
 TextKey = Annotated[
     str, Option(metavar="KEY", help="The key of the response in each entry of a file: prediction, output.pred.")
@@ -56,8 +57,8 @@ def import_files(
     if json:
         print_json({"folder": str(folder), "responses": counts.responses, "thoughts": counts.with_thoughts})
     if counts.with_thoughts:
-        note(f"thoughts were removed from {counts.with_thoughts} responses")
-    note(f"{counts.responses} responses are in {folder}")
+        note(f"thoughts were removed from {count_noun(counts.with_thoughts, 'responses')}")
+    note(f"{count_noun(counts.responses, 'responses')} in {folder}")
 
 
 def import_and_report(
@@ -71,7 +72,7 @@ def import_and_report(
     if json:
         print_json({"folder": str(folder), "systems": systems})
     for name, counts in systems.items():
-        told = [f"{name}: {counts['responses']} responses"]
+        told = [f"{name}: {count_noun(counts['responses'], 'responses')}"]
         if counts["empty"]:
             told.append(f"{counts['empty']} without text, which are scored as answers that say nothing")
         if counts["failed"]:
@@ -79,7 +80,7 @@ def import_and_report(
         if counts["thoughts"]:
             told.append(f"thoughts were removed from {counts['thoughts']}")
         if missing := counts["missing"]:
-            told.append(f"{len(missing)} dialogues without one, such as {missing[0]!r}")
+            told.append(f"{count_noun(len(missing), 'dialogues')} without one, such as {missing[0]!r}")
         note("; ".join(told))
     note(f"they are in {folder}")
     return folder

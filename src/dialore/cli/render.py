@@ -20,6 +20,7 @@ from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.stage_runner import NullRunner
 from dialore.response import Demands, Grounding, Response, StageTrace
+from dialore.text import count_noun
 
 Result = Response | Grounding
 
@@ -111,13 +112,14 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
 def show_used(out: Console, response: Response) -> None:
     """Show what a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers, used = response.knowledge, response.numbers, response.used
+    pieces = count_noun(len(knowledge), "pieces of knowledge")
     if not knowledge:
         searched = any("found" in stage.output for stage in response.trace)
         out.print(f"[dim]{'nothing that was found was kept' if searched else 'no knowledge was looked up'}[/]")
     elif not used:
-        out.print(f"[dim]drew on none of {len(knowledge)} pieces of knowledge that it was given[/]")
+        out.print(f"[dim]drew on none of {pieces} that it was given[/]")
     else:
-        out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
+        out.print(f"[dim]drew on {len(used)} of {pieces}:[/]")
         for item in used:
             number = f"{display.superscript([numbers[item.id]])} " if item.id in numbers else ""
             colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)

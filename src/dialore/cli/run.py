@@ -29,6 +29,7 @@ from dialore.experiments.simulation import run_simulation
 from dialore.experiments.store import RunStore
 from dialore.session import options_by_method
 from dialore.settings import pairs
+from dialore.text import count_noun
 
 RunOptions = Annotated[Mapping[str, object], Spread(RunConfig, "said")]
 _MANY_CALLS = 2_000
@@ -117,7 +118,7 @@ def configured(file: Path | None, said: Mapping[str, object], methods: list[str]
                 raise InputError(f"{file} wants what is not here: {missing[0]}")
             for absent in missing:
                 note(f"missing: {absent}")
-            raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
+            raise InputError(f"{file}: missing inputs: {len(missing)}", hint="run the commands listed above")
     else:
         missing = [needed for needed, name in _NEEDED.items() if name not in changes]
         if missing:
@@ -151,8 +152,9 @@ def _say_estimate(estimate: Estimate) -> None:
     cost = ""
     if estimate.cost:
         cost = f", {estimate.cost:.2f} by the price given if the server has no prompt tokens cached"
+    calls = count_noun(estimate.calls, "calls")
     note(
-        f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
+        f"{count_noun(estimate.responses, 'responses')} to make: about {calls}, {estimate.prompt_tokens:,} prompt "
         f"and {estimate.completion_tokens:,} completion tokens{cost} (rehearsed)"
     )
     if estimate.failed:
@@ -176,7 +178,7 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
-            f"({ended.calls:,} calls, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
+            f"({count_noun(ended.calls, 'calls')}, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
             f"score it with `dialore score {folder}`"
         )
     if missing:
@@ -230,6 +232,7 @@ def simulate(
     for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
         note(failure)
     ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
-    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
+    held = count_noun(ended.ok, "conversations")
+    note(f"{held} held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
     if ended.before + ended.ok < ended.total:
         raise typer.Exit(1)

@@ -23,6 +23,7 @@ from dialore.methods.few_shot import Sample, SampleDatabase, align_samples, buil
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.sources.graph import open_graph
+from dialore.text import count_noun
 
 Step = Callable[[str, int, int | None], None]
 
@@ -97,7 +98,7 @@ def build(
         print_json({"path": str(out), **counts, "bytes": size, "seconds": seconds})
         return
     kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
-    note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
+    note(f"{count_noun(meta.samples, 'samples')} ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
 
 
 @app.command("compare")

@@ -28,6 +28,7 @@ from dialore.plugins import loadable
 from dialore.session import connect_model
 from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
+from dialore.text import count_noun
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
@@ -110,7 +111,7 @@ def _note_languages(store: RunStore) -> None:
     dialogues = (store.dialogue(position) for position in range(store.size))
     mixed = [dialogue.id for dialogue in dialogues if is_mixed(dialogue)]
     if mixed:
-        counted = f"{len(mixed)} of {store.size} dialogues, such as {mixed[0]!r}"
+        counted = f"{len(mixed)} of {count_noun(store.size, 'dialogues')}, such as {mixed[0]!r}"
         note(
             f"{counted}: the reference is in another language than the last turn; overlap is measured in that language"
         )

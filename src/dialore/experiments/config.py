@@ -212,16 +212,17 @@ def make_config(
 ) -> RunConfig:
     """Return a configuration from plain data; raise InputError naming every field that is wrong.
 
-    Changes of `models.<field>` hold for every model that is given, but those that say which model it is: these make one
-    model, in the place of the given ones.
+    Changes of `models.<field>` hold for every model that is given. A change of `models.model` replaces all given models
+    by that one.
     """
     changes = dict(changes or {})
     model_changes = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
     made = with_changes(given, changes)
     if model_changes:
         fields = {name.removeprefix(_MODELS): value for name, value in model_changes.items()}
-        of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
-        before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
+        if fields.get("base_url") is not None:
+            fields["named_by"] = ""  # the user names the address, not the file
+        before = [{}] if "model" in fields else given.get("models") or [{}]
         made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
     named = {
         path.replace(_MODELS, f"{_MODELS}0."): flag

@@ -99,6 +99,7 @@ async def run_experiment(
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
         async with open_systems(config, asked) as opened, nullcontext() if queue is None else queue.sending():
+            _check_models_differ(opened.systems)
             store.count_spending(opened.budget)
             accepted = (accept_changed_prompts, accept_changed_server)
             numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accepted)
@@ -183,8 +184,10 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
         else:
             yield dialogue
     if left_out:
-        counted = f"{len(left_out):,} dialogues of {config.path} have no turn to be answered, such as {left_out[0]!r}"
-        logging.getLogger(__name__).warning("%s: they are left out", counted)
+        counted = f"{len(left_out):,} (such as {left_out[0]!r})"
+        logging.getLogger(__name__).warning(
+            "%s: dialogues without a turn to be answered are left out: %s", config.path, counted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,9 +225,13 @@ async def open_systems(
                 name = _title(named, opened.agents[number, 0].stage_runner.name, config.models)
                 options = system.options | ({"stages": system.stages} if system.stages else {})
                 opened.systems.append(System(number, system.title, system.method, options, name))
-        if len({(made.title, made.model) for made in opened.systems}) < len(opened.systems):
-            raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
         yield opened
+
+
+def _check_models_differ(systems: Sequence[System]) -> None:
+    """Raise InputError where a table could not tell two models apart."""
+    if len({(system.title, system.model) for system in systems}) < len(systems):
+        raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
 
 
 def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:

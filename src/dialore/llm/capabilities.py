@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import ModelError, WindowError
@@ -43,6 +44,7 @@ _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _MIN_DOUBTS = 2
 _MAX_BROKEN_STREAMS = 3
+_STREAM_PAUSE_S = 300.0
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
@@ -71,10 +73,16 @@ class ServerCapabilities:
         self.most: int | None = None
         self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
-        self.streams = True
+        self._refuses_streams = False
         self._broken_streams: int | None = 0  # None once a stream has ended as it should
+        self._streams_paused_until = 0.0  # by the monotonic clock
         self.doubts = 0  # requests that succeeded in another form after a failure inside the server
         self.slowest: float | None = None  # seconds of the slowest answer
+
+    @property
+    def streams(self) -> bool:
+        """Whether to stream: the server has not refused it, and streams are not paused."""
+        return not self._refuses_streams and time.monotonic() >= self._streams_paused_until
 
     def should_stream(self, timeout: float) -> bool:
         """Return whether an answer is to be streamed although no caller reads it, so that a time-out is of a silence.
@@ -137,12 +145,15 @@ class ServerCapabilities:
             self.format = form
 
     def stream_ended(self, *, whole: bool) -> None:
-        """Record how a stream ended. Streaming is given up if the first few streams of a server all broke off."""
+        """Record how a stream ended. Streaming is paused if the first few streams of a server all broke off."""
         if whole:
             self._broken_streams = None
-        elif self._broken_streams is not None:
-            self._broken_streams += 1
-            self.streams = self.streams and self._broken_streams < _MAX_BROKEN_STREAMS
+            return
+        if self._broken_streams is None:
+            return
+        self._broken_streams += 1
+        if self._broken_streams >= _MAX_BROKEN_STREAMS:
+            self._streams_paused_until = time.monotonic() + _STREAM_PAUSE_S
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
         messages = [Message(**message) for message in sent.get("messages", ())]
@@ -165,7 +176,7 @@ class ServerCapabilities:
             if name not in sent or not named or not _REFUSED.search(error.said):
                 continue
             if name == "stream":
-                self.streams = False
+                self._refuses_streams = True
             elif name not in self.left_out:
                 tell(f"the server refuses {name}: it is left out from now on")
                 self.left_out.add(name)

@@ -41,6 +41,11 @@ class Row(BaseModel):
         """The stage: `dcrag/query-production`."""
         return self.task.partition(".")[0]
 
+    @property
+    def language(self) -> Literal["en", "zh"]:
+        """The language of the prompt, which the task's name ends with."""
+        return "zh" if self.task.endswith(".zh") else "en"
+
     @classmethod
     def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
         """Return the row of an answer to a prompt that is named by its reference."""

@@ -23,6 +23,7 @@ from dialore.files import load_json, reading
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.relations import RELATIONS, canonical
 from dialore.retrieval.graph.writing import replacing, writing
+from dialore.text import count_noun
 
 if TYPE_CHECKING:
     from dialore.retrieval.graph.store import FactStore
@@ -185,7 +186,7 @@ def _parser(
 def _log_left_out(path: Path, left_out: Counter[str], *, is_label: bool) -> None:
     for reason, count in left_out.items():
         hint = _LABEL_HINT if reason == _NOT_POSITIVE and is_label else ""
-        lines = "1 line" if count == 1 else f"{count:,} lines"
+        lines = count_noun(count, "lines")
         logging.getLogger(__name__).warning("%s: %s left out: %s%s", path, lines, reason, hint)
 
 

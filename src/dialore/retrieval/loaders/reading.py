@@ -178,7 +178,7 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
                 Section([Paragraph(part)]) for line in whole_lines() for part in line.splitlines() if part.strip()
             )
         if bad and not note:
-            notice("", f"{bad:,} lines hold \ufffd, for what is no {text_file.encoding}")
+            notice("", f"lines with bytes that are not {text_file.encoding}, which are read as \ufffd: {bad:,}")
 
 
 def _read_whole(
