@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import functools
 import gzip
 import json
@@ -307,7 +308,13 @@ def create_private_folder(path: Path) -> None:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """Return the error of a file that cannot be written."""
-    return InputError(f"cannot write {path}: {error.strerror or error}", hint="check the folder and its permissions")
+    hint = "check the folder and its permissions"
+    if error.errno in _NO_ROOM:
+        hint = "make room on the disk, or check your quota and the limit of file sizes (ulimit -f)"
+    return InputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 # --- the cache

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 
 import pytest
 from rich.console import Console
@@ -252,3 +253,16 @@ def test_what_was_found_and_not_kept_is_not_said_to_be_unsought(trace, said):
     out = Console(file=io.StringIO())
     show_used(out, Response(trace=trace))
     assert out.file.getvalue().strip() == said
+
+
+def test_a_source_that_cannot_be_asked_is_named_on_standard_error(call, tmp_path):
+    (tmp_path / "birds.yaml").write_text(f"command: {sys.executable} -c 'raise SystemExit(1)'\ntool: find\n", "utf-8")
+    (tmp_path / "tea.txt").write_text("Green tea is not fermented.", "utf-8")
+    broken = f"mcp:{tmp_path / 'birds.yaml'}"
+    done = call("ask", "What do swans eat?", "--documents", broken)
+    assert done.code == 0
+    assert "birds" in done.err
+    assert "birds" in done.out
+    done = call("ask", "Is green tea fermented?", "-d", tmp_path / "tea.txt", "-d", broken, "--json")
+    assert done.lines[0]["knowledge"][0]["text"] == "Green tea is not fermented."
+    assert "birds" in done.err

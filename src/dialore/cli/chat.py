@@ -193,6 +193,7 @@ class _ChatSession:
             say()
         if response.status == "failed":
             raise InputError(f"no response: {response.error}", hint="say it again")
+        render.note_failed_sources(response)
         if self._json:
             say_json(render.as_line(response))
         else:

@@ -13,13 +13,13 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as Grid
 
-from dialore.cli.output import Table, console, styled
+from dialore.cli.output import Table, console, note, styled
 from dialore.dialogue import Dialogue
 from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
 from dialore.methods.stage_runner import NullRunner
-from dialore.response import Demands, Grounding, Response, StageTrace
+from dialore.response import Demands, Grounding, Response, StageTrace, failed_sources
 from dialore.text import count_noun
 
 Result = Response | Grounding
@@ -80,6 +80,12 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
     else:
         show_found(out, result)
     out.print(f"[dim]{escape(display.summary(result))}[/]\n")
+
+
+def note_failed_sources(result: Result) -> None:
+    """Name the sources that could not be asked on standard error, with the reasons."""
+    for name, error in failed_sources(result.trace).items():
+        note(f"{result.id}, {result.method}: source {name} could not be asked: {error}")
 
 
 def is_without_model(result: Result) -> bool:

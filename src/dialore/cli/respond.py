@@ -122,6 +122,7 @@ def _answer(
                 render.show(result, dialogue)
             if result.status == "failed" and dialogue is not None:
                 note(f"{result.id}, {result.method}: failed: {result.error}")
+            render.note_failed_sources(result)
 
         results = asyncio.run(_answer_all(settings, entries, write, ground=ground))
     if html is not None:

@@ -308,7 +308,10 @@ class StageContext:
                 step.outcome, step.error = "failed", str(error)
                 step.notes.append(f"{source.name} could not be asked: the response goes on without it")
                 query = query if error.query is None else error.query
+                result.failures = {source.name: str(error)}
             step.output = {"source": source.name, "query": query, "found": [item.id for item in result]}
+            if result.failures:
+                step.output["failures"] = result.failures
             step.summary = summary.format(query)
         if not is_reranked or len(result) < 2:
             return result

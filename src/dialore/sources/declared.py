@@ -253,7 +253,7 @@ class Reranked:
             error.query = sent
             raise
         pieces = (result[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
-        return SearchResult(pieces, query=result.query, notes=result.notes)
+        return SearchResult(pieces, query=result.query, notes=result.notes, failures=result.failures)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""

@@ -284,23 +284,26 @@ class MultiDocuments:
         results: list[SearchResult] = []
         failed: list[SourceError] = []
         notes: list[str] = []
+        failures: dict[str, str] = {}
         asked = (source.search(query, dialogue, top, scope) for source in self.sources)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for source, answer in zip(self.sources, answers, strict=True):
             if isinstance(answer, SourceError):
                 failed.append(answer)
+                failures[source.name] = str(answer)
                 notes.append(f"{source.name} could not be asked, the others were: {answer}")
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 results.append(SearchResult.of(answer))
                 notes += results[-1].notes
+                failures |= results[-1].failures
         if not results:
             raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), hint=failed[0].hint)
         by_text = {piece.text: piece for answer in reversed(results) for piece in reversed(answer)}
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in results])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
-        return SearchResult(knowledge, notes=notes)
+        return SearchResult(knowledge, notes=notes, failures=failures)
 
     def where(self, conditions: str) -> MultiDocuments:
         """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""
