@@ -55,7 +55,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.score.connect_model", lambda settings, name=None: model)
+        monkeypatch.setattr("dialore.cli.score.open_model", lambda settings, name=None: model)
         return model
 
     return put

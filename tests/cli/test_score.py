@@ -18,7 +18,7 @@ from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, Job, RunStore
 from dialore.response import Response
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
@@ -32,7 +32,7 @@ def run(tmp_path):
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     folder = tmp_path / "run"
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, folder, connect_model)).ok == 12
+    assert asyncio.run(run_experiment(config, folder, open_model)).ok == 12
     with RunStore.open(folder) as store, store.writing():
         store.add(Job(5, 0), Response(id="d5", method="vanilla", text="", status="failed", error="down"))
     return folder
@@ -230,7 +230,7 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
         {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": systems}
         | {"models": [{"model": "lexical"}]}
     )
-    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).failed == 0
+    assert asyncio.run(run_experiment(config, tmp_path / "run", open_model)).failed == 0
     done = call("score", tmp_path / "run", "-x", "f1")
     assert done.code == 0
     assert [name for name in names if name in done.out] == names

@@ -22,7 +22,7 @@ from dialore.experiments import benches
 from dialore.experiments.run import Progress
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 from dialore.response import Response
-from dialore.session import Connect, connect_model, open_agents
+from dialore.session import Connect, open_model, open_agents
 from dialore.settings import ModelSettings, Settings
 from dialore.text import check_language
 
@@ -96,7 +96,7 @@ async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[st
             return calls[-1]
 
     def connect(chosen: ModelSettings, name: str | None) -> LanguageModel:
-        model = connect_model(chosen, name)
+        model = open_model(chosen, name)
         if model is None:
             raise InputError("an endpoint is needed", hint="set --base-url and --model")
         return Timed(model) if name is None else model

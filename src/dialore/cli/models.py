@@ -14,7 +14,7 @@ from dialore.errors import InputError
 from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
 from dialore.learned import describe, describe_all
 from dialore.llm.distilled import read_rows
-from dialore.session import connect_model
+from dialore.session import open_model
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -73,7 +73,7 @@ def rouge(
     dialore models rouge rows.jsonl --model trained:models/scg-qp-query
     """
     held_out = [row for row in read_rows(rows) if row.split == "valid"][:limit]
-    model = connect_model(settings)
+    model = open_model(settings)
     if model is None:
         raise InputError("no model to score", hint="name one: --model trained:FOLDER, or hf:NAME")
 

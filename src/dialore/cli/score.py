@@ -25,7 +25,7 @@ from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
 from dialore.llm.model import LanguageModel
 from dialore.plugins import loadable
-from dialore.session import connect_model
+from dialore.session import open_model
 from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
 
@@ -192,8 +192,8 @@ def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ())
 
 
 def require_judge(settings: ModelSettings) -> LanguageModel:
-    """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
-    model = connect_model(settings.cached())
+    """Return the model that judges; raise InputError where no endpoint is known, or as `open_model` does."""
+    model = open_model(settings.cached())
     if model is None:
         raise InputError("a judge is a language model", hint="set --base-url and --model")
     return model
@@ -206,7 +206,7 @@ async def measuring(
     """Yield what metrics may use, opened as far as they need it, without a corpus; closed at the end.
 
     Raises:
-        InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.
+        InputError: no judge where there must be one, or as `open_model` and `open_graph` do.
     """
     async with AsyncExitStack() as opened:
         model = graph = None

@@ -32,7 +32,7 @@ from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stages import CITING
 from dialore.parallel import bounded_map
 from dialore.plugins import file_of
-from dialore.session import Connect, Session, connect_model
+from dialore.session import Connect, Session, open_model
 from dialore.sources.base import SearchResult
 from dialore.text import LANGUAGES
 
@@ -57,7 +57,7 @@ _TOLD = 100  # how often a tracker is told how the run stands
 async def run_experiment(
     config: RunConfig | Mapping[str, Any] | str | Path,
     folder: str | Path | None = None,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     *,
     changes: Mapping[str, object] | None = None,
     engine: Engine | None = None,
@@ -201,7 +201,7 @@ class Opened:
 
 @asynccontextmanager
 async def open_systems(
-    config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
+    config: RunConfig, connect: Connect = open_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
     """Yield the agents of a run on shared sources; those given are asked in place of configured ones."""
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}

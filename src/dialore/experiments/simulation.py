@@ -30,7 +30,7 @@ from dialore.methods.base import Method
 from dialore.methods.cleaning import FAULTS
 from dialore.parallel import bounded_map
 from dialore.response import Response
-from dialore.session import Connect, Session, connect_model
+from dialore.session import Connect, Session, open_model
 from dialore.settings import SourceSettings
 from dialore.text import LANGUAGES, asks, detect_language, words
 
@@ -130,7 +130,7 @@ class _SimulatedUser(Method):
 async def run_simulation(
     config: RunConfig,
     folder: Path,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Hold every conversation of a run that is not finished yet, each turn kept at once; gives how the run ended.
