@@ -108,6 +108,7 @@ Graph = Annotated[
 Sources = Annotated[str | None, Option("--sources", metavar="FILE", help=_HELP["sources.declared"])]
 SettingsFile = Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)]
 AgentSet = Annotated[list[str] | None, set_option("dialore.settings:Settings")]
+RunSet = Annotated[list[str] | None, set_option("dialore.experiments.config:RunConfig")]
 Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
 Metrics = Annotated[
     list[str] | None,
@@ -121,6 +122,7 @@ DataSet = Annotated[
     str | None,
     Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data list`.", autocompletion=DATA_SETS),
 ]
+Limit = Annotated[int | None, Option("--limit", "-n", min=1, help="Maximum number of dialogues, sampled by dataset.seed.")]
 Data = Annotated[
     Path | None, Option("--data", metavar="FILE", help="The data set's file. (default: the package's, or the fetched)")
 ]
