@@ -190,7 +190,9 @@ class Session:
             return  # a source that asks the others
         for name in configured:
             if name not in sources:
-                raise _unused(methods, f"the source {name}", lambda cls, name=name: name in registry.method_sources(cls))
+                raise _unused(
+                    methods, f"the source {name}", lambda cls, name=name: name in registry.method_sources(cls)
+                )
         self._check_reranking(methods, models, sources)
         if self.cite and models.main is not None and not any(self._can_cite(_class(name)) for name in methods):
             raise _unused(methods, "citations (cite)", self._can_cite)

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -60,6 +60,8 @@ class Strict(Checked):
     """Settings that know no other fields and do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    without_variable: ClassVar[frozenset[str] | None] = None
+    """The fields that no environment variable sets; None if there are no variables at all."""
 
     @classmethod
     def _wrong(cls, error: ValidationError) -> InputError:
@@ -73,9 +75,9 @@ class Strict(Checked):
             if section is not None:
                 yield from section.list_settings(f"{prefix}{name}.")
                 continue
-            extra = field.json_schema_extra
-            variable = f"DIALORE_{name.upper()}" if isinstance(extra, dict) and extra.get("variable") else ""
-            default = field.get_default(call_default_factory=field.default_factory is dict)
+            has_variable = cls.without_variable is not None and name not in cls.without_variable
+            variable = f"DIALORE_{name.upper()}" if has_variable else ""
+            default = None if field.is_required() else field.get_default(call_default_factory=False)
             yield Setting(f"{prefix}{name}", field.annotation, field.description or "", default, variable)
 
 
@@ -107,51 +109,46 @@ def _as_ranking(value: object) -> object:
     return ",".join([str(fields.pop("name", "default")), *(f"{name}={item}" for name, item in fields.items())])
 
 
-_VARIABLE: Any = {"json_schema_extra": {"variable": True}}
-"""Fields with this also have an environment variable."""
-_NOT_SAVED: Any = {"exclude": True}
-"""Fields with this say how a model is reached, not which it is; a run does not save them."""
-
-
 class ModelSettings(Strict):
-    """A language model and how it is called; the environment fills in what is missing (`dialore.connect`)."""
+    """A language model and how it is called; the environment fills in what is missing (`dialore.connect`).
 
+    Fields with `exclude` say how a model is reached, not which it is; a run does not save them.
+    """
+
+    without_variable = frozenset(
+        ("name", "key_env", "extra_body", "price", "named_by", "api_key", "cache", "no_cache", "record", "replay")
+    )
     model: str | None = Field(
         default=None,
         description="Model name; gguf:FILE or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
         "lexical: no model. rehearsal: answers that fit and mean nothing.",
-        **_VARIABLE,
     )
     base_url: str | None = Field(
         default=None,
         description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
-        **_VARIABLE,
     )
     api: Api = Field(
         default="chat",
         description="chat: send messages; completions: send plain text to be continued, as base models want.",
-        **_VARIABLE,
     )
     stages: dict[str, str] = Field(
         default_factory=dict,
         description="Other models for single stages: model.stages.STAGE=NAME.",
-        **_VARIABLE,
     )
     temperature: float | None = Field(
-        default=None, ge=0, description="Temperature of every call, in place of the prompts'.", **_VARIABLE
+        default=None, ge=0, description="Temperature of every call, in place of the prompts'."
     )
-    top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus sampling of every call.", **_VARIABLE)
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus sampling of every call.")
     max_tokens: int | None = Field(
-        default=None, ge=1, description="Maximum tokens of every answer, in place of the prompts'.", **_VARIABLE
+        default=None, ge=1, description="Maximum tokens of every answer, in place of the prompts'."
     )
     window: int | None = Field(
         default=None,
         ge=1,
         description="Context window in tokens. Turns that do not fit are left out, the oldest first.",
-        **_VARIABLE,
     )
     no_truncate: bool = Field(
-        default=False, description="Fail if the history does not fit the window; leave no turn out.", **_VARIABLE
+        default=False, description="Fail if the history does not fit the window; leave no turn out."
     )
     name: str = Field(default="", description="Name in tables, if not the model's.")
     key_env: str = Field(default="", description="The environment variable that holds the API key.")
@@ -161,43 +158,39 @@ class ModelSettings(Strict):
         description="Money per million prompt tokens and per million completion tokens; third, if they differ, per "
         "million prompt tokens that the server had cached.",
     )
-    named_by: str = Field(default="", description="The file that names the address, if one does.", **_NOT_SAVED)
+    named_by: str = Field(default="", description="The file that names the address, if one does.", exclude=True)
     api_key: str | None = Field(
         default=None,
         description="API key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
         repr=False,
-        **_NOT_SAVED,
+        exclude=True,
     )
     cache: Path | None = Field(
         default=None,
         description="File of completions, so that an equal call is paid for once. Default: in the cache folder.",
-        **_NOT_SAVED,
+        exclude=True,
     )
-    no_cache: bool = Field(default=False, description="Neither read nor keep cached completions.", **_NOT_SAVED)
-    timeout: float = Field(
-        default=120.0, ge=0.1, description="Seconds without data before a call fails.", **_NOT_SAVED, **_VARIABLE
-    )
+    no_cache: bool = Field(default=False, description="Neither read nor keep cached completions.", exclude=True)
+    timeout: float = Field(default=120.0, ge=0.1, description="Seconds without data before a call fails.", exclude=True)
     thinking: int | None = Field(
         default=None,
         ge=0,
         description="Tokens for thoughts beside an answer's own limit. Default: 4096 once the model is seen to think.",
-        **_NOT_SAVED,
-        **_VARIABLE,
+        exclude=True,
     )
     slots: int | None = Field(
-        default=None, ge=1, description="Calls that a gguf: (1) or hf: (8) model answers at once.", **_NOT_SAVED, **_VARIABLE
+        default=None,
+        ge=1,
+        description="Calls that a gguf: (1) or hf: (8) model answers at once.",
+        exclude=True,
     )
     threads: int | None = Field(
-        default=None, ge=1, description="Threads of a gguf: model. Default: one per core.", **_NOT_SAVED, **_VARIABLE
+        default=None, ge=1, description="Threads of a gguf: model. Default: one per core.", exclude=True
     )
-    retries: int = Field(
-        default=4, ge=0, description="How often a failed call is repeated.", **_NOT_SAVED, **_VARIABLE
-    )
-    concurrency: int = Field(default=64, ge=1, description="Maximum calls at once.", **_NOT_SAVED, **_VARIABLE)
-    record: Path | None = Field(default=None, description="File to append every model call to.", **_NOT_SAVED)
-    replay: Path | None = Field(
-        default=None, description="Recording to answer from, without any model.", **_NOT_SAVED
-    )
+    retries: int = Field(default=4, ge=0, description="How often a failed call is repeated.", exclude=True)
+    concurrency: int = Field(default=64, ge=1, description="Maximum calls at once.", exclude=True)
+    record: Path | None = Field(default=None, description="File to append every model call to.", exclude=True)
+    replay: Path | None = Field(default=None, description="Recording to answer from, without any model.", exclude=True)
 
     @model_validator(mode="after")
     def _check_files(self) -> Self:
@@ -225,27 +218,24 @@ class SourceSettings(Strict):
     """Where knowledge comes from: locations by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+    without_variable = frozenset()
     __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(as_list)]] = Field(init=False)
 
     ranking: Annotated[str, BeforeValidator(_as_ranking)] = Field(
         default="default",
         description="How facts are ranked: default, or paper for DCRAG's plain cosine; with changes: paper,history=5.",
-        **_VARIABLE,
     )
     embedder: str | None = Field(
         default=None,
         description="What facts are ranked by: static, st:NAME, onnx:FOLDER, endpoint:MODEL[@URL]. Default: static.",
-        **_VARIABLE,
     )
     rerank: str = Field(
         default="",
         description="Reorder the results of sources: cross:NAME, onnx:FOLDER, dense:st:NAME, or model.",
-        **_VARIABLE,
     )
     prompts: Path | None = Field(
         default=None,
         description="Folder of prompts that override the package's; see `dialore prompts --export`.",
-        **_VARIABLE,
     )
 
     @model_validator(mode="before")
@@ -363,20 +353,18 @@ class ServerSettings(Strict):
 class Settings(Strict):
     """The settings of an agent, and in files of further agents and the service that offers them."""
 
+    without_variable = frozenset(("agents",))
     method: Annotated[list[str], BeforeValidator(as_list), Field(min_length=1)] = Field(
         default=[DEFAULT_METHOD],
         description="The method, or several. Default: weave, on the starter graph if no source is named.",
-        **_VARIABLE,
     )
     options: dict[str, Any] = Field(
         default_factory=dict,
         description="Hyper-parameters and switches of the method, such as limit=10; see `dialore methods`.",
-        **_VARIABLE,
     )
     cite: bool = Field(
         default=False,
         description="Have the model cite its knowledge by number; the responses carry what each span cites.",
-        **_VARIABLE,
     )
     model: ModelSettings = ModelSettings()
     sources: SourceSettings = SourceSettings()
@@ -422,7 +410,9 @@ def read_settings(
                 table["sources"] = absolute_paths(table["sources"], file.parent)
     if isinstance(values.get("model"), str):
         values["model"] = {"model": values["model"]}
-    variables = {setting.path: setting for setting in Settings.list_settings() if os.environ.get(setting.variable, "").strip()}
+    variables = {
+        setting.path: setting for setting in Settings.list_settings() if os.environ.get(setting.variable, "").strip()
+    }
     changes = {path: _variable_value(setting) for path, setting in variables.items()} | dict(changes or {})
     values = with_changes(values, changes)
     if isinstance(values.get("model"), dict):

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
+from pydantic import Field
 from typer import Context, Option
 
 from dialore.cli.output import note
@@ -99,20 +100,21 @@ MethodOption = Annotated[
 ]
 Model = Annotated[str | None, Option("--model", "-m", metavar="NAME", help=_HELP["model.model"])]
 BaseUrl = Annotated[str | None, Option("--base-url", "-u", metavar="URL", help=_HELP["model.base_url"])]
-Documents = Annotated[
-    list[str] | None, Option("--documents", "-d", metavar=_LOCATION, help=_HELP["sources.documents"])
-]
+Documents = Annotated[list[str] | None, Option("--documents", "-d", metavar=_LOCATION, help=_HELP["sources.documents"])]
 Graph = Annotated[
     list[str] | None, Option("--graph", "-g", metavar=f"{_LOCATION}|starter", help=_HELP["sources.graph"])
 ]
 Sources = Annotated[str | None, Option("--sources", metavar="FILE", help=_HELP["sources.declared"])]
 SettingsFile = Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)]
+JudgeSet = Annotated[list[str] | None, set_option("dialore.cli.options:JudgeSettings")]
 AgentSet = Annotated[list[str] | None, set_option("dialore.settings:Settings")]
 RunSet = Annotated[list[str] | None, set_option("dialore.experiments.config:RunConfig")]
 Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
 Metrics = Annotated[
     list[str] | None,
-    Option("--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS),
+    Option(
+        "--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS
+    ),
 ]
 LogTo = Annotated[
     str | None,
@@ -122,7 +124,9 @@ DataSet = Annotated[
     str | None,
     Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data list`.", autocompletion=DATA_SETS),
 ]
-Limit = Annotated[int | None, Option("--limit", "-n", min=1, help="Maximum number of dialogues, sampled by dataset.seed.")]
+Limit = Annotated[
+    int | None, Option("--limit", "-n", min=1, help="Maximum number of dialogues, sampled by dataset.seed.")
+]
 Data = Annotated[
     Path | None, Option("--data", metavar="FILE", help="The data set's file. (default: the package's, or the fetched)")
 ]
@@ -157,7 +161,7 @@ def read_changes(context: Context, settings: Iterable[Setting]) -> Changes:
         is_missing = value is None or (isinstance(value, list | tuple) and not value)
         if path in known and not is_missing:
             labels[path] = parameter.opts[0]
-            values[path] = _read_pairs(value) if name == "option" else value
+            values[path] = _read_pairs(value or ()) if name == "option" else value
     repeated: dict[str, list[object]] = {}
     for text in context.params.get("changes") or ():
         path, equals, value = text.partition("=")
@@ -202,9 +206,17 @@ def options_as(settings: type[S], context: Context) -> S:
 
 
 class JudgeSettings(Strict):
-    """The model that judges: `--model`, `--base-url` and `--set model.FIELD=VALUE`."""
+    """The model that judges, and what metrics measure with."""
 
     model: ModelSettings = ModelSettings()
+    prompts: Path | None = Field(default=None, description="Folder of judges' prompts that override the package's.")
+    graph: str | None = Field(default=None, description="Graph for CDP and CDF. Default: starter.")
+    nli: str | None = Field(default=None, description="NLI model for consistency: a name, or trained:FOLDER.")
+    language_model: str | None = Field(default=None, description="Causal model for perplexity.")
+    embedder: str | None = Field(
+        default=None, description="Embedder of ragas-answer-relevance: static, st:NAME, endpoint:MODEL."
+    )
+    tokens: str = Field(default="character", description="How Chinese is counted: character or word.")
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:

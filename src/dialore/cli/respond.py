@@ -177,6 +177,11 @@ def _answer(source: str | list[_Entry], outputs: _Outputs, settings: Settings, *
         _write_page(outputs.html, entries, results)
     if len(results) > 1 and not outputs.json:
         render.totals(results, to_stderr=outputs.out is not None)
+    _leave_by(results)
+
+
+def _leave_by(results: Sequence[Result]) -> None:
+    """Leave with exit code 1 or 2 if some or all results failed."""
     failed = sum(result.status == "failed" for result in results)
     if not failed:
         return

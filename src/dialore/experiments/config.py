@@ -19,9 +19,9 @@ from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotati
 from dialore.session import REHEARSAL, options_by_method
 from dialore.settings import (
     ModelSettings,
+    Setting,
     Settings,
     SourceSettings,
-    Setting,
     Strict,
     absolute_paths,
     as_list,
@@ -40,9 +40,7 @@ _EXTRAS["st"] = _EXTRAS["cross"]
 class DatasetConfig(Strict):
     """Which dialogues are answered."""
 
-    name: str = Field(
-        description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form."
-    )
+    name: str = Field(description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form.")
     split: str = Field(
         default="", description="The split's name, for tables; without a path, which file of those fetched."
     )
@@ -70,9 +68,7 @@ class DatasetConfig(Strict):
         default=False,
         description="Keep with each dialogue the sentences that its responder could draw on, for `documents: pool:`.",
     )
-    limit: int | None = Field(
-        default=None, ge=1, description="How many dialogues, sampled by seed."
-    )
+    limit: int | None = Field(default=None, ge=1, description="How many dialogues, sampled by seed.")
     seed: int = Field(default=0, description="Of the sample.")
 
 
@@ -109,12 +105,8 @@ class SystemConfig(Strict):
 class BudgetConfig(Strict):
     """The limits of a run's costs over all commands that work on it: tokens, or money by the models' prices."""
 
-    tokens: int | None = Field(
-        default=None, ge=0, description="Stop when so many tokens are paid for."
-    )
-    cost: float | None = Field(
-        default=None, ge=0, description="Stop when so much is spent, by the models' prices."
-    )
+    tokens: int | None = Field(default=None, ge=0, description="Stop when so many tokens are paid for.")
+    cost: float | None = Field(default=None, ge=0, description="Stop when so much is spent, by the models' prices.")
 
 
 class UserConfig(Strict):
@@ -158,19 +150,11 @@ class RunConfig(Strict):
         min_length=1,
         description="The language models; without any, the one of the environment or the command line.",
     )
-    repetitions: int = Field(
-        default=1, ge=1, description="How often each dialogue is answered by each system."
-    )
+    repetitions: int = Field(default=1, ge=1, description="How often each dialogue is answered by each system.")
     sources: SourceSettings = Field(default=SourceSettings(), description="Where knowledge comes from.")
-    concurrency: int = Field(
-        default=64, ge=1, description="The most dialogues under way, and the most calls at once."
-    )
-    cite: bool = Field(
-        default=False, description="Have models cite their knowledge by number."
-    )
-    batch: bool = Field(
-        default=False, description="Call by the provider's batch API: half the price, within a day."
-    )
+    concurrency: int = Field(default=64, ge=1, description="The most dialogues under way, and the most calls at once.")
+    cite: bool = Field(default=False, description="Have models cite their knowledge by number.")
+    batch: bool = Field(default=False, description="Call by the provider's batch API: half the price, within a day.")
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
     log_to: Literal["mlflow", "wandb"] | None = Field(
         default=None, description="Tell MLflow or Weights & Biases of the run, and of its scores."
