@@ -24,6 +24,7 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticUndefined
 
 from dialore.dialogue import Checked
 from dialore.errors import InputError, UnknownNameError
@@ -77,7 +78,7 @@ class Strict(Checked):
                 continue
             has_variable = cls.without_variable is not None and name not in cls.without_variable
             variable = f"DIALORE_{name.upper()}" if has_variable else ""
-            default = None if field.is_required() else field.get_default(call_default_factory=False)
+            default = None if field.default is PydanticUndefined else field.default
             yield Setting(f"{prefix}{name}", field.annotation, field.description or "", default, variable)
 
 

@@ -131,7 +131,7 @@ def generator(
     safari-belle (of LLaMA's layers, r 16, 8e-6), both by cosine after 1000
     steps, with weight decay .1. fkg: topic and history to
     knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
-    `dialore models show` says how the model is used. An interrupted training
+    `dialore models` says how the model is used. An interrupted training
     goes on where the same command is given again; several GPUs are used under
     `accelerate launch`.
 

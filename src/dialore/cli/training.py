@@ -219,4 +219,4 @@ def _show(card: dict[str, Any], output: Output, figures: Table | str) -> None:
         print_json({"path": str(output.out), **card})
     elif card:
         console().print(figures)
-        note(f"{output.out} is written; `dialore models show {output.out}` says what it is")
+        note(f"{output.out} is written; `dialore models {output.out}` says what it is")

@@ -381,10 +381,10 @@ class PromptLibrary:
 
     def __init__(self, overrides: Path | None = None) -> None:
         if overrides is not None and not overrides.is_dir():
-            raise InputError(f"no such prompt folder: {overrides}", hint="export one with `dialore prompts export`")
+            raise InputError(f"no such prompt folder: {overrides}", hint="export one with `dialore prompts --export`")
         own = Path(str(resources.files("dialore") / "prompts"))
         if overrides is not None and not any(overrides.glob("*/*.*.md")):
-            hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
+            hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts --export`"
             raise InputError(f"no prompt in the folder {overrides}", hint=hint)
         for path in overrides.glob("*/*.*.md") if overrides is not None else ():
             known = {file.name.partition(".")[0] for file in (own / path.parent.name).glob("*.md")}
