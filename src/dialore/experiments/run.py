@@ -94,7 +94,7 @@ async def run_experiment(
     config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
-        raise InputError("--batch and --engine ray do not go together", hint="take one of them")
+        raise InputError("batch and the engine ray exclude each other", hint="take one of them")
     say = on_progress or (lambda _: None)
     with RunStore.resumed(folder) as store:
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None

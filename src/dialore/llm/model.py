@@ -260,7 +260,7 @@ class ContextWindow(Wrapper):
         tokens = sum(estimate_tokens(message.content) for message in request.messages) + request.sampling.max_tokens
         if self._window is not None and tokens > self._window:
             long = f"prompt and answer of about {tokens:,} tokens do not fit {self.name}'s window of {self._window:,}"
-            raise self._kind(long, hint="shorten the dialogue, or raise --window")
+            raise self._kind(long, hint="shorten the dialogue, or raise model.window")
         try:
             return await self._model.complete(request, on_token)
         except WindowError as error:

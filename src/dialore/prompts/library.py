@@ -411,7 +411,7 @@ class PromptLibrary:
             looked = ", ".join(map(str, (*self._folders[:-1], *_BESIDE))) or "no folder beside the package's"
             hint = (
                 f"it is to be {name}.{language}.md in `prompts` beside the method's module, or in the folder of"
-                f" --prompts; looked in: {looked}"
+                f" prompts; looked in: {looked}"
             )
             raise InputError(f"unknown prompt: {name!r}", hint=hint)
         return chosen

@@ -181,7 +181,7 @@ def bound(settings: ServerSettings) -> socket.socket:
         shared.bind((settings.host, settings.port))
     except OSError as error:
         shared.close()
-        hint = "see --host and --port"
+        hint = "see server.host and server.port"
         raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", hint=hint) from error
     return shared
 

@@ -92,7 +92,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
-                f"{shown_place(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
+                f"{shown_place(path)} has no vectors", hint="build it with an embedder, or take the retriever bm25"
             )
 
     def _use(self, settings: IndexSettings) -> None:
@@ -371,7 +371,7 @@ def open_documents(
     refused. Raises InputError where none is named, or as `DocumentIndex` and `build_documents` do.
     """
     if not paths:
-        raise InputError("no document index is named", hint="give --documents PATH")
+        raise InputError("no document index is named", hint="set sources.documents")
     if str(paths[0]).startswith(_POOL):
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:

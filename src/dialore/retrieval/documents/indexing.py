@@ -341,7 +341,7 @@ class _Change:
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
         message = ": ".join(["nothing to make passages of", *self.report.rejects[:1]])
-        return InputError(message, hint="name files with text, or --format")
+        return InputError(message, hint="name files with text, or their format")
 
 
 @contextmanager
