@@ -100,7 +100,9 @@ def test_an_interrupt_is_quiet(tmp_path, faulty_server):
     faulty_server.always = hang()
     path = tmp_path / "one.json"
     path.write_text('{"turns": ["Hello."]}', "utf-8")
-    interrupted(faulty_server, "respond", path, "-M", "vanilla", "-u", faulty_server.url, "--no-cache")
+    interrupted(
+        faulty_server, "respond", path, "-M", "vanilla", "-u", faulty_server.url, "--set", "model.no_cache=true"
+    )
 
 
 @pytest.mark.parametrize("begin", ["import dialore, typer", "from dialore.cli import main; main(['--version'])"])

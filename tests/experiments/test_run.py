@@ -144,7 +144,7 @@ async def test_a_run_is_not_gone_on_with_by_other_prompts_unless_that_is_accepte
     with pytest.raises(InputError) as refused:
         await run(changed)
     assert f"was made with other prompts: {old}, now {new.removeprefix(f'{name}.en ')}" in str(refused.value)
-    assert "--accept-changed-prompts" in refused.value.hint
+    assert "accept the changed prompts" in refused.value.hint
     assert "another folder" in refused.value.hint
     assert asked == []
     with RunStore.open(tmp_path / "run") as store:
@@ -657,6 +657,6 @@ def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, 
 
     assert sent() is None
     assert "which " + str(path) + " names" in caplog.text
-    assert sent({"models.base_url": faulty_server.url, "models.model": "m"}) == "Bearer our-key"
+    assert sent({"model.base_url": faulty_server.url, "model.model": "m"}) == "Bearer our-key"
     monkeypatch.setenv("DIALORE_KEY_HOSTS", faulty_server.url.split("/")[2])
     assert sent() == "Bearer our-key"

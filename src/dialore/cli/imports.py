@@ -59,7 +59,7 @@ def import_files(
     inputs = _split_name(files)
     if not conversations:
         values = read_changes(context, ImportSettings.list_settings()).values
-        _import_responses(inputs, values, out, text_key, json=json)
+        import_and_report(inputs, values, out, text_key, json=json)
         return
     folder = out or Path("runs") / inputs[0][1].stem
     counts = import_conversations(folder, inputs)
@@ -70,10 +70,15 @@ def import_files(
     note(f"{counts.responses} responses are in {folder}")
 
 
-def _import_responses(
-    inputs: Sequence[tuple[str, Path]], values: Mapping[str, object], out: Path | None, text_key: str, *, json: bool
-) -> None:
-    """Import files of responses and say what came of them."""
+def import_and_report(
+    inputs: Sequence[tuple[str, Path]],
+    values: Mapping[str, object],
+    out: Path | None = None,
+    text_key: str = "",
+    *,
+    json: bool = False,
+) -> Path:
+    """Import files of responses and say what came of them; return the run's folder."""
     folder = out or Path("runs") / inputs[0][1].name.partition(".")[0]
     config: DatasetConfig | None = None
     if values:
@@ -94,6 +99,7 @@ def _import_responses(
             told.append(f"{len(missing)} dialogues without one, such as {missing[0]!r}")
         note("; ".join(told))
     note(f"they are in {folder}")
+    return folder
 
 
 def _split_name(files: Sequence[str]) -> list[tuple[str, Path]]:

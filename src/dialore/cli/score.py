@@ -11,8 +11,11 @@ import typer
 from rich.text import Text
 from typer import Argument, Option
 
+from dialore.cli.imports import import_and_report
 from dialore.cli.options import (
     BaseUrl,
+    Data,
+    DataSet,
     Json,
     JudgeSet,
     JudgeSettings,
@@ -45,11 +48,13 @@ _ACROSS = 4
 
 def score(
     context: typer.Context,
-    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")],
+    run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
     metric: Metrics = None,
     model: Model = None,
     base_url: BaseUrl = None,
     graph: Annotated[str | None, Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF.")] = None,
+    dataset: DataSet = None,
+    data: Data = None,
     changes: JudgeSet = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
@@ -60,20 +65,26 @@ def score(
 
     Measures are kept in the run: asked again, only what is missing is
     measured. Without --metric: what the experiment file names, else all
-    that need neither a judge nor a model. `dialore import` makes a run of
-    responses made elsewhere.
+    that need neither a judge nor a model. Responses made elsewhere are
+    first read into runs/NAME, as by `dialore import`, which has more options.
 
     [bold]Examples[/bold]
     dialore score runs/try
     dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
     dialore score runs/try -x meep --model gpt-4o
     dialore score runs/try -x consistency --set nli=trained:models/nli
+    dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
     if listing:
         _show_list(json=json)
         return
     settings = options_as(JudgeSettings, context)
+    origin = {path: value for path, value in (("dataset.name", dataset), ("dataset.path", data)) if value is not None}
+    if run.is_file():
+        run = import_and_report([("", run)], origin)
+    elif origin:
+        raise InputError(f"{run} knows its dialogues", hint="--data and --dataset go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()

@@ -75,7 +75,7 @@ async def run_experiment(
         folder: where it is kept; made if need be, `runs/NAME` where none is named. One that holds the same run is
             resumed.
         connect: makes models of their settings.
-        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
+        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "model.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts, or files of methods, changed since, and keep that for
             its report.
