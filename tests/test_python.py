@@ -28,6 +28,7 @@ from dialore import (
     read_dialogues,
     run_experiment,
 )
+from dialore.errors import InputError
 from dialore.llm.fake import FakeModel
 from dialore.methods.baselines import Vanilla
 from dialore.methods.edit import Edit
@@ -136,7 +137,7 @@ MISTAKES = {
     "nothing as shelf": (lambda: InMemoryPassages(None), r"InMemoryPassages\(\["),
     "a shelf's kind": (lambda: InMemoryPassages(["We open."], kind="docs"), "did you mean documents"),
     "a shelf's retriever": (lambda: InMemoryPassages(["We open."], retriever="bm"), "did you mean bm25"),
-    "a number to connect": (lambda: connect(42), "model=...: "),
+    "a number to connect": (lambda: connect(42), r"connect\(model=\.\.\.\): "),
     "an address without http": (lambda: connect("m", base_url="localhost:8000"), "give a full URL"),
     "a number as address": (lambda: connect("m", base_url=8000), r"connect\(base_url=\.\.\.\): "),
     "a field of no utterance": (
@@ -153,7 +154,7 @@ MISTAKES = {
     "retries below none": (lambda: connect("m", retries=-1), r"connect\(retries=\.\.\.\): "),
     "sources of a session": (lambda: Session("handbook"), "sources: "),
     "a key of a session": (lambda: Session({"docs": "handbook"}), "did you mean documents"),
-    "no such run": (lambda: load_run("nope"), r"no run in nope \(make one with `run_experiment`\)"),
+    "no such run": (lambda: load_run("nope"), r"no run in nope \(make one with `dialore run`\)"),
     "a number as run": (lambda: load_run(42), "give a path"),
     "no such experiment": (lambda: run("nope.yaml"), "no such file: nope.yaml"),
     "a number as experiment": (lambda: run(42), r'run_experiment\("experiment.yaml"'),

@@ -1,4 +1,4 @@
-"""`dialore graph add`, `delete`, `update`, `compact`, `verify` and `export`."""
+"""`dialore graph edit`, `verify` and `export`."""
 
 from __future__ import annotations
 
@@ -79,8 +79,9 @@ def test_damage_is_found(call, graph):
 def test_export_builds_the_same_graph(call, graph, write, tmp_path, name):
     call(
         "graph",
-        "add",
+        "edit",
         graph,
+        "--add",
         write('{"head": "茶", "relation": "OddOne", "tail": "x y", "weight": 0.3}\n', "more.jsonl"),
     )
     assert call("graph", "export", graph, "--out", tmp_path / "x" / name).code == 0

@@ -77,7 +77,18 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_a_method_of_a_file_answers_by_the_prompts_beside_it(call, mine, faulty_server):
-    options = ("-M", "./mine.py", "-o", "mood=glad", "-o", "words=5", "-o", "topics=[tea, honey]", "--set", "model.no_cache=true")
+    options = (
+        "-M",
+        "./mine.py",
+        "-o",
+        "mood=glad",
+        "-o",
+        "words=5",
+        "-o",
+        "topics=[tea, honey]",
+        "--set",
+        "model.no_cache=true",
+    )
     done = call("ask", "Hello", *options, "-u", faulty_server.url, "--json")
     assert (done.code, done.lines[0]["method"]) == (0, "mine"), done.err
     assert faulty_server.calls[0].body["messages"][0]["content"] == "Me: Hello glad 5 tea+honey"

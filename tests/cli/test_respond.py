@@ -306,7 +306,7 @@ def test_what_a_method_does_not_read_is_said(call, talks, url):
         "cite=true",
     )
     complaint = call(*settings).complaint
-    assert "dcrag: no use for --documents" in complaint
+    assert "dcrag: no use for the source documents" in complaint
     assert "weave" in complaint
 
 

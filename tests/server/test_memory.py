@@ -176,7 +176,7 @@ def test_the_command_lists_exports_and_deletes(serving, tmp_path):
     [new, old] = json.loads(command("list", "--history", "--json").stdout)
     assert (old["text"], old["holds_until"]) == ("I live in Leeds.", new["said"])
     path = f"/v1/memory/{old['id']}"
-    changes = {"user": "ann", "text": "I lived in Hull.", "from": "2020-01-01"}
+    changes = {"user": "ann", "text": "I lived in Hull.", "holds_from": "2020-01-01T00:00:00Z"}
     assert running.http.patch(path, json=changes).status_code == 200
     assert command("export", tmp_path / "ann.jsonl").returncode == 0
     kept = open_memory(tmp_path / "ann.jsonl").statements
