@@ -175,7 +175,7 @@ def stages(
     """Fine-tune one small model for all stages whose rows are given.
 
     It reads what changes in their prompts, and its answers have the shape
-    that is asked for. Use it with `--stage-model STAGE=trained:FOLDER`,
+    that is asked for. Use it with `--set model.stages.STAGE=trained:FOLDER`,
     or with `--model trained:FOLDER` where it learned the response, too.
 
     [bold]Example[/bold]
@@ -194,7 +194,7 @@ def stages(
 def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune a query generator on what people typed (wizard-of-internet).
 
-    Use it with `--stage-model query-generation=hf:FOLDER` of search-query.
+    Use it with `--set model.stages.query-generation=hf:FOLDER` of search-query.
     For scg-qp's, and its topic tracker, train on a model's answers:
     `dialore distill scg-qp`, then `dialore train stages`.
 
@@ -209,7 +209,7 @@ def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
 def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune EDIT's generator of open questions (coq).
 
-    Use it with `--stage-model question-generation=hf:FOLDER` and
+    Use it with `--set model.stages.question-generation=hf:FOLDER` and
     `-o trained=true` of edit. `dialore distill edit-questions --coq` makes
     such data of any contexts; coq-contexts are those of the paper.
 
