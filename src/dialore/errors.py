@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
+
 class DialoreError(Exception):
     """Any error that Dialore raises on purpose.
 

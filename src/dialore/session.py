@@ -10,7 +10,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
@@ -22,8 +22,6 @@ from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
 from dialore.methods import registry
 from dialore.methods.stages import BY_MODEL, LLMRunner, NullRunner
 from dialore.plugins import loadable
-from dialore.retrieval.documents.filters import reading_as
-from dialore.retrieval.reranking import load_reranker
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, check_settings, read_settings
 from dialore.sources.registry import KINDS
 
@@ -173,6 +171,8 @@ class Session:
                 settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
+            from dialore.retrieval.documents.filters import reading_as
+
             with reading_as(self._groups):
                 self._opened[name] = opened = kind.open(places, settings)
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
@@ -190,9 +190,7 @@ class Session:
             return  # a source that asks the others
         for name in configured:
             if name not in sources:
-                raise _unused(
-                    methods, f"the source {name}", lambda cls, name=name: name in registry.method_sources(cls)
-                )
+                raise _unused(methods, f"the source {name}", partial(_reads, name))
         self._check_reranking(methods, models, sources)
         if self.cite and models.main is not None and not any(self._can_cite(_class(name)) for name in methods):
             raise _unused(methods, "citations (cite)", self._can_cite)
@@ -213,8 +211,7 @@ class Session:
             hint = "set model.base_url and model.model, or name a reranker"
             raise InputError("sources.rerank: model needs a language model", hint=hint)
         if not sources - _NOT_RERANKED:
-            able = lambda cls: bool(set(registry.method_sources(cls)) - _NOT_RERANKED)  # noqa: E731
-            raise _unused(methods, "reranking (sources.rerank)", able)
+            raise _unused(methods, "reranking (sources.rerank)", _has_ranked_source)
 
     def _can_cite(self, method: type[Method]) -> bool:
         """Return whether one of a method's prompts says how to cite."""
@@ -244,6 +241,8 @@ class Session:
         """Return the agent of a method; raise InputError where the reranker cannot be had."""
         rerank = self.settings.rerank
         if rerank and rerank != BY_MODEL:
+            from dialore.retrieval.reranking import load_reranker
+
             load_reranker(rerank)
         elif models.main is None:  # `lexical` beside methods that ask a model
             rerank = ""
@@ -284,6 +283,14 @@ class Session:
 _class = registry.method_class
 _NOT_RERANKED = frozenset(("graph", "samples"))
 """The sources whose pieces `rerank` leaves in their own order."""
+
+
+def _reads(source: str, method: type[Method]) -> bool:
+    return source in registry.method_sources(method)
+
+
+def _has_ranked_source(method: type[Method]) -> bool:
+    return bool(set(registry.method_sources(method)) - _NOT_RERANKED)
 
 
 def _unused(methods: Sequence[str], feature: str, supports: Callable[[type[Method]], bool]) -> InputError:

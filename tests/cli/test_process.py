@@ -79,7 +79,7 @@ def test_bad_usage_is_one_line(arguments, words, tmp_path):
 def test_a_verb_group_without_a_verb_shows_its_help():
     done = run("graph")
     assert done.returncode == 2
-    assert "retrieve" in done.stdout + done.stderr
+    assert "search" in done.stdout + done.stderr
     assert "dialore: error" not in done.stderr
 
 

@@ -21,8 +21,8 @@ from dialore.retrieval.documents.filters import metadata_of
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.loaders.formats import FILE_FORMATS
 from dialore.retrieval.loaders.reader import Reader
-from dialore.retrieval.loaders.reading import FILE_FORMATS
 from dialore.settings import Strict
 from dialore.sources.base import SearchResult
 from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrow, open_documents

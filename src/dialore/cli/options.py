@@ -193,10 +193,18 @@ def _check_path(path: str, known: Mapping[str, Setting]) -> None:
     raise UnknownNameError("setting", path, in_section or known)
 
 
-def agent_settings(context: Context) -> Settings:
-    """Return the settings of a command with the everyday options: options, environment, file, defaults."""
+def agent_settings(context: Context, file: Path | None = None) -> Settings:
+    """Return the settings of a command with the everyday options: options, environment, file, defaults.
+
+    Args:
+        context: The command with its options.
+        file: A settings file that the command takes as an argument.
+    """
+    named = context.params.get("settings")
+    if file is not None and named is not None:
+        raise InputError("two files of settings are named", hint="name one, with or without --settings")
     changes = read_changes(context, Settings.list_settings())
-    return read_settings(context.params.get("settings"), changes.values, labels=changes.labels)
+    return read_settings(file or named, changes.values, labels=changes.labels)
 
 
 def options_as(settings: type[S], context: Context) -> S:

@@ -1,9 +1,10 @@
 """`dialore serve` and `mcp`: agents behind OpenAI's API, and as tools of other agents."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
-from typer import Context, Option
+from typer import Argument, Context, Option
 
 from dialore.cli.options import (
     AgentSet,
@@ -21,12 +22,14 @@ from dialore.cli.output import note, say
 from dialore.errors import import_optional
 
 _MCP_PORT = 8018
+_File = Annotated[Path | None, Argument(metavar="[FILE]", help="dialore.toml: the same as --settings.")]
 _Host = Annotated[str | None, Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")]
 _Port = Annotated[int | None, Option("--port", min=0, max=65535, help="Default: 8017, of mcp 8018.")]
 
 
 def serve(
     context: Context,
+    file: _File = None,
     settings: SettingsFile = None,
     method: Method = None,
     model: Model = None,
@@ -64,7 +67,7 @@ def serve(
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         say('# groups = ["staff"]  # to let it read passages of these groups; ["*"]: of all')
         return
-    chosen = agent_settings(context)
+    chosen = agent_settings(context, file)
     address = f"http://{chosen.server.host}:{chosen.server.port}"
     note(f"a page at {address}, and OpenAI's API at {address}/v1")
     run(chosen)
@@ -72,6 +75,7 @@ def serve(
 
 def mcp(
     context: Context,
+    file: _File = None,
     settings: SettingsFile = None,
     method: Method = None,
     model: Model = None,
@@ -99,7 +103,7 @@ def mcp(
     import_optional("mcp.server.mcpserver", "dialore mcp", "mcp")
     from dialore.server.mcp import serve as run
 
-    chosen = agent_settings(context)
+    chosen = agent_settings(context, file)
     if port is None:  # a service of the same file has the port that this names
         server = chosen.server.model_copy(update={"port": _MCP_PORT})
         chosen = chosen.model_copy(update={"server": server})

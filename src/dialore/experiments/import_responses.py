@@ -84,7 +84,9 @@ def import_responses(
             the known keys hold different texts.
     """
     if config is None and not (folder / FILE).is_file():
-        raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file: dataset.path")
+        raise InputError(
+            f"which dialogues do they answer? {folder} is no run yet", hint="name their file: dataset.path"
+        )
     answers = [answer for name, path in files for answer in _read(path, name, text_key)]
     with RunStore.resumed(folder) as store:
         facts: dict[str, Any] = {"imported": [*store.facts().get("imported", []), *(str(path) for _, path in files)]}

@@ -88,7 +88,9 @@ def connect(
         if not (name or names):
             return None
         if not names:
-            raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or model.base_url")
+            raise InputError(
+                f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or model.base_url"
+            )
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
             raise UnknownNameError("model of the Ollama on this machine", named, names)

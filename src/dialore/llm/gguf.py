@@ -176,9 +176,7 @@ def fetch_weights(name: str, folder: Path) -> Path:
     """
     name, _, digest = name.partition(_DIGEST)
     if digest and not _SHA256.fullmatch(digest):
-        raise InputError(
-            f"{digest!r} is no SHA-256", hint=f"name gguf:hf:OWNER/REPO/FILE.gguf{_DIGEST}64_HEX_DIGITS"
-        )
+        raise InputError(f"{digest!r} is no SHA-256", hint=f"name gguf:hf:OWNER/REPO/FILE.gguf{_DIGEST}64_HEX_DIGITS")
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
         raise InputError(f"{_HUB}{name} names no file", hint="name gguf:hf:OWNER/REPO/FILE.gguf")

@@ -18,18 +18,10 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import (
-    add_documents,
-    build_documents,
-    embedder_of,
-    is_index_file,
-    open_store,
-    shown_place,
-)
+from dialore.retrieval.documents.opening import embedder_of, is_index_file, open_store, shown_place
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
-from dialore.retrieval.loaders.reading import format_of
-from dialore.retrieval.reranking import load_reranker
+from dialore.retrieval.loaders.formats import format_of
 from dialore.sources.base import HeldSource, SearchResult, list_knowledge, rank_by
 
 if TYPE_CHECKING:
@@ -343,6 +335,8 @@ class PoolSource(HeldSource):
     name = kind = "documents"
 
     def __init__(self, reranker: str = "dense") -> None:
+        from dialore.retrieval.reranking import load_reranker
+
         self.retriever = load_reranker(reranker)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
@@ -400,9 +394,13 @@ def _index_of(path: Path | str) -> Path | str:
     name = hashlib.sha256(f"{__version__} {plain.resolve()}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
     index = cache_folder() / "documents" / f"{name}.idx"
     if index.exists():
+        from dialore.retrieval.documents.indexing import add_documents
+
         report = add_documents(index, [plain], prune=True)
     else:
         index.parent.mkdir(parents=True, exist_ok=True)
+        from dialore.retrieval.documents.indexing import build_documents
+
         report = build_documents(index, [plain], name=plain.resolve().stem)
     for sentence in (*report.rejects, *report.notices):
         log.warning("%s", sentence)
