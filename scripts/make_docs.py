@@ -63,8 +63,9 @@ A method answers a dialogue. `dialore methods` lists them, `dialore methods NAME
 _METRICS = """\
 `dialore score RUN -x NAME` measures by one; every figure has a 95% bootstrap interval. What a metric cannot do without
 and has not is said: such a figure is "not available", with the reason, and never 0. `judge` is a language model by
-`--model` and `--base-url`, `nli` a model by `--set nli=NAME`, `language-model` one by `--set language_model=NAME`; the rest is data.
-The two geometric means are made of other scores of a run, where all of those are there.
+`--model` and `--base-url`, `nli` a model by `--set nli=NAME`, `language-model` one by
+`--set language_model=NAME`; the rest is data. The two geometric
+means are made of other scores of a run, where all of those are there.
 
 The tables and plots of `score` and `report` show overlap, consistency, recall and other shares in per cent, like BLEU
 and Distinct. They compare directly with the tables of SAFARI and MSDP. `--json`, CSV, `check` and Python have these
@@ -171,9 +172,9 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 _CLI = """\
 Every command tells its options by `--help`; `dialore --install-completion` completes them in your shell. The exit code
 is 0 where all was done, 1 where some of a batch failed, 2 for bad input: one line on standard error says what is wrong
-and how to mend it. Everyday settings have an option of
-their own. Every setting is set by `--set section.field=value` or its variable, or in the file of `--settings`; options win over
-variables, these over the file. `dialore settings` lists them, and the tables below.
+and how to mend it. Everyday settings have an option of their own. Any setting is set by `--set section.field=value`, by
+its variable, or in the file of `--settings`; options win over variables, these over the file. `dialore settings` lists
+them, and the tables below.
 """
 
 
@@ -201,8 +202,8 @@ _SETTINGS: dict[str, type[Strict]] = {
 
 def _settings(kind: type[Strict]) -> str:
     rows: list[tuple[str, ...]] = [("setting", "what it does", "variable"), ("---",) * 3]
-    for setting in kind.list_settings():
-        rows.append((f"`{setting.path}`", setting.help, f"`{setting.variable}`" if setting.variable else ""))
+    listed = kind.list_settings()
+    rows += [(f"`{each.path}`", each.help, f"`{each.variable}`" if each.variable else "") for each in listed]
     return _table(rows)
 
 

@@ -181,7 +181,7 @@ async def test_what_one_of_several_methods_reads_is_none(tmp_path):
 
 
 def test_in_python_too():
-    with pytest.raises(InputError, match="dcrag: no use for the source documents.*weave"):
+    with pytest.raises(InputError, match=r"dcrag: no use for the source documents.*weave"):
         create_agent("dcrag", model=FakeModel(), sources={"documents": InMemoryPassages(["We open at nine."])})
 
 

@@ -55,9 +55,9 @@ def open_model(settings: ModelSettings, name: str | None = None) -> LanguageMode
     Raises:
         InputError: As `connect`, or there is no model whose calls could be recorded.
     """
-    from dialore.llm.recording import Recorder, Replay
-
     if settings.replay is not None:
+        from dialore.llm.recording import Replay
+
         model: LanguageModel | None = Replay(settings.replay)
     else:
         model = _connect(settings, name)
@@ -66,6 +66,8 @@ def open_model(settings: ModelSettings, name: str | None = None) -> LanguageMode
             raise InputError("model.record needs a language model", hint="set model.base_url and model.model")
         return None
     if settings.record is not None:
+        from dialore.llm.recording import Recorder
+
         model = Recorder(model, settings.record)
     sampling = {field: getattr(settings, field) for field in ("temperature", "top_p", "max_tokens")}
     if any(value is not None for value in sampling.values()):

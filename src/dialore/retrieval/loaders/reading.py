@@ -16,7 +16,7 @@ from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, library
 from dialore.retrieval.loaders.delimited import read_rows
 from dialore.retrieval.loaders.excel import read_xlsx
-from dialore.retrieval.loaders.formats import ENDINGS, FileFormat
+from dialore.retrieval.loaders.formats import BY_LINE, ENDINGS, FileFormat
 from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
 from dialore.retrieval.loaders.mail import ReadContent, read_mbox, read_message, read_web_archive
