@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.indexing import Store
+    from dialore.retrieval.documents.opening import Store
     from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource

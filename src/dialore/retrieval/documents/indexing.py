@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from dialore.retrieval.documents.store import Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.loaders.files import Step
+    from dialore.retrieval.loaders.formats import FileFormat
     from dialore.retrieval.loaders.reader import Reader
-    from dialore.retrieval.loaders.reading import FileFormat
 
     MayChange = Callable[[Sequence[str]], bool]
     """A predicate of groups: True if passages that are restricted to them may be replaced or deleted."""
