@@ -95,7 +95,7 @@ def command(text):
 def shown_in(path):
     """The commands that a file shows, with parts of ours for the neural ones whose weights are not to be had here."""
     text = path.read_text("utf-8")
-    shown = re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)
+    shown = [*read_config(path).data.commands, *re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)]
     found = [re.sub(r"--embedder (st|dot|onnx):\S+", "--embedder static", each) for each in shown]
     found = [re.sub(r"--base \S+", "--base scratch --epochs 0.1 --length 96", each) for each in found]
     found = [each for each in found if CAN_TRAIN or " train " not in each]
@@ -256,11 +256,11 @@ def test_the_rows_of_fcm_are_written_by_the_models_that_their_commands_train(wor
 
 @pytest.mark.parametrize("path", OF_PAPERS, ids=named)
 def test_an_example_says_what_it_repeats(path):
-    text, config = path.read_text("utf-8"), read_config(path)
+    config = read_config(path)
     what, number = re.search(r"(table|figure|section)-(\d+)", path.stem).groups()
     assert re.search(rf"{what.title()}s? {number}", config.about)
     assert "Differs from the paper" in config.about
-    assert "# Data: " in text
+    assert config.data.source
     assert config.metrics
     assert config.dataset.path.parts[0] == "data"
     assert all(str(part).startswith("data") for kind in ("graph", "samples") for part in config.sources.places(kind))
@@ -338,9 +338,7 @@ def test_all_missing_inputs_are_named_with_the_commands_that_make_them(path, tmp
     said, sources = capsys.readouterr().err, read_config(path).sources
     assert f"{read_config(path).dataset.path}: " in said
     for place in (*sources.places("graph"), *sources.places("samples"), *sources.places("documents")):
-        command = next(
-            each for each in re.findall(r"^#   (dialore .*)$", path.read_text(), re.M) if place in each.split()
-        )
+        command = next(each for each in read_config(path).data.commands if place in each.split())
         assert f"{place}: {command}" in said
         inputs = [word for word in command.split() if word.startswith("data/") and word != place]
         assert all(f"{word}: " in said for word in inputs)

@@ -150,7 +150,7 @@ async def test_a_wrong_key_ends_a_run_however_it_is_said(faulty_server, name, st
     error = await failure(faulty_server, PLAN, streamed=streamed)
     assert error.configuration
     assert not error.retryable
-    assert "--api-key" in error.hint
+    assert "model.api_key" in error.hint
     assert len(faulty_server.calls) == 1
 
 
@@ -278,7 +278,7 @@ async def test_a_model_that_thinks_gets_tokens_for_it(faulty_server, caplog):
     for _ in range(2):
         assert await ask(faulty_server) == "at eight"
     assert [asked.body["max_tokens"] for asked in faulty_server.calls] == [100, 4196, 4196]
-    assert "--thinking" in caplog.text
+    assert "model.thinking" in caplog.text
 
 
 async def test_how_much_a_model_thinks_may_be_said(faulty_server):
@@ -286,7 +286,7 @@ async def test_how_much_a_model_thinks_may_be_said(faulty_server):
     assert await ask(faulty_server, thinking=600) == "at eight"
     assert len(faulty_server.calls) == 1
     error = await failure(faulty_server, thinking=0)
-    assert "--thinking" in error.hint
+    assert "model.thinking" in error.hint
     assert not error.retryable
 
 
@@ -316,7 +316,7 @@ async def test_silence_is_not_waited_for_twice(faulty_server):
     error = await failure(faulty_server, timeout=0.2, retries=4)
     assert isinstance(error, ModelTimeoutError)
     assert (error.tries, len(faulty_server.calls)) == (1, 1)
-    assert "--timeout" in error.hint
+    assert "model.timeout" in error.hint
 
 
 async def test_a_model_that_is_loaded_is_waited_for(faulty_server, caplog, monkeypatch):

@@ -10,11 +10,25 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from dialore.agent import Agent
 from dialore.cli import render
-from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
+from dialore.cli.options import (
+    WITHOUT_MODEL,
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Json,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+    connecting,
+)
 from dialore.cli.output import console, escape, note, note_languages, read_line, say, say_error, say_json
 from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, read_dialogues
@@ -38,12 +52,20 @@ _HELP = """\
 /quit           leave (or Ctrl-D)"""
 
 
-@takes_settings
 def chat(
-    settings: AgentSettings,
+    context: Context,
     file: Annotated[
         Path | None, Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
     language: Annotated[
         str | None, Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
     ] = None,
@@ -61,19 +83,20 @@ def chat(
     printf 'My throat hurts.\n/why\n' | dialore chat
     dialore chat talk.json                  (what /save kept)
 
-    Nothing is cached unless --cache says so. Exit code of lines from a pipe:
+    Nothing is cached unless model.cache is set. Exit code of lines from a pipe:
     0 all went well, 1 some failed, 2 nothing was answered.
     """
+    chosen = agent_settings(context)
     begun = read_dialogues(file)[0] if file else None
     if language:
         spoken_in([], language)
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         connect, say_without = connecting()
-        bench = Session(settings.knowledge, cite=settings.cite, connect=connect)
+        bench = Session(chosen.knowledge, cite=chosen.cite, connect=connect)
         try:
-            session = _ChatSession(runner, bench, settings, language=language, json=json)
-            session.use(settings.method[0])
+            session = _ChatSession(runner, bench, chosen, language=language, json=json)
+            session.use(chosen.method[0])
             say_without(WITHOUT_MODEL)
             if begun is not None:
                 session.go_on(begun)

@@ -2,15 +2,31 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, one_of, takes_settings
+from dialore.cli.options import (
+    METHODS,
+    BaseUrl,
+    Changes,
+    Data,
+    DataSet,
+    Documents,
+    Graph,
+    Json,
+    Limit,
+    MethodOption,
+    Model,
+    RunSet,
+    Sources,
+    one_of,
+    read_changes,
+)
 from dialore.cli.output import note, print_json
-from dialore.cli.run import RunOptions, carry_out, configured
+from dialore.cli.run import carry_out, run_config
 from dialore.errors import InputError
 from dialore.experiments import distill as distilling
 from dialore.experiments.config import RunConfig
@@ -21,9 +37,8 @@ _OFF = {"dcrag": {"thoughts": False, "cross_revision": False}}
 """Options that are switched off, as hard matching has no answer for them."""
 
 
-@takes_settings
 def distill(
-    said: RunOptions,
+    context: Context,
     what: Annotated[
         str, Argument(metavar="METHOD[/STAGE]", help="Stages before the response, or one.", autocompletion=METHODS)
     ],
@@ -36,7 +51,16 @@ def distill(
     folder: Annotated[
         Path | None, Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
-    option: MethodOptions = None,
+    dataset: DataSet = None,
+    data: Data = None,
+    limit: Limit = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    changes: RunSet = None,
     coq: Annotated[
         bool,
         Option("--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."),
@@ -52,23 +76,24 @@ def distill(
 
     [bold]Examples[/bold]
     dialore distill dcrag --from runs/first --out rows.jsonl
-    dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
+    dialore distill weave --dataset dailydialog --set dataset.split=train --limit 2000 --documents base --out rows.jsonl
     dialore distill dcrag --by matching --dataset dailydialog --data valid.json.gz --out rows.jsonl
     """
+    changed = read_changes(context, RunConfig.list_settings())
     stages = distilling.stages_of(what)
     one_of("kind of answers", by, ("model", "people", "matching"))
-    if source and (by != "model" or "dataset.name" in said):
+    if source and (by != "model" or "dataset.name" in changed.values):
         raise InputError("--from takes the answers of a finished run", hint="leave --by and the data set out")
     if coq and stages != {"edit/question-generation"}:
         raise InputError("--coq is of questions", hint="dialore distill edit-questions --coq ...")
     if coq and by != "model":
         raise InputError("--coq is of a model's questions", hint="leave --by out")
     places = source or []
-    config = None if source else _distill_config(what, said, option or [], by)
+    config = None if source else _distill_config(what, changed, option or [], by)
     if config is None or by == "model":
         if config is not None:
             places = [folder or Path("runs") / config.name]
-            ended = carry_out(config, places[0], lambda _: None, Accepted())
+            ended = carry_out(config, places[0], lambda _: None)
             note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
         rows = [row for path in places for row in distilling.read_answers(path)]
     else:
@@ -89,10 +114,10 @@ def distill(
         note(f"{count_noun(count, 'lines')} in {out}: {stage_counts}")
 
 
-def _distill_config(what: str, said: Mapping[str, object], options: list[str], by: str) -> RunConfig:
+def _distill_config(what: str, changes: Changes, options: Sequence[str], by: str) -> RunConfig:
     """Return the run that answers; without a model, what hard matching has no answer for is switched off."""
     method = what.partition("/")[0]
-    config = configured(None, said, [method], options)
+    config = run_config(None, changes, [method], options)
     (system,) = config.systems
     off = _OFF.get(method, {}) if by == "matching" else {}
     changed = system.model_copy(update={"options": off | system.options})

@@ -4,30 +4,39 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Json, Spread, takes_settings
+from dialore.cli.options import Data, DataSet, Json, Limit, read_changes, set_option
 from dialore.cli.output import note, print_json
 from dialore.experiments.config import DatasetConfig
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.simulation import import_conversations
-from dialore.settings import check_settings
+from dialore.settings import Strict, check_settings, with_changes
 from dialore.text import count_noun
 
-TextKey = Annotated[
-    str, Option(metavar="KEY", help="The key of the response in each entry of a file: prediction, output.pred.")
-]
-DatasetOptions = Annotated[Mapping[str, object], Spread(DatasetConfig, "said")]
+
+class ImportSettings(Strict):
+    """The dialogues that imported responses answer."""
+
+    dataset: DatasetConfig
 
 
-@takes_settings
+_ImportSet = Annotated[list[str] | None, set_option("dialore.cli.imports:ImportSettings")]
+
+
 def import_files(
-    said: DatasetOptions,
+    context: Context,
     files: Annotated[list[str], Argument(metavar="[NAME=]FILE...", help="Files of responses.")],
     out: Annotated[
         Path | None, Option(metavar="FOLDER", help="The run they go to, new or not. (default: runs/FILE's name)")
     ] = None,
-    text_key: TextKey = "",
+    dataset: DataSet = None,
+    data: Data = None,
+    limit: Limit = None,
+    changes: _ImportSet = None,
+    text_key: Annotated[
+        str, Option(metavar="KEY", help="The key of the response in each entry of a file: prediction, output.pred.")
+    ] = "",
     conversations: Annotated[
         bool, Option("--conversations", help="Files are whole conversations: each answer is a response.")
     ] = False,
@@ -44,16 +53,17 @@ def import_files(
 
     [bold]Examples[/bold]
     dialore import bart.jsonl gpt=out.jsonl --data dialogues.jsonl
-    dialore import parlai.jsonl --dataset dailydialog --data test.json --cut all
+    dialore import parlai.jsonl --dataset dailydialog --data test.json --set dataset.cut=all
     dialore import bart.jsonl --out runs/try
     dialore import log.jsonl --conversations --out runs/log
     """
+    inputs = _split_name(files)
     if not conversations:
-        import_and_report(files, said, out, text_key=text_key, json=json)
+        values = read_changes(context, ImportSettings.list_settings()).values
+        import_and_report(inputs, values, out, text_key, json=json)
         return
-    named = _split_name(files)
-    folder = out or Path("runs") / named[0][1].stem
-    counts = import_conversations(folder, named)
+    folder = out or Path("runs") / inputs[0][1].stem
+    counts = import_conversations(folder, inputs)
     if json:
         print_json({"folder": str(folder), "responses": counts.responses, "thoughts": counts.with_thoughts})
     if counts.with_thoughts:
@@ -62,13 +72,20 @@ def import_files(
 
 
 def import_and_report(
-    files: Sequence[str], said: Mapping[str, Any], out: Path | None, *, text_key: str = "", json: bool = False
+    inputs: Sequence[tuple[str, Path]],
+    values: Mapping[str, object],
+    out: Path | None = None,
+    text_key: str = "",
+    *,
+    json: bool = False,
 ) -> Path:
-    """Import files and say what came of them; gives the run's folder."""
-    named = _split_name(files)
-    folder = out or Path("runs") / named[0][1].name.partition(".")[0]
-    config = check_settings(DatasetConfig, {"name": "jsonl", **said}, where="options") if said else None
-    systems = import_responses(folder, named, config, text_key=text_key)
+    """Import files of responses and say what came of them; return the run's folder."""
+    folder = out or Path("runs") / inputs[0][1].name.partition(".")[0]
+    config: DatasetConfig | None = None
+    if values:
+        data: dict[str, Any] = with_changes({"dataset": {"name": "jsonl"}}, values)
+        config = check_settings(ImportSettings, data, where="options").dataset
+    systems = import_responses(folder, inputs, config, text_key=text_key)
     if json:
         print_json({"folder": str(folder), "systems": systems})
     for name, counts in systems.items():

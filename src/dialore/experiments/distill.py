@@ -142,7 +142,7 @@ async def match_stages(config: RunConfig) -> list[Row]:
     async with open_systems(config, lambda *_: FakeModel()) as opened:
         method = opened.agents[0, 0].method
         if not isinstance(method, Dcrag):
-            raise InputError("hard matching answers the stages of dcrag", hint="leave --by out, and name a model")
+            raise InputError("hard matching answers the stages of dcrag", hint="let a model answer")
         matching = Matching(getattr(method.graph, "graphs", [method.graph])[0], opened.prompts)
         for dialogue in load_dialogues(config.dataset):
             if matching.demands(dialogue).queries:

@@ -31,7 +31,7 @@ from dialore.methods.registry import method_prompts, method_sources
 from dialore.methods.stage_runner import CITING_PROMPT
 from dialore.parallel import bounded_map
 from dialore.plugins import file_of
-from dialore.session import Connect, Session, connect_model
+from dialore.session import Connect, Session, open_model
 from dialore.sources.base import SearchResult
 from dialore.text import LANGUAGES
 
@@ -56,7 +56,7 @@ _TOLD = 100  # how often a tracker is told how the run stands
 async def run_experiment(
     config: RunConfig | Mapping[str, Any] | str | Path,
     folder: str | Path | None = None,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     *,
     changes: Mapping[str, object] | None = None,
     engine: Engine | None = None,
@@ -74,7 +74,7 @@ async def run_experiment(
         folder: where it is kept; made if need be, `runs/NAME` where none is named. One that holds the same run is
             resumed.
         connect: makes models of their settings.
-        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
+        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "model.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts, or files of methods, changed since, and keep that for
             its report.
@@ -93,7 +93,7 @@ async def run_experiment(
     config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
-        raise InputError("--batch and --engine ray do not go together", hint="take one of them")
+        raise InputError("batch and the engine ray exclude each other", hint="take one of them")
     say = on_progress or (lambda _: None)
     with RunStore.resumed(folder) as store:
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
@@ -203,7 +203,7 @@ class Opened:
 
 @asynccontextmanager
 async def open_systems(
-    config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
+    config: RunConfig, connect: Connect = open_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
     """Yield the agents of a run on shared sources; those given are asked in place of configured ones."""
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}

@@ -121,7 +121,7 @@ _ABOUT = {
     "planner": ("planning: trained:FOLDER` of `safari", *_TREES),
     "ranker": ("retriever: trained:FOLDER` of `safari", *_TREES),
     "nli": (
-        "--nli trained:FOLDER` of `score",
+        "--set nli=trained:FOLDER` of `score",
         "Boosted trees over what a piece and a response share, by words, numbers, places and embeddings, and over the"
         " answers that the piece was given for in the training data.",
         "Trained on the language and the kinds of text of its data; less exact on pieces that it lacks: see the"

@@ -132,8 +132,8 @@ class BatchQueue:
             if client is not None and client.cache is not None and isinstance(client.backend, Endpoint):
                 _Sender(client.backend, client.cache, self)
             elif name is None:
-                hint = "set --base-url and --model, and leave out --no-cache"
-                raise InputError("--batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
+                hint = "set model.base_url and model.model, and not model.no_cache"
+                raise InputError("batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
             return model
 
         return connected
@@ -372,7 +372,7 @@ class _Sender:
                 pause = min(_LONGEST_POLL, pause * _GROWTH)
                 state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
         missing = f"the batch {batch.id} has counted {expected:,} answers, but its files hold {received:,}"
-        hint = "the same command again reads them; if they are lost, a new --out folder pays for these alone"
+        hint = "the same command again reads them; if they are lost, a new run folder pays for these alone"
         batch.unread = ModelError(missing, hint=hint, configuration=True)
 
     async def _ended(self, batch: _Batch) -> _State:
@@ -473,7 +473,7 @@ class _Sender:
             return await retry.run(attempt)
         except ModelError as error:
             if error.status in {404, 405, 501}:
-                error.message, error.hint = f"no batch API: {error.message}", "leave out --batch"
+                error.message, error.hint = f"no batch API: {error.message}", "do not set batch"
             elif not error.configuration:
                 error.hint = "the same command again finds its batches"
             error.retryable, error.configuration = False, error.status != 413

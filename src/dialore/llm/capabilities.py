@@ -191,7 +191,9 @@ class ServerCapabilities:
             if spent and before:
                 self.thoughts = max(before, _MOST_THOUGHTS)
             if spent and not before:
-                tell(f"the model thinks before it answers: {THOUGHTS:,} tokens more a call from now on (--thinking)")
+                tell(
+                    f"the model thinks before it answers: {THOUGHTS:,} tokens more a call from now on (model.thinking)"
+                )
         return self.thoughts > before
 
 

@@ -138,4 +138,4 @@ class ModelClient:
         tokens = prompt_tokens + request.sampling.max_tokens
         if tokens > self.window:
             problem = f"prompt and answer of about {tokens:,} tokens do not fit {self.name}'s window of {self.window:,}"
-            raise WindowError(problem, hint="shorten the dialogue, or raise --window")
+            raise WindowError(problem, hint="shorten the dialogue, or raise model.window")

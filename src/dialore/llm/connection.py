@@ -89,7 +89,9 @@ def connect(
         if not (name or names):
             return None
         if not names:
-            raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
+            raise InputError(
+                f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or model.base_url"
+            )
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
             raise UnknownNameError("model of the Ollama on this machine", named, names)
@@ -125,7 +127,7 @@ def find(
         if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
             return name, url, key
         unsent = f"{variable} is not sent to {redact_url(url)}" + (f", which {named_by} names" if named_by else "")
-        hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
+        hint = f"set model.api_key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
         log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)
@@ -177,7 +179,7 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     names = _list_models(base_url, api_key)
     if len(names) == 1:
         return names[0]
-    hint = "set DIALORE_MODEL or --model" + (f" to one of: {', '.join(names[:12])}" if names else "")
+    hint = "set DIALORE_MODEL or model.model" + (f" to one of: {', '.join(names[:12])}" if names else "")
     raise InputError(f"{redact_url(base_url)} does not say which model to use", hint=hint)
 
 

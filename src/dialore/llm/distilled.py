@@ -109,7 +109,7 @@ class TrainedStages(Wrapper):
         if task not in self._fixed:
             known = ", ".join(sorted(self._fixed))
             why = f"{self.name} was not trained for {task or 'this'}, but for {known}"
-            raise ModelError(why, hint="name another model for it by --stage-model", configuration=True)
+            raise ModelError(why, hint="name another model for it in model.stages", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
         read = text if self._whole else shorten_prompt(task, text, self._fixed[task])
         changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}

@@ -106,7 +106,7 @@ class Endpoint:
         check_event_loop()
         if request.steering is not None:
             why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
-            hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
+            hint = "run a model here: hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
         tries = Tries(self.retry)
         listener = None if on_token is None else _Listener(on_token)
@@ -295,7 +295,7 @@ class Reader:
         if not text.strip():
             if reason == "length":
                 spent = f"{self._where} spent all its tokens before the answer began"
-                raise ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
+                raise ThoughtsError(spent, hint="give its thoughts more: raise model.thinking")
             if self._filter.seen or self._reasoned:
                 alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
                 raise ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")

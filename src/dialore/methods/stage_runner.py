@@ -26,7 +26,7 @@ CITING_PROMPT = "shared/citing"
 """The prompt that says how to cite. Response prompts get it as the variable `citing`."""
 INSTRUCTIONS_PROMPT = "shared/instructions"
 """The prompt that holds the wishes of a service's operator."""
-HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or --base-url and --model"
+HOW_TO_ADD_A_MODEL = "set DIALORE_BASE_URL and DIALORE_MODEL, or model.base_url and model.model"
 CUT_OFF = "the answer was cut off at the token limit"
 FOREIGN = "{0}: prompts, graph and word lists are English and Chinese; the response is asked for in {0}"
 SLOW_TOKENS_PER_S = 6.0

@@ -72,7 +72,7 @@ class ServedAgents:
         """Open the agents; raises InputError as `Session` does."""
         own = self._opened[None] = self._open(None)
         if not isinstance(own.models[MODEL].agent.stage_runner, LLMRunner):
-            log.warning("no model: responses show what was found; add one by --base-url and --model")
+            log.warning("no model: responses show what was found; set model.base_url and model.model")
 
     async def close(self) -> None:
         """Close the agents."""

@@ -26,7 +26,7 @@ from dialore.knowledge import GROUPS, Fact
 from dialore.parallel import Threads
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
-from dialore.retrieval.documents.indexing import open_store as open_index
+from dialore.retrieval.documents.opening import open_store as open_index
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.changes import GraphEditor
@@ -35,8 +35,8 @@ from dialore.retrieval.graph.opening import open_store as open_graph
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.groups import RefusedGroups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
+from dialore.retrieval.loaders.formats import ENDINGS
 from dialore.retrieval.loaders.reader import Reader
-from dialore.retrieval.loaders.reading import ENDINGS
 from dialore.retrieval.static import StaticEmbedder
 from dialore.server.errors import ServiceError, full_disk
 

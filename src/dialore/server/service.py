@@ -31,7 +31,7 @@ from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
 from dialore.server.store import ServerStore, User
 from dialore.server.telemetry import Telemetry
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 from dialore.settings import Settings
 from dialore.sources.base import list_knowledge
 from dialore.sources.documents import narrow
@@ -89,7 +89,7 @@ class Asked:
 class Service:
     """Asks the agents, and keeps the knowledge that is added to them and what is known of their users."""
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = open_model) -> None:
         server = settings.server
         limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
         reading = {"ocr": server.ocr, "include_hidden": server.include_hidden}

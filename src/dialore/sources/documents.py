@@ -18,25 +18,17 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import (
-    add_documents,
-    build_documents,
-    embedder_of,
-    is_index_file,
-    open_store,
-    shown_place,
-)
+from dialore.retrieval.documents.opening import embedder_of, is_index_file, open_store, shown_place
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
-from dialore.retrieval.loaders.reading import format_of
-from dialore.retrieval.reranking import load_reranker
+from dialore.retrieval.loaders.formats import format_of
 from dialore.sources.base import HeldSource, SearchResult, list_knowledge, rank_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.indexing import Store
+    from dialore.retrieval.documents.opening import Store
     from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
@@ -92,7 +84,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
-                f"{shown_place(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
+                f"{shown_place(path)} has no vectors", hint="build it with an embedder, or take the retriever bm25"
             )
 
     def _use(self, settings: IndexSettings) -> None:
@@ -346,6 +338,8 @@ class PoolSource(HeldSource):
     name = kind = "documents"
 
     def __init__(self, reranker: str = "dense") -> None:
+        from dialore.retrieval.reranking import load_reranker
+
         self.retriever = load_reranker(reranker)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
@@ -374,7 +368,7 @@ def open_documents(
     refused. Raises InputError where none is named, or as `DocumentIndex` and `build_documents` do.
     """
     if not paths:
-        raise InputError("no document index is named", hint="give --documents PATH")
+        raise InputError("no document index is named", hint="set sources.documents")
     if str(paths[0]).startswith(_POOL):
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
@@ -403,9 +397,13 @@ def _index_of(path: Path | str) -> Path | str:
     name = hashlib.sha256(f"{__version__} {plain.resolve()}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
     index = cache_folder() / "documents" / f"{name}.idx"
     if index.exists():
+        from dialore.retrieval.documents.indexing import add_documents
+
         report = add_documents(index, [plain], prune=True)
     else:
         index.parent.mkdir(parents=True, exist_ok=True)
+        from dialore.retrieval.documents.indexing import build_documents
+
         report = build_documents(index, [plain], name=plain.resolve().stem)
     for sentence in (*report.rejects, *report.notices):
         log.warning("%s", sentence)

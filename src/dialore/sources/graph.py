@@ -248,7 +248,7 @@ class MultiGraph(GraphSource):
         names = [graph.name for graph in graphs]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"two graphs are called {name!r}", hint="build one of them with another --name")
+                raise InputError(f"two graphs are called {name!r}", hint="build one of them by another name")
         first = graphs[0]
         for other in graphs[1:]:
             if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:

@@ -49,7 +49,7 @@ USES: dict[Kind, str] = {
     "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`; or, where it was trained on "
     "knowledge without a persona (MSDP, Appendix F), `--embedder onnx:FOLDER` of `dialore documents build`.",
     "cross": "A cross-encoder. Used without torch: `retriever: trained:FOLDER` of `safari`.",
-    "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--nli trained:FOLDER` of `score`.",
+    "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--set nli=trained:FOLDER` of `score`.",
 }
 _SURE = 0.9
 _CANDIDATES = 4

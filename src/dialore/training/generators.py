@@ -148,7 +148,10 @@ def _render_continuation(library: PromptLibrary, name: str, dialogue: Dialogue, 
     return library.get(name, dialogue.language, "supervised").render(variables).continuation or ""
 
 
-_MSDP = "`dialore respond -M msdp --stage-model {}=hf:FOLDER -o prompt_variant=supervised -o topic=checked -o turns=0`."
+_MSDP = (
+    "`dialore respond -M msdp --set model.stages.{}=hf:FOLDER "
+    "-o prompt_variant=supervised -o topic=checked -o turns=0`."
+)
 RECIPES = {
     "safari": Recipe(
         ("plan", "knowledge"),

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
 
 Targets = tuple[list[Target], list[Target]]
 USES = {
-    "stages": "Does stages of methods, several by one model: `--stage-model STAGE=trained:FOLDER`.",
-    "query": "Writes the search query of a dialogue: `--stage-model query-generation=hf:FOLDER` of `search-query`.",
-    "question": "Writes open questions about a context: `--stage-model question-generation=hf:FOLDER` of `edit`, with"
-    " `-o trained=true`.",
+    "stages": "Does stages of methods, several by one model: `--set model.stages.STAGE=trained:FOLDER`.",
+    "query": "Writes the search query of a dialogue: `--set model.stages.query-generation=hf:FOLDER` of "
+    "`search-query`.",
+    "question": "Writes open questions about a context: `--set model.stages.question-generation=hf:FOLDER` of "
+    "`edit`, with `-o trained=true`.",
 }
 _MARKS = '{}[]":,\\\n'
 

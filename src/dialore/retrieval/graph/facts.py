@@ -110,7 +110,7 @@ def guess_format(path: Path) -> _FileFormat:
         return "jsonl"
     if first.count("\t") >= 2 or (name.endswith(".csv") and first.count(",") >= 2):
         return "tsv"
-    raise GraphError(f"cannot tell the format of {path}", hint=f"say --format {' | '.join(FILE_FORMATS)}")
+    raise GraphError(f"cannot tell the format of {path}", hint=f"name it: {' | '.join(FILE_FORMATS)}")
 
 
 def read_facts(

@@ -300,7 +300,7 @@ def load_store(facts: Iterable[Fact], url: str, *, name: str = "", on_step: Step
             raise GraphError(f"{target.place} is being loaded by another", hint="wait for it to end")
         collector.collect(facts)
         if not collector.concepts:
-            raise GraphError("no facts to make a graph of", hint="check the file and --language")
+            raise GraphError("no facts to make a graph of", hint="check the file and its languages")
         _write(connection, target, collector, name or target.schema, on_step or (lambda *_: None))
     return PostgresStore(url)
 

@@ -96,7 +96,7 @@ def build_graph(
     with replacing(target) as folder, closing(Collector(folder, target)) as collector:
         collector.collect(facts)
         if not collector.concepts:
-            raise GraphError("no facts to build a graph from", hint="check the file, its weights and --language")
+            raise GraphError("no facts to build a graph from", hint="check the file, its weights and languages")
         with writing(target):
             build = _Build(folder, collector, name, embedder, on_step or (lambda *_: None))
             build.write()

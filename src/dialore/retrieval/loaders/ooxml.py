@@ -102,7 +102,7 @@ class Package:
             if names:
                 counts.append(count_noun(len(names), kind) + (f" ({listed})" if listed else ""))
         if counts:
-            self.notice("", f"hidden content is left out: {', '.join(counts)}; --include-hidden reads it")
+            self.notice("", f"hidden content is left out: {', '.join(counts)}; include_hidden reads it")
 
     def merged_ranges(self, part: str) -> list[str]:
         """Return the references of a worksheet's merged cells, which its XML has after the rows."""

@@ -138,7 +138,7 @@ class _Text:
         """Say what is left out."""
         if self._hidden_characters:
             count = count_noun(self._hidden_characters, "characters")
-            notice("", f"hidden content is left out: {count}; --include-hidden reads it")
+            notice("", f"hidden content is left out: {count}; include_hidden reads it")
         objects = sum(1 for _ in content.iter("{*}object", "{*}object-ole"))
         if objects:
             notice("", f"{objects:,} embedded objects, such as charts and formulas, are not read")

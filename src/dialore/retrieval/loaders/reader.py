@@ -19,7 +19,8 @@ from typing import IO
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable
 from dialore.retrieval.groups import RefusedGroups
-from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
+from dialore.retrieval.loaders.formats import BY_LINE, FileFormat
+from dialore.retrieval.loaders.reading import read_sections
 from dialore.text import storable
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
