@@ -17,7 +17,7 @@ from tests.llm.server import FaultyServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.retrieval.graph.postgres_server import PostgresServer
+    from tests.postgres_server import PostgresServer
 
 # The workers of `pytest -n auto` are as many as there are cores, and what is trained here is small: a thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -66,7 +66,7 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL cluster of the tests' own, started once."""
     pytest.importorskip("psycopg_pool", reason="PostgreSQL's driver is not here: pip install 'dialore[postgres]'")
-    from tests.retrieval.graph.postgres_server import PostgresServer, binaries
+    from tests.postgres_server import PostgresServer, binaries
 
     folder = binaries()
     if folder is None:

@@ -94,11 +94,10 @@ def stats(
         store, meta = opened.store, opened.store.meta
         relations, degrees = _count(store)
         best = [(store.concept(int(number)), int(degrees[number])) for number in np.argsort(-degrees)[:top]]
-        path = getattr(store, "path", None)  # a graph on a server has none
-        data: dict[str, Any] = {"name": meta.name, "path": str(path or graph), "facts": meta.facts}
+        data: dict[str, Any] = {"name": meta.name, "path": str(store.path), "facts": meta.facts}
         data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
         data |= {"best_connected": dict(best), "embedder": meta.embedder, "fingerprint": meta.fingerprint}
-        data |= {"bytes": path.stat().st_size if path else 0}
+        data |= {"bytes": store.path.stat().st_size}
     if json:
         print_json(data)
         return

@@ -17,7 +17,6 @@ from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
 from dialore.retrieval.graph.opening import NAME, open_store, starter_graph
 from dialore.retrieval.graph.relations import verbalise
-from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
 from dialore.sources.base import SearchResult
 from dialore.text import normalise
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
@@ -41,7 +40,7 @@ __all__ = ["Graph", "MultiGraph", "Retrieval", "open_graph", "open_graphs"]
 class _View:
     """One state of a graph, with what links phrases to its concepts and ranks its facts."""
 
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder, ranking: Ranking) -> None:
         self.store = store
         self.linker = Linker(store, embedder)
         self.ranker = Ranker(store, embedder, ranking)
@@ -119,14 +118,14 @@ class Graph(GraphSource):
         UnknownNameError: no ranking is called that.
     """
 
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
         self.name = store.meta.name
         self._last = _View(store, embedder, self.ranking)
 
     @property
-    def store(self) -> FactStore:
+    def store(self) -> GraphStore:
         """The facts, as they were when a question was last asked."""
         return self._last.store
 
@@ -142,7 +141,7 @@ class Graph(GraphSource):
     def _newest(self) -> _View:
         """Return the view of the graph's newest state: in microseconds the last one, where nothing has changed."""
         view = self._last
-        if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
+        if (store := view.store.newest()) is not view.store:
             view = self._last = _View(store, self.embedder, self.ranking)
         return view
 
@@ -340,7 +339,7 @@ def _name(link: Link) -> str:
 def open_graph(
     graph: Path | str | None = None, ranking: Ranking | str = "default", embedder: Embedder | None = None
 ) -> Graph:
-    """Return a graph from its path or a server's URL; None or "starter" for the starter graph.
+    """Return a graph from its path; None or "starter" for the starter graph.
 
     Raises as `open_store` and Graph do.
     """

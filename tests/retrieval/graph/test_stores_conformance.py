@@ -1,4 +1,4 @@
-"""What every store of facts must do alike: the graph file, and PostgreSQL on a real server."""
+"""What a store of facts must do."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.graph import GraphStore, load_store
+from dialore.retrieval.graph import GraphStore
 from dialore.retrieval.graph.fact_ranking import LinearCosines
 from dialore.retrieval.graph.opening import open_store
 from dialore.retrieval.graph.store import FactStore, stem_key
@@ -49,22 +49,10 @@ KITCHEN = facts(
 )
 
 
-@pytest.fixture(params=["file", "postgres"])
-def load(request: pytest.FixtureRequest, tmp_path: Path) -> Loading:
+@pytest.fixture
+def load(tmp_path: Path) -> Loading:
     """Loads facts into a new graph named kitchen; returns what opens it."""
-    if request.param == "file":
-        return lambda items: str(build(tmp_path / "kitchen.graph", items, "kitchen"))
-    server = request.getfixturevalue("postgres_server")
-    url: str = server.url(f"Graph {next(_serial)}")
-
-    def into_server(items: list[Fact]) -> str:
-        load_store(items, url, name="kitchen").close()
-        return url
-
-    return into_server
-
-
-_serial = itertools.count()
+    return lambda items: str(build(tmp_path / "kitchen.graph", items, "kitchen"))
 
 
 @pytest.fixture
