@@ -152,7 +152,7 @@ def ask(here: str) -> dict[str, Any]:
 
     def link(question: dict[str, Any]) -> None:
         for phrase in (*question["queries"], *question["topics"]):
-            opened.linker.link(phrase)
+            opened.link([phrase])
 
     first = timed(retrieve, sets["plain"][:1])[0]
     figures: dict[str, Any] = {"open_ms": round(open_ms, 2), "first_question_ms": round(first, 2)}

@@ -50,7 +50,7 @@ def no_endpoint_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
     """Make cache folders that hold the starter graph, which takes seconds to build, and nothing else."""
-    from dialore.retrieval.graph.opening import starter_graph
+    from dialore.retrieval.graph.starter import starter_graph
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALORE_CACHE", str(tmp_path_factory.mktemp("built")))

@@ -18,10 +18,11 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.changes import GraphEditor, compact_graph, problems_of
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.checking import problems_of
 from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
-from dialore.retrieval.graph.opening import NAME, starter_graph
-from dialore.retrieval.graph.store import FactStore, GraphStore
+from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.graph.writing import build_graph
 from dialore.sources.graph import open_graph
 from dialore.text import check_language, detect_language
@@ -128,7 +129,7 @@ def show(
     with closing(open_graph(graph)) as opened:
         facts_found = opened.facts_of(concept)
         if not facts_found:
-            linked = opened.linker.link(concept)
+            linked = opened.link([concept])
             if not linked or linked[0].how == "contained":
                 near = [link.name for link in linked] or _alike(concept, opened.store)
                 hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
@@ -342,7 +343,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
             raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
-def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
+def _count(store: GraphStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
@@ -360,7 +361,7 @@ def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[n
     return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
-def _alike(concept: str, store: FactStore) -> list[str]:
+def _alike(concept: str, store: GraphStore) -> list[str]:
     """Names that are nearly written so."""
     if store.meta.concepts > _NAMES_COMPARED:
         return []

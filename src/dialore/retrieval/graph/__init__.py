@@ -9,10 +9,10 @@ from dialore._lazy import lazy_names
 if TYPE_CHECKING:
     from dialore.retrieval.graph.changes import GraphEditor
     from dialore.retrieval.graph.facts import export_graph, read_facts
-    from dialore.retrieval.graph.store import FactStore, GraphStore
+    from dialore.retrieval.graph.store import GraphStore
     from dialore.retrieval.graph.writing import build_graph
 
-__all__ = ["FactStore", "GraphEditor", "GraphStore", "build_graph", "export_graph", "read_facts"]
+__all__ = ["GraphEditor", "GraphStore", "build_graph", "export_graph", "read_facts"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -20,6 +20,6 @@ __getattr__ = lazy_names(
         "dialore.retrieval.graph.writing": ["build_graph"],
         "dialore.retrieval.graph.changes": ["GraphEditor"],
         "dialore.retrieval.graph.facts": ["export_graph", "read_facts"],
-        "dialore.retrieval.graph.store": ["FactStore", "GraphStore"],
+        "dialore.retrieval.graph.store": ["GraphStore"],
     },
 )

@@ -1,4 +1,4 @@
-"""Opening a graph by its path; the starter graph, shipped as text and built once a machine."""
+"""The starter graph, shipped as text and built once per machine."""
 
 from __future__ import annotations
 
@@ -8,28 +8,16 @@ from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from dialore.errors import GraphError
 from dialore.files import cache_folder
 from dialore.retrieval.graph.facts import read_facts
-from dialore.retrieval.graph.store import FORMAT, GraphStore
+from dialore.retrieval.graph.store import FORMAT
 from dialore.retrieval.graph.writing import build_graph
 
 if TYPE_CHECKING:
     from dialore.knowledge import Fact
 
 NAME = "starter"
-"""The name of the starter graph, whose everyday facts are of our own writing."""
-
-
-def open_store(path: str | Path) -> GraphStore:
-    """Open a graph file for reading.
-
-    Raises:
-        GraphError: there is no such file, or it is not a graph.
-    """
-    if isinstance(path, str) and "://" in path:
-        raise GraphError("a graph is a file, not an address", hint="copy the file to each machine that reads it")
-    return GraphStore(Path(path))
+"""The name of the starter graph. Its facts were written for this project."""
 
 
 def starter_files() -> list[Path]:
