@@ -21,6 +21,7 @@ from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import ROOT, build, embedder, facts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 SMALL = facts(
@@ -30,11 +31,13 @@ ROWS = set[tuple[str, str, str, float, str]]
 
 
 def rows(source: Path | GraphStore) -> ROWS:
-    store = source if isinstance(source, GraphStore) else GraphStore(source)
-    return {(fact.head, fact.relation, fact.tail, fact.weight, fact.provenance) for fact in store.facts()}
+    if isinstance(source, GraphStore):
+        return of(source.facts())
+    with GraphStore(source) as store:
+        return of(store.facts())
 
 
-def of(items: list[Fact]) -> ROWS:
+def of(items: Iterable[Fact]) -> ROWS:
     return {(fact.head, fact.relation, fact.tail, fact.weight, fact.provenance) for fact in items}
 
 

@@ -37,7 +37,7 @@ def problems_of(path: Path) -> list[str]:
     with GraphStore(path) as store, store.read() as state:
         try:
             return list(_problems(store, state))
-        except (GraphError, ValueError, IndexError, UnicodeDecodeError) as error:
+        except (GraphError, sqlite3.Error, ValueError, IndexError) as error:
             return [f"it cannot be read to its end: {error}"]
 
 

@@ -353,8 +353,8 @@ class GraphStore:
             self._file = file
         with suppress(IndexError):
             return self._idle.pop(), True
-        is_writable = os.access(self.path.absolute().parent, os.W_OK)
-        if is_writable:
+        effective = os.access in os.supports_effective_ids
+        if os.access(self.path.absolute().parent, os.W_OK, effective_ids=effective):
             connection = connect(self.path)
             connection.execute("PRAGMA query_only = ON")
             return connection, True
