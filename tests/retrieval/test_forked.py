@@ -35,6 +35,12 @@ def search_and_close(name):
     return texts
 
 
+def reads_with_the_connection_of(parent):
+    store = _SOURCES["graph"].store
+    with store.read():
+        return id(store._local.transaction) == parent
+
+
 @pytest.fixture(autouse=True)
 def sources(tmp_path):
     (tmp_path / "a.md").write_text("Honey helps a sore throat.", "utf-8")
@@ -65,6 +71,9 @@ def test_a_forked_process_leaves_the_connections_of_its_parent(tmp_path):
     with store.read():
         facts_before = store.meta.facts
         with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert (
+                pool.apply_async(reads_with_the_connection_of, [id(store._local.transaction)]).get(timeout=30) is False
+            )
             pool.apply_async(search_and_close, ["graph"]).get(timeout=30)
         with GraphEditor(tmp_path / "a.graph") as editor:
             editor.add([Fact("warm tea", "UsedFor", "sore throat")])

@@ -198,8 +198,8 @@ def retrieve(
 def add(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
     """Add facts to a graph; of one that is there, the heavier is kept.
 
-    All of them are there afterwards, or none. Who reads the graph goes on
-    reading it as it was; new readers see the new facts.
+    The change is one transaction. Readers may continue: each question sees
+    the graph before or after it. To change a weight, delete and add the fact.
 
     [bold]Example[/bold]
     dialore graph add my.graph more.tsv
@@ -217,19 +217,9 @@ def delete(graph: _File, files: _Files, file_format: _Format = None, json: Json 
     _change("delete", graph, files, file_format, json=json)
 
 
-@app.command("update")
-def update(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
-    """Give facts that are there the weight and provenance of the files.
-
-    [bold]Example[/bold]
-    dialore graph update my.graph weights.jsonl
-    """
-    _change("update", graph, files, file_format, json=json)
-
-
 @app.command("compact")
 def compact(graph: _File, json: Json = False) -> None:
-    """Copy a graph that was changed often, without unused pages, in its place.
+    """Rewrite a graph that was changed often without its unused pages.
 
     [bold]Example[/bold]
     dialore graph compact my.graph
@@ -245,9 +235,9 @@ def compact(graph: _File, json: Json = False) -> None:
 
 @app.command("verify")
 def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others.
+    """Check a graph file: its pages, and each table against the others.
 
-    Exit code 1 where something is wrong.
+    Exit code 1 if something is wrong.
 
     [bold]Example[/bold]
     dialore graph verify my.graph

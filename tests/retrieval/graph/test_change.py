@@ -144,6 +144,17 @@ def test_deleting_what_was_added_gives_the_old_fingerprint(tmp_path: Path) -> No
     assert path.stat().st_size == size  # nothing is written where nothing changes
 
 
+def test_a_fact_that_is_added_and_deleted_at_once_leaves_no_concept(tmp_path: Path) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
+    with GraphEditor(path, embedder()) as editor:
+        editor.add(facts("moon | IsA | satellite", "sun | IsA | star"))
+        editor.delete(facts("moon | IsA | satellite"))
+    with GraphStore(path) as store:
+        assert store.find("moon") is None
+        assert store.find("star") is not None
+    assert problems_of(path) == []
+
+
 def test_a_rebuild_is_seen_without_reopening(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", SMALL)
     with GraphStore(path) as store:

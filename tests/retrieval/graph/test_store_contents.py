@@ -9,17 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.response import Demands
 from dialore.retrieval.graph import GraphStore
 from dialore.retrieval.graph.fact_ranking import LinearCosines
 from dialore.retrieval.graph.store import stem_key
 from dialore.retrieval.linking.linker import Linker
-from dialore.sources.graph import Graph
 from dialore.text import content_words, words
-from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import build, embedder, facts
 
 if TYPE_CHECKING:

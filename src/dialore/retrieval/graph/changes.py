@@ -227,7 +227,8 @@ class _Change:
         added = [key for key, edit in changed.items() if edit.after is not None]
         norms: dict[_Key, float] = {}
         if added:
-            self._write_concepts(self._checked_embedder(embedder))
+            used = {key.head for key in added} | {key.tail for key in added}
+            self._write_concepts(self._checked_embedder(embedder), used)
             head, relation, tail = np.array(added, np.uint32).T
             lengths = fact_norms(head, relation, tail, self._store.concept_sums, self._state.relations)
             norms = dict(zip(added, lengths.tolist(), strict=True))
@@ -251,14 +252,14 @@ class _Change:
         checked = recorded_embedder(meta.embedder, meta.embedder_fingerprint, str(self._store.path), given=embedder)
         return cast("StaticEmbedder", checked)
 
-    def _write_concepts(self, embedder: StaticEmbedder) -> None:
-        """Write new concepts, parts and relations, and load the state with them."""
+    def _write_concepts(self, embedder: StaticEmbedder, used: set[int]) -> None:
+        """Write new concepts, parts and relations, and load the state with them; only used concepts are found."""
         state, meta, execute = self._state, self._state.meta, self._connection.execute
         part_numbers = PartNumbers(embedder, state.part_numbers.tolist())
         new = zip(self._new_names, part_numbers(self._new_names), strict=True)
         for number, (name, parts) in enumerate(new, start=meta.concepts):
-            row = (number, name, normalise(name), concept_key(name) or None, parts)
-            execute("INSERT INTO concepts VALUES (?, ?, ?, ?, ?)", row)
+            keys = (normalise(name), concept_key(name) or None) if number in used else (None, None)
+            execute("INSERT INTO concepts VALUES (?, ?, ?, ?, ?)", (number, name, *keys, parts))
         first, block = part_numbers.block()
         if block:
             execute("INSERT INTO parts VALUES (?, ?)", (first, block))

@@ -289,6 +289,7 @@ class GraphStore:
     def close(self) -> None:
         """Close the store. Idempotent."""
         self._is_closed = True
+        self._transaction()  # sets aside what a forked process inherited
         self._close_idle()
 
     def __enter__(self) -> Self:
@@ -302,7 +303,7 @@ class GraphStore:
     @contextmanager
     def read(self) -> Iterator[GraphState]:
         """Have all calls of this thread in the body see one committed state: the newest one at the beginning."""
-        transaction = getattr(self._local, "transaction", None)
+        transaction = self._transaction()
         if transaction is not None:
             yield transaction[1]
             return
@@ -348,7 +349,7 @@ class GraphStore:
         with suppress(OSError):
             status = self.path.stat()
             file = status.st_dev, status.st_ino
-        if self._process != os.getpid() or file != self._file:
+        if file != self._file:
             self._close_idle()
             self._file = file
         with suppress(IndexError):
@@ -363,13 +364,16 @@ class GraphStore:
         has_log = self.path.with_name(f"{self.path.name}-wal").exists()
         return connect(self.path, "ro" if has_log else "ro&immutable=1"), False
 
+    def _transaction(self) -> tuple[sqlite3.Connection, GraphState] | None:
+        """Return the transaction of this thread and its state, or None."""
+        if self._process != os.getpid():  # in a forked process
+            _INHERITED.extend((self._idle, self._local))
+            self._idle, self._local, self._process = [], threading.local(), os.getpid()
+        transaction: tuple[sqlite3.Connection, GraphState] | None = getattr(self._local, "transaction", None)
+        return transaction
+
     def _close_idle(self) -> None:
         connections, self._idle = self._idle, []
-        if self._process != os.getpid():
-            _INHERITED.append(connections)
-            self._process = os.getpid()
-            self._local = threading.local()
-            return
         for connection in connections:
             connection.close()
 
@@ -384,7 +388,7 @@ class GraphStore:
 
     def _row(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
         """Return the first row of a query in the thread's transaction, or in one of its own."""
-        transaction = getattr(self._local, "transaction", None)
+        transaction = self._transaction()
         if transaction is not None:
             row: tuple[Any, ...] | None = transaction[0].execute(query, parameters).fetchone()
             return row
@@ -420,7 +424,7 @@ class GraphStore:
 
     def _concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
         """Return the name and the parts of a concept, or None for an unknown id."""
-        transaction = getattr(self._local, "transaction", None)
+        transaction = self._transaction()
         if transaction is None:
             with self.read():
                 return self._concept(number)

@@ -362,16 +362,16 @@ def _install(built: Path, target: Path) -> None:
 
     An open graph cannot be replaced by renaming, because SQLite finds its write-ahead log by the name of the file.
     """
-    if _is_graph(target):
-        with closing(connect(built)) as source, closing(connect(target)) as destination:
-            source.backup(destination)
-            destination.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        return
-    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_MODE
-    for suffix in ("-wal", "-shm"):  # of a graph that was deleted
-        target.with_name(target.name + suffix).unlink(missing_ok=True)
-    built.chmod(mode)
-    built.replace(target)
+    with folder_lock(target.parent):
+        if _is_graph(target):
+            with closing(connect(built)) as source, closing(connect(target)) as destination:
+                source.backup(destination)
+                destination.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+            return
+        built.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else PRIVATE_MODE)
+        for suffix in ("-wal", "-shm"):  # of a graph that was deleted
+            target.with_name(target.name + suffix).unlink(missing_ok=True)
+        built.replace(target)
 
 
 def _is_graph(path: Path) -> bool:
