@@ -19,6 +19,7 @@ from __future__ import annotations
 import functools
 import os
 import sqlite3
+import stat
 import struct
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -197,10 +198,14 @@ def explain_errors(path: Path) -> Iterator[None]:
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
     """Open a graph file; raises GraphError if it is missing, not a graph, or of another version."""
-    if not path.is_file():
-        if path.exists():
-            raise GraphError(f"{path} is not a file", hint="name a graph file")
-        raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`")
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`") from error
+    except OSError as error:
+        raise GraphError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise GraphError(f"{path} is not a file", hint="name a graph file")
     with explain_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
@@ -361,7 +366,9 @@ class GraphStore:
             return connection, True
         # Without write access next to the file there is no shared memory for WAL. The file is then read as it is,
         # unless a writer of another user has a log.
-        has_log = self.path.with_name(f"{self.path.name}-wal").exists()
+        has_log = False
+        with suppress(OSError):
+            has_log = self.path.with_name(f"{self.path.name}-wal").exists()
         return connect(self.path, "ro" if has_log else "ro&immutable=1"), False
 
     def _transaction(self) -> tuple[sqlite3.Connection, GraphState] | None:
