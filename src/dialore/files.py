@@ -290,6 +290,25 @@ def write_whole(path: Path, content: str | bytes | Iterable[str], *, private: bo
                 file.writelines([content] if isinstance(content, str) else content)
 
 
+@contextmanager
+def folder_lock(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock a folder until the body or the process ends; raises OSError if it is locked and `wait` is False."""
+    try:
+        import fcntl
+    except ImportError:  # Windows cannot lock folders
+        from filelock import FileLock
+
+        with FileLock(folder / ".lock", timeout=-1 if wait else 0):
+            yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(handle)
+
+
 PRIVATE_MODE = 0o600
 
 

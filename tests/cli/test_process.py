@@ -44,7 +44,7 @@ def test_help_teaches_by_example(verb):
 def test_help_imports_nothing_heavy():
     code = "import sys; from dialore.cli.app import app; print([m for m in sys.modules])"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    for heavy in ("numpy", "pydantic", "aiohttp", "openai", "jieba", "lmdb", "asyncio", "jinja2"):
+    for heavy in ("numpy", "pydantic", "aiohttp", "openai", "jieba", "asyncio", "jinja2"):
         assert f"'{heavy}'" not in loaded, heavy
 
 

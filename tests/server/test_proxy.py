@@ -22,7 +22,7 @@ import yaml
 from dialore.cli import main
 from dialore.settings import read_settings
 from tests.llm.server import FaultyServer, say
-from tests.retrieval.graph.postgres_server import binaries
+from tests.postgres_server import binaries
 from tests.server.conftest import is_up, wait_until
 
 ROOT = Path(__file__).parents[2]

@@ -18,10 +18,11 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.changes import GraphEditor, compact_graph, problems_of
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.checking import problems_of
 from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
-from dialore.retrieval.graph.opening import NAME, starter_graph
-from dialore.retrieval.graph.store import FactStore, GraphStore
+from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.graph.writing import build_graph
 from dialore.sources.graph import Graph as OpenGraph
 from dialore.sources.graph import open_graph
@@ -99,7 +100,7 @@ def show(
     """
     with closing(open_graph(graph)) as opened:
         if concept is None:
-            _show_figures(_figures(opened.store, graph, limit or _MAX_CONCEPTS), json=json)
+            _show_figures(_figures(opened.store, limit or _MAX_CONCEPTS), json=json)
         else:
             _show_facts(_facts_of(concept, opened), limit or _MAX_FACTS, json=json)
 
@@ -109,7 +110,7 @@ def _facts_of(concept: str, graph: OpenGraph) -> Sequence[Fact]:
     facts = graph.facts_of(concept)
     if facts:
         return facts
-    links = graph.linker.link(concept)
+    links = graph.link([concept])
     if not links or links[0].how == "contained":
         near = [link.name for link in links] or _similar_names(concept, graph.store)
         hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
@@ -132,15 +133,14 @@ def _show_facts(facts: Sequence[Fact], limit: int, *, json: bool) -> None:
         note(f"{len(facts) - limit} more facts: --limit {len(facts)}")
 
 
-def _figures(store: FactStore, location: str, limit: int) -> dict[str, Any]:
+def _figures(store: GraphStore, limit: int) -> dict[str, Any]:
     """Return the figures of a graph as plain data."""
     meta = store.meta
     relations, degrees = _count(store)
     best = [(store.concept(int(number)), int(degrees[number])) for number in np.argsort(-degrees)[:limit]]
-    path = getattr(store, "path", None)  # a graph on a server has none
     return {
         "name": meta.name,
-        "path": str(path or location),
+        "path": str(store.path),
         "facts": meta.facts,
         "concepts": meta.concepts,
         "languages": meta.languages,
@@ -148,7 +148,7 @@ def _figures(store: FactStore, location: str, limit: int) -> dict[str, Any]:
         "best_connected": dict(best),
         "embedder": meta.embedder,
         "fingerprint": meta.fingerprint,
-        "bytes": path.stat().st_size if path else 0,
+        "bytes": store.path.stat().st_size,
     }
 
 
@@ -221,27 +221,25 @@ def edit(
     add: Annotated[
         list[Path] | None, Option(metavar="FILE", help="Add facts; of one that exists, keep the heavier.")
     ] = None,
-    update: Annotated[list[Path] | None, Option(metavar="FILE", help="Change weight and provenance of facts.")] = None,
     delete: Annotated[list[Path] | None, Option(metavar="FILE", help="Delete facts, whatever their weight.")] = None,
     file_format: _Format = None,
     compact: Annotated[bool, Option("--compact", help="Then copy the graph without its unused pages.")] = False,
     json: Json = False,
 ) -> None:
-    """Add, update and delete facts of a graph.
+    """Add and delete facts of a graph.
 
-    All changes are there afterwards, or none. Who reads the graph goes on
-    reading it as it was; new readers see the new facts.
+    The change is one transaction. Readers may continue: each question sees
+    the graph before or after it. To change a weight, delete and add the fact.
 
     [bold]Examples[/bold]
     dialore graph edit my.graph --add more.tsv --delete wrong.tsv
-    dialore graph edit my.graph --update weights.jsonl
     dialore graph edit my.graph --compact
     """
-    files = {"add": add or [], "update": update or [], "delete": delete or []}
+    files = {"add": add or [], "delete": delete or []}
     if any(files.values()):
         _change(graph, files, file_format, json=json)
     elif not compact:
-        raise InputError("nothing to change", hint="give --add, --update, --delete or --compact")
+        raise InputError("nothing to change", hint="give --add, --delete or --compact")
     if compact:
         before = graph.stat().st_size if graph.is_file() else 0
         compact_graph(graph)
@@ -254,9 +252,9 @@ def edit(
 
 @app.command("verify")
 def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others.
+    """Check a graph file: its pages, and each table against the others.
 
-    Exit code 1 where something is wrong.
+    Exit code 1 if something is wrong.
 
     [bold]Example[/bold]
     dialore graph verify my.graph
@@ -353,7 +351,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
             raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
-def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
+def _count(store: GraphStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
@@ -371,7 +369,7 @@ def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[n
     return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
-def _similar_names(concept: str, store: FactStore) -> list[str]:
+def _similar_names(concept: str, store: GraphStore) -> list[str]:
     """Return the names of concepts that are spelled similarly."""
     if store.meta.concepts > _NAMES_COMPARED:
         return []

@@ -47,7 +47,7 @@ Respond: TypeAlias = "Callable[[Job, Dialogue], Awaitable[Response]]"
 Engine: TypeAlias = "Callable[[RunConfig, Connect, Mapping[int, int], int, Budget], AbstractContextManager[Respond]]"
 """Makes so many missing responses of a run elsewhere than in its own process, given its models' maker, the systems'
 numbers in the store by those in the configuration, and the run's budget."""
-_PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
+_PARTS = ("dialore", "numpy", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
 _TOLD = 100  # how often a tracker is told how the run stands
