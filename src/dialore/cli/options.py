@@ -42,10 +42,6 @@ Metrics = Annotated[
         "--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS
     ),
 ]
-LogTo = Annotated[
-    str | None,
-    Option("--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"),
-]
 _FILE_HELP = "Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS."
 _FILE = inspect.Parameter(
     "settings_file",

@@ -164,8 +164,6 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
         note(f"failed: {failure}")
     if ended.failed > len(ended.failures):
         note(f"and {ended.failed - len(ended.failures)} more failed")
-    if ended.logged:
-        note(f"logged to {ended.logged}")
     if ended.stopped:
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok

@@ -11,7 +11,7 @@ from rich.text import Text
 from typer import Argument, Option
 
 from dialore.cli.imports import DatasetOptions, TextKey, import_and_report
-from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
+from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, connecting, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
@@ -22,7 +22,6 @@ from dialore.experiments import scoring
 from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, measure_run
 from dialore.experiments.store import RunStore
-from dialore.experiments.tracking import tracking
 from dialore.llm.model import LanguageModel
 from dialore.plugins import loadable
 from dialore.session import connect_model
@@ -43,7 +42,6 @@ def score(
     metric: Metrics = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
-    log_to: LogTo = None,
     json: Json = False,
 ) -> None:
     """Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.
@@ -93,10 +91,6 @@ def score(
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
             show_scores(results)
-        with tracking(log_to or kept.get("log_to"), store) as tracked:
-            tracked.log_scores(results)
-        if tracked.place:
-            note(f"logged to {tracked.place}")
 
 
 def note_unfinished(store: RunStore) -> None:

@@ -165,9 +165,6 @@ class RunConfig(Strict):
         default=False, description="Call by the provider's batch API: half the price, within a day."
     )
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
-    log_to: Annotated[Literal["mlflow", "wandb"] | None, Flag(("--log-to",), "mlflow|wandb")] = Field(
-        default=None, description="Tell MLflow or Weights & Biases of the run, and of its scores."
-    )
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )

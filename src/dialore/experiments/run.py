@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from dialore.datasets import WholeDialogue, data_set, gold_text, stream_histories
 from dialore.datasets.plain import Jsonl, unanswered_dialogue
@@ -22,7 +22,6 @@ from dialore.errors import BudgetError, InputError, UnknownNameError, as_path
 from dialore.evaluation.registry import metric_names
 from dialore.experiments.config import BudgetConfig, DatasetConfig, RunConfig, any_config
 from dialore.experiments.store import ADDRESSES, PROMPTS, Job, RunStore, System
-from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
@@ -51,7 +50,6 @@ numbers in the store by those in the configuration, and the run's budget."""
 _PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
-_TOLD = 100  # how often a tracker is told how the run stands
 
 
 async def run_experiment(
@@ -63,7 +61,6 @@ async def run_experiment(
     engine: Engine | None = None,
     accept_changed_prompts: bool = False,
     accept_changed_server: bool = False,
-    log_to: Literal["mlflow", "wandb"] | None = None,
     on_estimate: Callable[[Estimate], None] | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> Progress:
@@ -80,7 +77,6 @@ async def run_experiment(
         accept_changed_prompts: go on with a run whose prompts, or files of methods, changed since, and keep that for
             its report.
         accept_changed_server: go on with a run whose model answers at another address now.
-        log_to: tell MLflow or Weights & Biases of the run; what its configuration says where None.
         on_estimate: told what the run is expected to cost before it starts; what it raises stops the run there, and
             leaves one that was there as it was.
         on_progress: told of every response.
@@ -91,7 +87,6 @@ async def run_experiment(
         ModelError: an endpoint that refuses.
     """
     config = config if isinstance(config, RunConfig) else any_config(config, changes)
-    config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
         raise InputError("--batch and --engine ray do not go together", hint="take one of them")
@@ -120,16 +115,8 @@ async def run_experiment(
             elsewhere = None
             if engine is not None and missing:
                 elsewhere = engine(config, connect, numbers, len(missing), opened.budget)
-            with tracking(config.log_to, store) as tracked, elsewhere or nullcontext(here) as respond:
-                progress.logged = tracked.place
-
-                def tell() -> None:
-                    say(progress)
-                    if progress.done % max(1, len(missing) // _TOLD) == 0:
-                        tracked.log(progress.figures, progress.before + progress.done)
-
-                await _answer(store, missing, respond, progress, limit, tell)
-                tracked.log(progress.figures, progress.before + progress.done)
+            with elsewhere or nullcontext(here) as respond:
+                await _answer(store, missing, respond, progress, limit, lambda: say(progress))
             return progress
 
 
@@ -303,7 +290,6 @@ class Progress:
         tokens: prompt and completion tokens; those of stages that the cache answered are left out, as are their calls.
         stopped: why the run ended early, if it did.
         failures: the first few failures: what failed, and why.
-        logged: where a tracker has the run, if one is told.
         batches: how the batches under way stand, in words.
     """
 
@@ -317,12 +303,11 @@ class Progress:
     began: float = field(default_factory=time.perf_counter)
     stopped: str = ""
     failures: list[str] = field(default_factory=list)
-    logged: str = ""
     batches: str = ""
 
     @property
     def figures(self) -> dict[str, float]:
-        """The figures for a tracker."""
+        """The counts, for example for an experiment tracker."""
         return {name: getattr(self, name) for name in ("ok", "failed", "tokens", "calls", "cached")}
 
     @property
