@@ -70,7 +70,7 @@ def test_every_page_has_its_place_in_the_site():
 
 def test_what_fidelity_names_exists_and_every_file_stands_in_it():
     folders = {path.parent.name for path in (ROOT / "examples").glob("*/*.yaml")}
-    assert set(SCRIPT["NUMBERED"]) == folders - {"real", "simulate"}
+    assert set(SCRIPT["NUMBERED"]) == folders - {"injections", "real", "simulate"}
     for path in (ROOT / "examples").glob("*.yaml"):  # what lies apart from the papers must say that it repeats none
         assert "repeats no paper" in " ".join(read_config(path).about.split())
     assert SCRIPT["fidelity_problems"]((DOCS / "fidelity.md").read_text("utf-8")) == []

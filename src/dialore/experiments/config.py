@@ -121,7 +121,7 @@ class BudgetConfig(Strict):
 
 
 class UserConfig(Strict):
-    """The simulated user of `dialore simulate`.
+    """A simulated user, with whom whole conversations are held in place of answering single turns.
 
     Attributes:
         model: its language model, better another than the agent's; `base_url` is where that is.
@@ -169,7 +169,14 @@ class RunConfig(Strict):
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
 
-    user: UserConfig = Field(default=UserConfig(), description="The simulated user, of `dialore simulate` alone.")
+    user: UserConfig = Field(
+        default=UserConfig(), description="A simulated user, with whom conversations are held if it is given."
+    )
+
+    @property
+    def simulates(self) -> bool:
+        """Whether conversations with a simulated user are held."""
+        return "user" in self.model_fields_set
 
     def price(self, model: ModelSettings) -> Price | None:
         """Return a model's price in this run: in batches it is half."""

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from dialore.evaluation.statistics import wilson
 from dialore.experiments.config import config_of
 from dialore.experiments.import_responses import import_responses
-from dialore.experiments.run import Progress, run_experiment
+from dialore.experiments.run import run_experiment
 from dialore.files import write_whole
 from dialore.session import Connect, connect_model
 
 if TYPE_CHECKING:
+    from dialore.experiments.systems import Progress
     from dialore.settings import Settings
 
 Row = dict[str, Any]

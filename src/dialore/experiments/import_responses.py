@@ -22,8 +22,8 @@ from dialore.dialogue import Dialogue, as_name, as_several, conversation_of
 from dialore.errors import InputError, describe
 from dialore.evaluation.meta import read_knowledge
 from dialore.experiments.config import DatasetConfig
-from dialore.experiments.run import load_dialogues
 from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.systems import load_dialogues
 from dialore.files import storable
 from dialore.llm.thoughts import strip_thoughts
 from dialore.response import Response
