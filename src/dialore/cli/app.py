@@ -28,7 +28,6 @@ _COMMANDS = {
     "report": "Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.",
     "check": "Check a scored run against limits or another run; exits 1 where a figure does not hold.",
     "judge": "Have a judge compare systems of a run; it is asked by --model and --base-url.",
-    "meta": "Correlate metrics and judges with human scores; judges are asked by --model and --base-url.",
     "bench": "Measure calls a second, latency and tokens a second of your endpoint.",
     "demo": "Nine dialogues, answered by several methods, side by side.",
     "serve": "Serve agents to any client of OpenAI's API, with what they rest on.",

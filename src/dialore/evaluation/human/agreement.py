@@ -8,21 +8,18 @@ from __future__ import annotations
 import itertools
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dialore.evaluation import statistics
 from dialore.evaluation.base import Mean
-from dialore.evaluation.judges.asking import queries_of
 from dialore.evaluation.statistics import Rate, holm, wilcoxon, win_rate
 
 if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
     from dialore.evaluation.human.reading import Annotation
-    from dialore.response import Response
 
 Outcome = Literal["win", "loss", "tie"]
 
@@ -201,31 +198,23 @@ def _majority(differences: list[float]) -> Outcome:
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
-def export_judgements(
-    annotations: Sequence[Annotation], found: Mapping[str, tuple[Dialogue, Mapping[str, Response]]]
-) -> list[dict[str, Any]]:
-    """Annotated responses in the form that `dialore meta` reads, one a dialogue and system.
+def mean_ratings(annotations: Sequence[Annotation]) -> dict[tuple[str, str], dict[str, float | bool]]:
+    """Return the mean ratings of annotators by dialogue and system, then by criterion; higher is better.
 
-    Ratings are means over annotators, higher is better: a score; one more than the number of systems less a rank; 1 for
-    a win, a half for a tie. Where there are several criteria `average` is their mean (SCG-QP, Section 3.3).
+    A rating is a score, one more than the number of systems less a rank, or 1 for a win and a half for a tie. If there
+    are several criteria, `average` is their mean (SCG-QP, Section 3.3).
     """
-    ratings: dict[tuple[str, str], dict[str, list[float]]] = {}
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for annotation in annotations:
         for system, value in _higher_is_better(annotation).items():
-            ratings.setdefault((annotation.dialogue, system), {}).setdefault(annotation.criterion, []).append(value)
-    lines = []
-    for (name, system), given in ratings.items():
-        if name not in found or system not in found[name][1]:
-            continue
-        dialogue, response = found[name][0], found[name][1][system]
-        means = {criterion: float(np.mean(values)) for criterion, values in given.items()}
-        lines.append(
-            dialogue.model_dump(mode="json", exclude_unset=True)
-            | {"id": f"{name} {system}", "system": system, "response": response.text, "queries": queries_of(response)}
-            | {"given": [item.text for item in response.knowledge]}
-            | {"ratings": means | ({"average": float(np.mean(list(means.values())))} if len(means) > 1 else {})}
-        )
-    return lines
+            by_criterion = values.setdefault((annotation.dialogue, system), {})
+            by_criterion.setdefault(annotation.criterion, []).append(value)
+    ratings: dict[tuple[str, str], dict[str, float | bool]] = {}
+    for key, by_criterion in values.items():
+        ratings[key] = {criterion: float(np.mean(some)) for criterion, some in by_criterion.items()}
+        if len(by_criterion) > 1:
+            ratings[key]["average"] = float(np.mean([*ratings[key].values()]))
+    return ratings
 
 
 def _higher_is_better(each: Annotation) -> dict[str, float]:
