@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,11 +16,10 @@ from dialore.datasets.published import data_file, published_sets
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
 from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotations
-from dialore.session import REHEARSAL, options_by_method
+from dialore.session import REHEARSAL
 from dialore.settings import (
     Flag,
     ModelSettings,
-    Settings,
     SourceSettings,
     Strict,
     absolute_paths,
@@ -232,14 +231,6 @@ def make_config(
         for path, flag in flags(RunConfig, {*changes, *model_changes}).items()
     }
     return check_settings(RunConfig, made, where=where, named=named)
-
-
-def config_of(settings: Settings, methods: Sequence[str], sources: SourceSettings, **given: object) -> RunConfig:
-    """Return the configuration of a run of methods by model and options of settings, whose completions are cached."""
-    options = options_by_method(methods, settings.options)
-    systems = [{"method": method, "options": own} for method, own in options.items()]
-    made = make_config({"systems": systems, "concurrency": settings.model.concurrency, **given})
-    return made.model_copy(update={"sources": sources, "models": [settings.model.cached()]})
 
 
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:
