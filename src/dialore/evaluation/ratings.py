@@ -181,7 +181,7 @@ def resample_correlations(first: Floats, second: Floats, weights: NDArray[Any]) 
     with np.errstate(invalid="ignore", divide="ignore"):
         kendall = concordant / np.sqrt(untied * also_untied)
     return {
-        "spearman": _weighted_pearson(*ranks, weights),
+        "spearman": _weighted_pearson(ranks[0], ranks[1], weights),
         "kendall": kendall,
         "pearson": _weighted_pearson(first[None, :], second[None, :], weights),
     }

@@ -465,9 +465,9 @@ def _joined_parts(parts: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return ["".join(texts)] if texts else None
 
 
-def _keys_of(entry: Gold) -> str:
+def _keys_of(entry: str | Mapping[str, Any]) -> str:
     """Return an entry's keys in words."""
-    keys = [*entry] if isinstance(entry, Mapping) else []
+    keys = [] if isinstance(entry, str) else [*entry]
     more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     return f"the entry has {', '.join(map(repr, keys[:_SHOWN])) or 'no keys'}{more}"
 

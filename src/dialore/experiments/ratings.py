@@ -17,7 +17,8 @@ from dialore.evaluation.report.tables import combiner
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from dialore.experiments.store import RunStore
+    from dialore.evaluation.base import SampleScore
+    from dialore.experiments.store import Job, RunStore
 
 Ratings = Mapping[tuple[str, str], Mapping[str, float | bool]]
 """Ratings by criterion, of a dialogue's id and a system; the system is empty if it is not said."""
@@ -71,7 +72,7 @@ def measure_agreement(store: RunStore, metrics: Iterable[str], ratings: Ratings)
         raise InputError(problem, hint="ids and systems must be those of the run")
     found = []
     for name in metrics:
-        measures = {}
+        measures: dict[Job, SampleScore] = {}
         for system in store.systems():
             measures.update(store.measures(name, system.number))
         jobs = [job for job in rated if job in measures]

@@ -17,7 +17,7 @@ from pydantic_core import to_json
 
 from dialore.datasets import gold_text
 from dialore.evaluation.report import plots, tables
-from dialore.evaluation.report.data import Results, ScoredResponse, Survey, display_factor
+from dialore.evaluation.report.data import Results, ScoredResponse, Survey, SystemScores, display_factor
 from dialore.evaluation.report.display import notes_of, steps_of
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def make_report(
     )
 
 
-def _names(systems: Sequence[tables.SystemScores]) -> list[str]:
+def _names(systems: Sequence[SystemScores]) -> list[str]:
     """Return names that tell all systems apart: by the data set first, if there are several."""
     datasets = dict.fromkeys(system.dataset for system in systems)
     if len(datasets) == 1:

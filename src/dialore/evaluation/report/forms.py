@@ -176,11 +176,10 @@ def render_people(people: Sequence[People]) -> str:
     """Return one line per finding of annotators in full precision, and per question without an answer."""
     lines: list[dict[str, object]] = []
     for export in people:
-        known = {"criteria": export.name, "form": export.findings.form}
-        findings = export.findings
-        for finding in (*findings.standings, *findings.contests, *findings.agreement):
-            fields = dataclasses.asdict(finding)
-            lines.append(known | fields.pop("rate", {}) | fields)
+        known: dict[str, object] = {"criteria": export.name, "form": export.findings.form}
+        rows = dataclasses.asdict(export.findings)
+        found = (*rows["standings"], *rows["contests"], *rows["agreement"])
+        lines += [known | row.pop("rate", {}) | row for row in found]
         lines += [known | {"criterion": name, "reason": export.counted} for name in export.unanswered]
     return _write_csv(lines)
 

@@ -193,9 +193,9 @@ def distribution(info: MetricInfo, rows: Sequence[Row], values: Sequence[ByRespo
         axes.set_ylim(len(known) - 1, -0.95)
 
     table = []
-    for label, _, scores in known:
-        figures = [scores.mean(), *np.quantile(scores, [0, 0.25, 0.5, 0.75, 1])]
-        table.append([label, str(len(scores)), *map(three, figures)])
+    for label, _, numbers in known:
+        figures = [numbers.mean(), *np.quantile(numbers, [0, 0.25, 0.5, 0.75, 1])]
+        table.append([label, str(len(numbers)), *map(three, figures)])
     return Figure(
         "distribution",
         "Distribution over responses",
