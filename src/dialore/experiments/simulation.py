@@ -148,7 +148,10 @@ async def run_simulation(
         async with open_systems(config, connect) as opened, Session(prompts, connect=connect) as session:
             users = session.models(model.model_copy(update={**asked, "stages": {}}))
             if users.main is None:
-                raise InputError("a simulated user is a language model", hint="set --base-url and --user-model")
+                raise InputError(
+                    "a simulated user is a language model",
+                    hint="set --base-url and --model, or user.model in the experiment file",
+                )
             users = users.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(model)))
             facts = facts_of(config, opened) | {"goals": [goal.model_dump(mode="json") for goal in goals]}
             for language in LANGUAGES:
