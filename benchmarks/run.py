@@ -21,7 +21,8 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config
-from dialore.experiments.run import Progress, run_experiment
+from dialore.experiments.run import run_experiment
+from dialore.experiments.systems import Progress
 from dialore.llm.capabilities import ServerCapabilities
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request

@@ -1,4 +1,4 @@
-"""Convert published human judgements of responses to the one form that `dialore meta` reads.
+"""Convert published human judgements of responses to one form, for `dialore score --against-ratings`.
 
 `python scripts/convert_judgements.py FROM TO` writes `TO/SET.jsonl` for each published file that lies in FROM, gzipped
 or not: USR on Topical-Chat (Mehri and Eskenazi, ACL 2020; topicalchat_usr.json), BEGIN (Dziri et al., TACL 2022;

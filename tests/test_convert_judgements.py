@@ -1,4 +1,4 @@
-"""The converter of published human judgements: what it makes is read by `dialore meta`."""
+"""The converter of published human judgements: what it makes are dialogues, responses and ratings."""
 
 from __future__ import annotations
 
@@ -7,15 +7,24 @@ import json
 import runpy
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
 from dialore.errors import InputError
 from dialore.evaluation.base import Sample
-from dialore.evaluation.meta import agreements, read_judgements
 from dialore.evaluation.overlap import KnowledgeCopy
+from dialore.evaluation.ratings import Rated, agreements
 from dialore.evaluation.registry import Context
+from dialore.experiments.config import DatasetConfig
+from dialore.experiments.import_responses import import_responses
+from dialore.experiments.ratings import read_ratings
+from dialore.experiments.store import RunStore
 from tests.data_folder import real_file
+
+if TYPE_CHECKING:
+    from dialore.dialogue import Dialogue
+    from dialore.response import Response
 
 SCRIPT = runpy.run_path(str(Path(__file__).parents[1] / "scripts" / "convert_judgements.py"))
 SETS, convert = SCRIPT["SETS"], SCRIPT["convert"]
@@ -48,6 +57,26 @@ REAL = [
 ]
 
 
+class Judged(NamedTuple):
+    dialogue: Dialogue
+    response: Response
+    system: str
+    ratings: dict
+
+
+def read_set(path):
+    """The responses of a converted set, imported into a run, with their ratings."""
+    folder = path.with_suffix("")
+    import_responses(folder, [("", path)], DatasetConfig(name="jsonl", path=path))
+    ratings = read_ratings(path)
+    found = []
+    with RunStore.open(folder) as store:
+        for _, dialogue, response in store.responses():
+            known = ratings.get((dialogue.id, response.method)) or ratings.get((dialogue.id, ""), {})
+            found.append(Judged(dialogue, response, response.method, known))
+    return found
+
+
 @pytest.fixture
 def judged(tmp_path):
     """The judgements of a published set, converted and read."""
@@ -55,7 +84,7 @@ def judged(tmp_path):
     def read(name):
         path = real_file(f"{'mtrag' if name == 'mtrag_human' else 'judgements'}/{SETS[name].file}.gz")
         convert(name, path, tmp_path / f"{name}.jsonl")
-        return read_judgements(tmp_path / f"{name}.jsonl")
+        return read_set(tmp_path / f"{name}.jsonl")
 
     return read
 
@@ -63,10 +92,10 @@ def judged(tmp_path):
 @pytest.mark.parametrize(("name", "count", "contexts", "systems", "criteria", "begins"), REAL)
 def test_a_published_file_is_read_whole(judged, name, count, contexts, systems, criteria, begins):
     found = judged(name)
-    assert len(found) == len({one.id for one in found}) == count
+    assert len(found) == len({one.dialogue.id for one in found}) == count
     assert len({one.dialogue.history for one in found}) == contexts
     assert len({one.system for one in found}) == systems
-    assert sorted({key for one in found for key in (*one.ratings, *one.labels)}) == sorted(criteria)
+    assert sorted({key for one in found for key in one.ratings}) == sorted(criteria)
     assert found[0].response.text.startswith(begins)
     assert {one.dialogue.language for one in found} == {SETS[name].language}
 
@@ -78,9 +107,9 @@ def test_what_the_real_files_say_of_their_responses(judged):
     same = [one for one in usr if one.dialogue.history == usr[0].dialogue.history and one.system != usr[0].system]
     assert {one.dialogue.reference for one in same} == {usr[0].response.text}
     begin = judged("begin_dev_wow")
-    assert sum(one.labels["attributable"] for one in begin if one.labels) == 180
+    assert sum(one.ratings["attributable"] for one in begin if one.ratings) == 180
     alexa = judged("alexa_factual_expert")
-    assert sum(one.labels["not_hallucinated"] for one in alexa) == 726
+    assert sum(one.ratings["not_hallucinated"] for one in alexa) == 726
     assert sum("factual_correctness" not in one.ratings for one in alexa) == 1  # a 3 on a scale of 0 to 1
     assert alexa[0].dialogue.last.speaker == "B"
     assert alexa[0].dialogue.responder == "A"
@@ -102,12 +131,12 @@ def test_mtrag_keeps_what_its_metrics_need(judged):
 
 async def test_what_copies_its_knowledge_is_attributable(judged):
     judgements, metric = judged("begin_dev_wow"), KnowledgeCopy("knowledge-copy", Context())
-    measures = {one.id: await metric.measure(Sample(one.dialogue, one.response)) for one in judgements}
-    over_responses, over_systems = agreements(metric, judgements, measures, resamples=200)
+    measures = [await metric.measure(Sample(one.dialogue, one.response)) for one in judgements]
+    rated = [Rated(one.dialogue.history, one.system, one.ratings) for one in judgements]
+    over_responses, over_systems = agreements(metric, rated, measures, resamples=200)
     area = over_responses.figures["auc"]
     assert area.low < area.value < area.high
     assert area.value > 0.9
-    assert over_responses.accuracy > over_responses.majority + 0.2
     assert (over_systems.level, over_systems.n) == ("system", 4)
     assert over_systems.figures["pearson"].value > 0.9
 
@@ -159,7 +188,7 @@ def test_a_folder_is_converted(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["convert", str(tmp_path), str(tmp_path / "out")])
     SCRIPT["main"]()
     assert "2 judgements" in capsys.readouterr().out
-    one, other = read_judgements(tmp_path / "out" / "topicalchat_usr.jsonl")
+    one, other = read_set(tmp_path / "out" / "topicalchat_usr.jsonl")
     assert (one.dialogue.texts, one.dialogue.reference, one.dialogue.knowledge) == (("Hi.", "Ho."), "Right.", ("F.",))
     assert (one.response.knowledge[0].text, one.ratings["overall"]) == ("F.", 3.0)
     assert (other.dialogue.reference, other.dialogue.knowledge, other.response.knowledge) == (None, (), [])
@@ -171,6 +200,6 @@ def test_a_row_that_lacks_one_label_is_kept(tmp_path):
     text = "\n".join(",".join(row) for row in [columns, *rows])
     (tmp_path / "alexa_factual_expert.csv").write_text(text, "utf-8")
     assert convert("alexa_factual_expert", tmp_path / "alexa_factual_expert.csv", tmp_path / "out.jsonl") == 2
-    first, second = read_judgements(tmp_path / "out.jsonl")
-    assert (first.labels, first.ratings) == ({}, {"factual_correctness": 0.5})
-    assert (second.labels, second.ratings) == ({"not_hallucinated": True}, {})
+    first, second = read_set(tmp_path / "out.jsonl")
+    assert first.ratings == {"factual_correctness": 0.5}
+    assert second.ratings == {"not_hallucinated": True}

@@ -70,7 +70,7 @@ def test_every_page_has_its_place_in_the_site():
 
 def test_what_fidelity_names_exists_and_every_file_stands_in_it():
     folders = {path.parent.name for path in (ROOT / "examples").glob("*/*.yaml")}
-    assert set(SCRIPT["NUMBERED"]) == folders - {"real", "simulate"}
+    assert set(SCRIPT["NUMBERED"]) == folders - {"injections", "real", "simulate"}
     for path in (ROOT / "examples").glob("*.yaml"):  # what lies apart from the papers must say that it repeats none
         assert "repeats no paper" in " ".join(read_config(path).about.split())
     assert SCRIPT["fidelity_problems"]((DOCS / "fidelity.md").read_text("utf-8")) == []
@@ -144,8 +144,11 @@ def world(tmp_path, monkeypatch, url, new_cache):
 
 
 def test_every_snippet_of_python_runs_in_the_order_shown(world):
-    shown = run_cells(blocks("python.md", "python"), world)
+    tracker = "import sys\nfrom unittest.mock import MagicMock\nsys.modules['mlflow'] = MagicMock()"
+    shown = run_cells([tracker, *blocks("python.md", "python"), "print(mlflow.log_metrics.mock_calls)"], world)
     assert "wilcoxon" in shown
+    assert "step=8" in shown
+    assert "distinct-2.dcrag" in shown
     listed = set(re.findall(r"notebooks/(\w+)\.ipynb", (DOCS / "python.md").read_text("utf-8")))
     assert listed == {path.stem for path in NOTEBOOKS}
 

@@ -18,7 +18,7 @@ from dialore.cli import main
 from dialore.datasets.published import data_file
 from dialore.datasets.registry import data_set
 from dialore.experiments.config import make_config, read_config
-from dialore.experiments.run import load_dialogues
+from dialore.experiments.systems import load_dialogues
 
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "examples" / "everyday.yaml"

@@ -33,8 +33,10 @@ pytest.importorskip("sacrebleu", reason="the evaluation extra is not installed")
 
 ROOT = Path(__file__).parents[1]
 CAN_TRAIN = all(map(find_spec, ("torch", "transformers", "accelerate", "sentence_transformers")))
-# Of everyday.yaml see test_everyday.py, of simulations experiments/test_simulation.py.
-FILES = sorted(path for path in (ROOT / "examples").glob("*/*.yaml") if path.parent.name != "simulate")
+# Of everyday.yaml see test_everyday.py, of the others experiments/test_{simulation,injection}.py.
+FILES = sorted(
+    path for path in (ROOT / "examples").glob("*/*.yaml") if path.parent.name not in {"simulate", "injections"}
+)
 OF_PAPERS = [path for path in FILES if path.parent.name != "real"]
 TABLES = {
     "dcrag": {f"table-{name}" for name in ("1-dailydialog", "1-cosmo", "1-diamante", "2", "3")}

@@ -32,7 +32,7 @@ def test_version_and_help():
 
 @pytest.mark.parametrize(
     "verb",
-    ["respond", "ground", "chat", "methods", "graph build", "graph search", "data convert", "bench endpoint"],
+    ["respond", "ground", "chat", "methods", "graph build", "graph search", "data convert", "bench"],
 )
 def test_help_teaches_by_example(verb):
     shown = run(*verb.split(), "--help", env={**os.environ, "COLUMNS": "100"})

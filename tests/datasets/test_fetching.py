@@ -18,7 +18,7 @@ from dialore.datasets import published
 from dialore.datasets.published import data_file, remote, remotes
 from dialore.datasets.registry import data_set, data_set_names
 from dialore.experiments.config import make_config
-from dialore.experiments.run import load_dialogues
+from dialore.experiments.systems import load_dialogues
 from tests.example_data import write_data
 
 

@@ -7,7 +7,7 @@ import pytest
 from dialore.datasets import split_dialogues
 from dialore.datasets.base import Talk
 from dialore.experiments.config import DatasetConfig
-from dialore.experiments.run import load_dialogues
+from dialore.experiments.systems import load_dialogues
 from dialore.text import asks
 from tests.example_data import write_data
 

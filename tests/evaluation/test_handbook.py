@@ -12,12 +12,12 @@ from dialore.datasets import data_set
 from dialore.datasets.handbook import HALVES, SMALL_TALK, UNANSWERABLE, item_of, read_items, read_passages
 from dialore.datasets.published import data_file
 from dialore.errors import InputError
-from dialore.evaluation.base import Proportion, Sample
-from dialore.evaluation.handbook import METRICS, _flat, _says, is_right, normalise_numbers, refuses
+from dialore.evaluation.base import Proportion, Sample, own_metrics
+from dialore.evaluation.handbook import _flat, _says, is_right, normalise_numbers, refuses
 from dialore.evaluation.registry import Context, load_metric
 from dialore.evaluation.statistics import bootstrap
 from dialore.experiments.config import DatasetConfig
-from dialore.experiments.run import load_dialogues
+from dialore.experiments.systems import load_dialogues
 from dialore.knowledge import Knowledge, Passage
 from dialore.response import Citation, Response
 
@@ -110,7 +110,8 @@ def dialogues():
 
 async def score(dialogue, response):
     """The values of every metric that the dialogue has a measure of."""
-    measures = {name: await load_metric(name, Context()).measure(Sample(dialogue, response)) for name in METRICS}
+    names = [name for name in own_metrics() if name.startswith("handbook-")]
+    measures = {name: await load_metric(name, Context()).measure(Sample(dialogue, response)) for name in names}
     return {name.removeprefix("handbook-"): measure.values for name, measure in measures.items() if measure.values}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
 import random
 
@@ -12,7 +11,7 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, UnknownNameError
-from dialore.evaluation.human.agreement import analyse, export_judgements
+from dialore.evaluation.human.agreement import analyse, mean_ratings
 from dialore.evaluation.human.reading import Annotation, read_key, read_sheet
 from dialore.evaluation.human.sheets import (
     CONTROL,
@@ -26,7 +25,6 @@ from dialore.evaluation.human.sheets import (
     render_csv,
     table_of,
 )
-from dialore.evaluation.meta import read_judgements
 from dialore.evaluation.report.data import ScoredResponse
 from dialore.knowledge import Fact, Knowledge
 from dialore.response import Demands, Response, StageTrace
@@ -463,21 +461,17 @@ def test_a_system_that_never_makes_a_query_is_left_out_where_queries_are_judged(
     assert all(len(answers) == 2 for _, answers in gather(systems, criteria_set("scg-qp-response")).values())
 
 
-def test_annotated_responses_become_a_set_that_meta_reads(tmp_path):
-    response = Response(id="d1", method="m", text="Tea.", demands=Demands(explicit=["hot tea"]))
-    found = {"d1": (Dialogue(id="d1", turns=["Hi"]), {"x": response, "y": response})}
+def test_ratings_are_means_over_annotators():
     given = [scored(who, "d1", {s: v}) for who, v in (("a", 4.0), ("b", 2.0)) for s in "xy"]
     given += [scored("a", "d1", {"x": 5.0}, criterion="other")]
-    path = tmp_path / "judged.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in export_judgements(given, found)), "utf-8")
-    first, second = read_judgements(path)
-    assert first.ratings == {"coherence": 3.0, "other": 5.0, "average": 4.0}
-    assert (second.system, second.ratings) == ("y", {"coherence": 3.0})
-    assert first.response.demands.queries == ["hot tea"]
+    assert mean_ratings(given) == {
+        ("d1", "x"): {"coherence": 3.0, "other": 5.0, "average": 4.0},
+        ("d1", "y"): {"coherence": 3.0},
+    }
     ranks = [scored("a", "d1", {"x": 1.0, "y": 2.0}, form="ranking")]
-    assert [line["ratings"]["coherence"] for line in export_judgements(ranks, found)] == [2.0, 1.0]
+    assert mean_ratings(ranks) == {("d1", "x"): {"coherence": 2.0}, ("d1", "y"): {"coherence": 1.0}}
     wins = [pairwise("a", "d1", "x"), pairwise("b", "d1", None)]
-    assert [line["ratings"]["coherence"] for line in export_judgements(wins, found)] == [0.75, 0.25]
+    assert mean_ratings(wins) == {("d1", "x"): {"coherence": 0.75}, ("d1", "y"): {"coherence": 0.25}}
 
 
 def test_errors_of_each_module_are_asked_of_what_its_stage_gave(tmp_path):

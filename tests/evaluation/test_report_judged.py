@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
-from contextlib import closing
 
 import pytest
 
@@ -17,7 +15,7 @@ from dialore.evaluation.report.forms import render_html, render_markdown
 from dialore.evaluation.report.tables import contests
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import compare_systems
-from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.store import Job, RunStore, System
 from dialore.response import Response
 from tests.evaluation.made_up import EVIL, made_up
 from tests.evaluation.test_judges_comparing import Opinionated
@@ -105,10 +103,3 @@ async def test_a_runs_comparisons_are_read_and_those_of_changed_responses_are_no
         (found,) = RunResults([store]).judged()
     assert (found.run, found.dataset, found.first, found.second) == ("try", "daily dev, 3", "a", "b")
     assert [one.outcome for one in found.preferences] == ["tie", "tie"]
-
-
-def test_a_run_from_before_there_were_preferences_has_none(folder):
-    with closing(sqlite3.connect(folder / FILE)) as database:
-        database.execute("drop table preferences")
-    with RunStore.open(folder) as store:
-        assert RunResults([store]).judged() == []

@@ -17,7 +17,7 @@ from benchmarks.endpoint import completion
 
 from dialore.cli import main
 from dialore.errors import InputError, ModelError
-from dialore.evaluation.report.tables import _remarks
+from dialore.evaluation.report.tables import MainTable, how_to_read
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm import batches
@@ -614,7 +614,7 @@ async def test_the_price_is_half_and_the_report_tells_of_batches(provider, go, t
     assert config_of(models=[model]).price(config.models[0]) == (10.0, 10.0)
     with RunStore.open(tmp_path / "run") as store:
         assert store.facts()["batches"] == 1
-        remarks = _remarks({"run": store.facts()})
+        remarks = how_to_read(MainTable([], [], {"run": store.facts()}))
     assert any("by batches" in remark for remark in remarks)
 
 

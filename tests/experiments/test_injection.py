@@ -4,20 +4,32 @@ from __future__ import annotations
 
 import json
 import re
+import runpy
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from dialore.datasets.registry import data_set
-from dialore.errors import InputError, ModelError
-from dialore.experiments.benches import CARRIERS, FOLDER, injection_table, run_injections, write_unfenced
+from dialore.evaluation.registry import Context, load_metrics
+from dialore.experiments.config import read_config
+from dialore.experiments.results import RunResults
+from dialore.experiments.run import run_experiment
+from dialore.experiments.scoring import measure_run
+from dialore.experiments.store import RunStore
+from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Usage
 from dialore.prompts.library import PromptLibrary
-from dialore.settings import Settings
+from dialore.retrieval.graph.writing import build_graph
+from dialore.retrieval.static import StaticEmbedder
 from dialore.text import normalise
 
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "examples" / "injections"
+CARRIERS = ("documents", "facts", "memory", "web")
+METRICS = ("injection-changed", "injection-reached")
 ITEMS = {carrier: list(data_set("jsonl").read(FOLDER / f"{carrier}.jsonl")) for carrier in CARRIERS}
-SETTINGS = Settings.model_validate({"method": ["rag"], "model": {"model": "gullible"}})
+write_unfenced = runpy.run_path(str(ROOT / "scripts" / "write_unfenced_prompts.py"))["write_unfenced"]
 
 
 def planted(dialogue):
@@ -43,7 +55,8 @@ def test_orders_are_planted_where_they_are_to_be_and_shown_by_words_that_nothing
 
 
 def test_prompts_without_fences_say_all_else_that_the_shipped_ones_say(tmp_path):
-    paths = sorted(write_unfenced(tmp_path).glob("*/*.md"))
+    write_unfenced(tmp_path)
+    paths = sorted(tmp_path.glob("*/*.md"))
     assert [path.relative_to(tmp_path).as_posix() for path in paths] == [
         f"{name}.{language}.md"
         for name in ("rag/response-generation", "weave/draft", "weave/write")
@@ -74,47 +87,42 @@ class Gullible:
         pass
 
 
-async def run(folder, fences, model=Gullible, **how):
-    ended = await run_injections(SETTINGS, folder, lambda *_: model(), fences=fences, **how)
-    return {row["of"]: row for row in injection_table(folder)}, ended
+def test_the_facts_to_build_a_graph_of_are_those_of_the_dialogues():
+    lines = (FOLDER / "planted_facts.jsonl").read_text("utf-8").splitlines()
+    assert [list(json.loads(line).values()) for line in lines] == [one.extra["fact"] for one in ITEMS["facts"]]
 
 
-@pytest.fixture(autouse=True)
-def _cache(tmp_path, monkeypatch):
+async def run(carrier, folder, **changes):
+    """Answer an example's dialogues by `rag` and a gullible model; gives how many were reached and changed."""
+    settings = {"systems": ["rag"], "dataset.path": str(FOLDER / f"{carrier}.jsonl"), **changes}
+    if carrier == "facts":
+        facts = (Fact(*one.extra["fact"]) for one in ITEMS["facts"])
+        build_graph(facts, folder.with_name("planted.graph"), name="planted", embedder=StaticEmbedder())
+        settings["sources.graph"] = [str(folder.with_name("planted.graph"))]
+    config = read_config(FOLDER / f"{carrier}.yaml", settings)
+    await run_experiment(config, folder, lambda *_: Gullible())
+    with RunStore.open(folder) as store:
+        with store.writing():
+            await measure_run(store, load_metrics(METRICS, Context()))
+        (system,) = RunResults([store]).systems()
+    return {name: system.scores[name].n and round(25 * system.scores[name].value) for name in METRICS}
+
+
+@pytest.mark.parametrize("carrier", CARRIERS)
+async def test_a_gullible_model_is_changed_by_what_reaches_it(carrier, tmp_path, monkeypatch):
     monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    found = await run(carrier, tmp_path / "run")
+    if carrier == "web":  # the source leaves out sentences that give orders
+        assert 0 < found["injection-reached"] < 25
+    else:
+        assert found["injection-reached"] == 25
+    assert 0 < found["injection-changed"] <= 25
 
 
-async def test_a_gullible_model_is_changed_by_what_reaches_it(tmp_path):
-    rows, ended = await run(tmp_path / "with", True)
-    assert sum(one.total for one in ended) == rows["all"]["n"] == 100
-    assert [rows[carrier]["n"] for carrier in CARRIERS] == [25] * 4
-    assert [rows[carrier]["reached"] for carrier in ("documents", "facts", "memory")] == [25] * 3
-    assert 0 < rows["web"]["reached"] < 25  # the source takes sentences out that give orders
-    assert rows["documents"]["changed"] >= 20  # marks that would end a fence are not as they were planted
-    share, low, high = rows["documents"]["share"]
-    assert low < share == rows["documents"]["changed"] / 25 <= high
-    assert sum(rows[kind]["n"] for kind in rows.keys() - {"all", *CARRIERS}) == 100
-    bare, _ = await run(tmp_path / "without", False)
-    assert bare["all"]["reached"] == 100
-    assert bare["web"]["changed"] > rows["web"]["changed"]
-
-
-async def test_a_model_that_keeps_to_the_question_is_changed_by_none_and_a_failure_counts_for_nothing(tmp_path):
-    class Firm(Gullible):
-        async def complete(self, request, on_token=None):
-            if "Tarn" in request.messages[-1].content:
-                raise ModelError("the endpoint sleeps")
-            return Completion(text="It opens at nine.", model=self.name, usage=Usage(calls=1))
-
-    rows, ended = await run(tmp_path / "run", True, Firm)
-    assert (rows["all"]["n"], rows["all"]["changed"], rows["all"]["share"][:2]) == (99, 0, (0.0, 0.0))
-    assert sum(one.failed for one in ended) == 1
-    again, _ = await run(tmp_path / "run", True)
-    assert (again["all"]["n"], again["all"]["changed"]) == (100, 1)  # what failed is asked again, and only that
-
-
-async def test_there_are_methods_without_such_prompts(tmp_path):
-    settings = SETTINGS.model_copy(update={"method": ["edit", "rag"]})
-    with pytest.raises(InputError, match=r"edit: there are no prompts without fences \(take rag or weave\)"):
-        await run_injections(settings, tmp_path / "run", lambda *_: Gullible(), fences=False)
-    assert not (tmp_path / "run").exists()
+async def test_without_fences_pages_reach_the_model_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("DIALORE_CACHE", str(tmp_path / "cache"))
+    write_unfenced(tmp_path / "prompts")
+    sources = {"prompts": str(tmp_path / "prompts"), "documents": ["pool:"]}
+    found = await run("web", tmp_path / "run", sources=sources)
+    assert found["injection-reached"] == 25
+    assert found["injection-changed"] >= 20

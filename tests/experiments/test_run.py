@@ -543,7 +543,7 @@ def test_a_budget_of_money_needs_a_price():
     )
 
     async def go():
-        from dialore.experiments.run import open_systems
+        from dialore.experiments.systems import open_systems
 
         async with open_systems(config, rehearse):
             pass
@@ -555,7 +555,7 @@ def test_a_budget_of_money_needs_a_price():
 
 
 async def test_what_a_run_opened_is_closed_also_where_one_model_cannot_be(config_of):
-    from dialore.experiments.run import open_systems
+    from dialore.experiments.systems import open_systems
 
     closed = []
 

@@ -18,8 +18,9 @@ from dialore.evaluation.registry import Context, load_metric, load_metrics
 from dialore.experiments.config import make_config
 from dialore.experiments.feedback import as_conversations
 from dialore.experiments.results import RunResults
+from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
-from dialore.experiments.simulation import compare_users, goals_of, import_conversations, run_simulation
+from dialore.experiments.simulation import compare_users, goals_of, import_conversations
 from dialore.experiments.store import RunStore
 from dialore.llm.model import Completion, Usage
 from dialore.response import Response
@@ -55,7 +56,7 @@ def simulated(tmp_path):
         given = {"name": "talks", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla"]}
         models = {"agent": Scripted("agent", agent), "person": Scripted("person", user)}
         config = make_config({**given, "models": [{"model": "agent"}], "user": {"model": "person"}}, changes)
-        ended = asyncio.run(run_simulation(config, tmp_path / "run", lambda settings, _: models[settings.model]))
+        ended = asyncio.run(run_experiment(config, tmp_path / "run", lambda settings, _: models[settings.model]))
         return ended, models
 
     return hold
@@ -291,13 +292,13 @@ def test_the_example_is_held_scored_and_reported(tmp_path, monkeypatch, capsys):
     example = Path(__file__).parents[2] / "examples" / "simulate" / "handbook.yaml"
     for command in (
         ["documents", "build", "data/handbook.en.index", "--dataset", "handbook-en"],
-        ["simulate", str(example), "--model", "rehearsal", "--limit", "3"],
+        ["run", str(example), "--model", "rehearsal", "--limit", "3"],
         ["score", "runs/simulate-handbook"],
         ["report", "runs/simulate-handbook", "--out", "report"],
     ):
         with contextlib.suppress(SystemExit):
             main(command)
-    assert "3 conversations held, 0 failed" in capsys.readouterr().err
+    assert "3 answered, 0 failed" in capsys.readouterr().err
     page = (tmp_path / "report" / "report.html").read_text("utf-8")
     assert "conversation-goal" in page
     assert "words a turn" in page

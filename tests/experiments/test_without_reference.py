@@ -16,8 +16,8 @@ from dialore.dialogue import conversation_of
 from dialore.evaluation.base import Mean
 from dialore.evaluation.statistics import bootstrap, compare_paired
 from dialore.experiments.config import DatasetConfig
-from dialore.experiments.run import load_dialogues
 from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.systems import load_dialogues
 from dialore.response import Response
 from tests.experiments.test_store import DIALOGUES
 

@@ -13,7 +13,6 @@ import pytest
 
 from dialore.dialogue import Dialogue
 from dialore.experiments.feedback import as_dialogues, as_pairs, lacks_memory
-from dialore.experiments.store import RunStore
 from dialore.server.store import FEEDBACK, ServerStore
 from dialore.sources.memory import MemorySource
 from tests.cli.processes import DIALORE
@@ -87,7 +86,7 @@ def test_the_interface_takes_feedback_of_the_same_user_alone(serving):
     assert running.http.delete(f"/v1/feedback/{trace}", params={"user": "ann"}).status_code == 200
 
 
-async def test_a_replay_has_the_memory_that_the_former_response_was_given(store):  # noqa: F811
+async def test_an_exported_dialogue_has_the_memory_that_the_former_response_was_given(store):  # noqa: F811
     said = {"text": "Ann skis.", "said": "2025-03-01T09:30:00Z", "speaker": "Ben", "holds_from": "2024-01-01T00:00:00Z"}
     for trace, fields in (("t1", {"memory": [said]}), ("t2", {}), ("t3", {"memory": [], "sources": ["documents"]})):
         await store.keep_trace(ANN, trace, {**RESULT, "sources": ["memory"], **fields})
@@ -114,7 +113,7 @@ def test_the_service_keeps_the_memory_that_a_response_was_given(serving):
     assert not lacks_memory(row)
 
 
-async def test_a_replay_says_how_many_responses_drew_on_memory_that_it_lacks(tmp_path, monkeypatch):
+async def test_an_export_says_how_many_responses_drew_on_memory_that_it_lacks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     kept = ServerStore("store.sqlite")
     await kept.open()
@@ -122,7 +121,7 @@ async def test_a_replay_says_how_many_responses_drew_on_memory_that_it_lacks(tmp
         await kept.keep_trace(ANN, trace, {**RESULT, "sources": [source]})
         assert await kept.give_feedback(ANN, trace, good=False)
     await kept.close()
-    done = said("replay", "store.sqlite", "-M", "vanilla", "--model", "rehearsal")
+    done = said("export", "store.sqlite", "bad.jsonl", "--bad")
     assert done.returncode == 0, done.stderr
     assert "2 of 3" in done.stderr
     assert "memory" in done.stderr
@@ -133,7 +132,7 @@ def said(*arguments):
     return subprocess.run([*DIALORE, "feedback", *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("arguments", [("report",), ("export", "out.jsonl"), ("replay",)])
+@pytest.mark.parametrize("arguments", [("report",), ("export", "out.jsonl")])
 def test_a_store_that_is_none_or_has_no_feedback(serving, tmp_path, monkeypatch, arguments):
     monkeypatch.chdir(tmp_path)
     command, *rest = arguments
@@ -151,15 +150,15 @@ async def test_what_the_page_of_the_documentation_shows(tmp_path, monkeypatch):
     await give_all(kept)
     await kept.close()
     shown = re.findall(r"^dialore (.*?)(?:\s+#.*)?$", (DOCS / "feedback.md").read_text("utf-8"), re.MULTILINE)
-    assert len(shown) == 6
+    assert len(shown) == 10
     for line in shown:
-        model = ["--model", "rehearsal"] if "replay store" in line else []
+        model = ["--model", "rehearsal"] if line.startswith("run ") else []
         done = subprocess.run([*DIALORE, *line.split(), *model], capture_output=True, text=True, check=False)
         assert done.returncode == 0, (line, done.stderr)
     assert len((tmp_path / "judged.jsonl").read_text("utf-8").splitlines()) == 2
 
 
-def test_from_the_page_to_a_replay(serving, page, tmp_path, monkeypatch):
+def test_from_the_page_to_data(serving, page, tmp_path, monkeypatch):
     pytest.importorskip("playwright.sync_api", reason="the clients extra is not installed")
     monkeypatch.chdir(tmp_path)
     running = serving(Scripted("No idea."))
@@ -191,12 +190,3 @@ def test_from_the_page_to_a_replay(serving, page, tmp_path, monkeypatch):
         "Dogs are welcome on the terrace.",
         "No idea.",
     ]
-    done = said("replay", known, "-M", "vanilla", "--model", "rehearsal", "--out", "runs/again", "--json")
-    assert done.returncode == 0, done.stderr
-    scores = {system["name"]: system["scores"]["f1"]["value"] for system in json.loads(done.stdout)}
-    assert scores["before"] == 0
-    assert set(scores) == {"vanilla", "before"}
-    with RunStore.open(tmp_path / "runs" / "again") as run:
-        texts = {run.systems()[job.system].title: response.text for job, _, response in run.responses()}
-    assert texts["before"] == "No idea."
-    assert texts["vanilla"] != "No idea."

@@ -7,7 +7,7 @@ import pytest
 from dialore.cli import main
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import make_config
-from dialore.experiments.run import load_dialogues, open_systems
+from dialore.experiments.systems import load_dialogues, open_systems
 from dialore.llm.fake import FakeModel
 from dialore.sources.documents import DocumentIndex, open_documents
 from tests.example_data import write_data

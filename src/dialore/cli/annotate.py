@@ -1,7 +1,6 @@
 """`dialore annotate`: human evaluation by sheets."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -15,7 +14,6 @@ from dialore.cli.output import Table, console, note, print_json, say
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, install
 from dialore.evaluation.human import sheets as forms
-from dialore.evaluation.human.agreement import export_judgements
 from dialore.evaluation.human.reading import read_answers, read_filled, read_key
 from dialore.evaluation.human.workbook import has_xlsx, write_xlsx
 from dialore.evaluation.report.people import READING, people_of
@@ -24,7 +22,7 @@ from dialore.experiments.results import RunResults
 from dialore.experiments.store import RunStore
 from dialore.files import write_whole
 from dialore.response import Response
-from dialore.text import check_language, count_noun
+from dialore.text import check_language
 
 PLACE = "A folder of filled-in sheets with its key beside it, or what `annotate import` wrote."
 app = typer.Typer(no_args_is_help=True)
@@ -199,28 +197,6 @@ def agreement(place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)], jso
         heads = [f"{'!' if at == 0 else '' if at < words else '>'}{name}" for at, name in enumerate(columns)]
         console().print(Table(*heads, rows=lines))
     note(f"{people.counted}. {READING}")
-
-
-@app.command("judged")
-def judged(
-    place: Annotated[Path, Argument(metavar="PLACE", help=PLACE)],
-    runs: Annotated[list[Path], Argument(metavar="RUN...", help="The runs that the sheets were made of.")],
-    out: Annotated[Path, Option(metavar="FILE", help="Where they go.")] = Path("judged.jsonl"),
-) -> None:
-    """Write annotated responses in the form of `dialore meta`, which says how far a judge agrees with your annotators.
-
-    [bold]Example[/bold]
-    dialore annotate judged annotations.jsonl runs/try --out judged.jsonl
-    dialore meta judged.jsonl -x query-score --model gpt-4o
-    """
-    answers = read_answers(place)
-    gathered = _gather(runs, [], None, forms.criteria_set(answers.criteria))
-    lines = export_judgements(answers.annotations, gathered)
-    if not lines:
-        raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
-    write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
-    say(str(out))
-    note(f"{count_noun(len(lines), 'responses')} with the means of their annotators' ratings")
 
 
 @app.command("criteria")

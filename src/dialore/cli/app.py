@@ -23,13 +23,12 @@ _COMMANDS = {
     "ground": "Find what a response needs to know, and stop there.",
     "chat": "Talk with a method; responses stream in.",
     "run": "Answer a data set by several systems, into a folder from which the run can be resumed.",
-    "simulate": "Hold whole conversations with a simulated user, into a run to be scored and reported.",
     "distill": "Write what was done at a method's stages as rows to train a small model on.",
     "score": "Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.",
     "report": "Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.",
     "check": "Check a scored run against limits or another run; exits 1 where a figure does not hold.",
     "judge": "Have a judge compare systems of a run; it is asked by --model and --base-url.",
-    "meta": "Correlate metrics and judges with human scores; judges are asked by --model and --base-url.",
+    "bench": "Measure calls a second, latency and tokens a second of your endpoint.",
     "demo": "Nine dialogues, answered by several methods, side by side.",
     "serve": "Serve agents to any client of OpenAI's API, with what they rest on.",
     "mcp": "Offer agents and sources as tools of the Model Context Protocol.",
@@ -48,9 +47,8 @@ _GROUPS = {
     "annotate": "Export blind sheets for people to judge by, import them, agreement.",
     "feedback": "What users said of a service's responses.",
     "memory": "List, export and delete what a service remembers of a user.",
-    "bench": "Measure your own endpoint, or a model.",
 }
-_HOMES = {"ask": "respond:ask", "ground": "respond:ground", "simulate": "run:simulate"}
+_HOMES = {"ask": "respond:ask", "ground": "respond:ground"}
 _HOMES |= {"check": "report:check", "mcp": "serve:mcp", "import": "imports:import_files"}
 """Commands that are not the function of their name in the module of their name."""
 

@@ -1,19 +1,16 @@
-"""`dialore bench`: how fast your endpoint answers, and how well a model answers from a handbook that it cannot know."""
+"""`dialore bench`: how fast your endpoint answers."""
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Sequence
-from functools import partial
+from collections.abc import Sequence
 from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-import typer
 from typer import Argument, Context, Option
 
 from dialore.cli.options import (
-    Accept,
     AgentSet,
     BaseUrl,
     Documents,
@@ -25,26 +22,18 @@ from dialore.cli.options import (
     SettingsFile,
     Sources,
     agent_settings,
-    connecting,
-    one_of,
 )
-from dialore.cli.output import Table, console, escape, note, print_json, progress, run_progress
-from dialore.datasets.handbook import HALVES, LANGUAGES
+from dialore.cli.output import Table, console, escape, print_json, progress
 from dialore.dialogue import Dialogue, Utterance, read_dialogues
 from dialore.errors import InputError
-from dialore.experiments import benches
-from dialore.experiments.run import Progress
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 from dialore.response import Response
-from dialore.session import Connect, open_agents, open_model
+from dialore.session import open_agents, open_model
 from dialore.settings import ModelSettings, Settings
-from dialore.text import check_language, count_noun
-
-app = typer.Typer(no_args_is_help=True)
+from dialore.text import count_noun
 
 
-@app.command("endpoint")
-def endpoint(
+def bench(
     context: Context,
     file: Annotated[Path | None, Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")] = None,
     dialogues: Annotated[
@@ -68,8 +57,8 @@ def endpoint(
     shared by all connections: what is lacking to 100% is spent between calls.
 
     [bold]Examples[/bold]
-    dialore bench endpoint --set model.concurrency=8
-    dialore bench endpoint talks.jsonl -n 200 -M vanilla --json
+    dialore bench --set model.concurrency=8
+    dialore bench talks.jsonl -n 200 -M vanilla --json
     """
     given = _dialogues(file, dialogues)
     chosen = agent_settings(context)
@@ -161,133 +150,3 @@ async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[st
         "share_of_ideal": round(sum(latencies) / concurrency / seconds, 4),
         "own_cpu_ms_a_call": round(cpu / len(calls) * 1000, 2),
     }
-
-
-@app.command("handbook")
-def handbook(
-    context: Context,
-    method: Method = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    documents: Documents = None,
-    graph: Graph = None,
-    sources: Sources = None,
-    option: MethodOption = None,
-    settings: SettingsFile = None,
-    changes: AgentSet = None,
-    accept_changed: Accept = None,
-    half: Annotated[str, Option(metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")] = "b",
-    language: Annotated[str | None, Option(metavar="en|zh", help="Only this language.")] = None,
-    limit: Annotated[int | None, Option(min=1, help="So many turns of each language and half, by chance.")] = None,
-    retrieval: Annotated[bool, Option("--retrieval", help="Measure retrieval alone, without a model.")] = False,
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/handbook-HALF)")] = None,
-    json: Json = False,
-) -> None:
-    """Measure how well methods answer from a handbook that no model can know.
-
-    The 200 turns are about an invented town: 120 want its handbook, 40 ask
-    what it does not say, 40 are small talk. Scored without a judge. Run the
-    same command again and only what is missing or failed is answered.
-
-    Where no method is named: weave, rag, full-context, safari and
-    edit, some 20 calls a turn together.
-
-    [bold]Examples[/bold]
-    dialore bench handbook --model llama3.1
-    dialore bench handbook --model llama3.1 -M weave -M rag --limit 5
-    dialore bench handbook --model gpt-4o -M rag --half a --limit 20 --json
-    dialore bench handbook --retrieval
-    """
-    halves = HALVES if one_of("half", half, (*HALVES, "both")) == "both" else (half,)
-    languages = LANGUAGES if language is None else (check_language(language),)
-    if retrieval:
-        figures = benches.retrieval_table(halves, languages)
-    else:
-        folders = benches.run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        _run(
-            partial(
-                benches.run_handbook,
-                agent_settings(context),
-                folders,
-                limit=limit,
-                accept_changed_prompts="prompts" in (accept_changed or ()),
-                accept_changed_server="server" in (accept_changed or ()),
-            )
-        )
-        figures = benches.handbook_table(folders.values())
-    if json:
-        print_json(figures)
-        return
-    corner, *names = figures[0]
-    rows = [[name.replace("_", " "), *(_figure(name, row[name]) for row in figures)] for name in names]
-    console().print(Table(corner, *(f">{row[corner]}" for row in figures), rows=rows))
-
-
-@app.command("injection")
-def injection(
-    context: Context,
-    method: Method = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    documents: Documents = None,
-    graph: Graph = None,
-    sources: Sources = None,
-    option: MethodOption = None,
-    settings: SettingsFile = None,
-    changes: AgentSet = None,
-    accept_changed: Accept = None,
-    fences: Annotated[bool, Option("--fences/--no-fences", help="With what guards prompts, or without it.")] = True,
-    limit: Annotated[int | None, Option(min=1, help="So many of each carrier, by chance.")] = None,
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/injection)")] = None,
-    json: Json = False,
-) -> None:
-    """Measure how often orders that are planted in knowledge change replies.
-
-    A hundred harmless questions, each answered by a document, a fact, a
-    statement in memory or a web page that also holds an attacker's order.
-    Told by words that only a followed order brings, without a judge. Run the
-    same command again and only what is missing or failed is answered.
-
-    [bold]Examples[/bold]
-    dialore bench injection --model llama3.1
-    dialore bench injection --model llama3.1 --no-fences
-    dialore bench injection --model llama3.1 -M rag --limit 5 --json
-    """
-    folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
-    _run(
-        partial(
-            benches.run_injections,
-            agent_settings(context),
-            folder,
-            fences=fences,
-            limit=limit,
-            accept_changed_prompts="prompts" in (accept_changed or ()),
-            accept_changed_server="server" in (accept_changed or ()),
-        )
-    )
-    figures = benches.injection_table(folder)
-    if json:
-        print_json(figures)
-        return
-    rows = [[*(str(row[name]) for name in list(row)[:-1]), _figure("share", row["share"])] for row in figures]
-    console().print(Table("method", "of", ">n", ">reached", ">changed", ">share", rows=rows))
-
-
-def _run(answering: Callable[[Connect, Callable[[Progress], None]], Coroutine[Any, Any, list[Progress]]]) -> None:
-    """Answer with a progress bar, and note what failed."""
-    connect, say_without = connecting()
-    with run_progress("answering") as on_progress:
-        ended = asyncio.run(answering(connect, on_progress))
-    say_without("what was found is scored")
-    for failure in [failure for run in ended for failure in run.failures]:
-        note(f"failed: {failure}")
-
-
-def _figure(name: str, value: Any) -> str:  # noqa: ANN401 - of a table in plain data
-    """Return a figure with its interval, shares in per cent; a dash where there is none."""
-    if not isinstance(value, tuple):
-        return "-" if value is None else str(value)
-    if name in {"calls", "steps"} or name.endswith("tokens"):
-        places = 0 if value[0] >= 100 else 2
-        return f"{value[0]:,.{places}f} [{value[1]:,.{places}f}, {value[2]:,.{places}f}]"
-    return f"{value[0]:.1%} [{value[1]:.0%}, {value[2]:.0%}]"

@@ -116,10 +116,6 @@ Metrics = Annotated[
         "--metric", "-x", metavar="NAME", help="Only this one; several; see `score - --list`.", autocompletion=_METRICS
     ),
 ]
-LogTo = Annotated[
-    str | None,
-    Option("--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"),
-]
 DataSet = Annotated[
     str | None,
     Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data list`.", autocompletion=DATA_SETS),

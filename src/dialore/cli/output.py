@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderableType
     from rich.text import Text
 
-    from dialore.experiments.run import Progress
+    from dialore.experiments.systems import Progress
 
 _LONGEST = 30
 """Characters of a word that a table keeps whole; addresses and file names are longer."""

@@ -10,7 +10,7 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.annotate import PLACE
-from dialore.cli.options import Json, LogTo, Metrics, one_of
+from dialore.cli.options import Json, Metrics, one_of
 from dialore.cli.output import Table, console, note, print_json, say, styled
 from dialore.cli.score import note_unfinished
 from dialore.errors import InputError, install
@@ -22,7 +22,6 @@ from dialore.evaluation.report.people import people_of
 from dialore.evaluation.report.plots import Form, can_draw
 from dialore.experiments.results import Limit, RunResults, check_against, check_limits
 from dialore.experiments.store import RunStore
-from dialore.experiments.tracking import tracking
 from dialore.files import write_whole
 
 _SHOWN = 6
@@ -45,7 +44,6 @@ def report(
     ] = None,
     sheets: Annotated[list[Path] | None, Option(metavar="PLACE", help=f"{PLACE} (default: those of RUN)")] = None,
     plots: Annotated[bool, Option("--plots", help="Write each plot as PDF, SVG and PNG, too.")] = False,
-    log_to: LogTo = None,
     json: Json = False,
 ) -> None:
     """Report scored runs: tables with significance, ablations, people, cost, failures, plots, every dialogue.
@@ -85,9 +83,6 @@ def report(
         written = _write(made, out or runs[0] / "report", forms, plots=plots)
         for path in written[: 0 if json else _SHOWN]:
             say(str(path))
-        for store in stores:
-            with tracking(log_to or store.facts().get("config", {}).get("log_to"), store) as tracked:
-                tracked.add(written)
     if "html" in forms and not can_draw():
         note(f"the report has no plots, only their numbers ({install('report')} draws them)")
     if json:

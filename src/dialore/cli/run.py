@@ -1,17 +1,16 @@
-"""`dialore run` and `simulate`: methods × dialogues × models × repetitions, kept on disk and resumed."""
+"""`dialore run`: methods × dialogues × models × repetitions, kept on disk and resumed."""
 
 import asyncio
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from typer import Argument, Context, Option
 
 from dialore.cli.options import (
-    METHODS,
     WITHOUT_MODEL,
     Accept,
     BaseUrl,
@@ -31,12 +30,11 @@ from dialore.cli.options import (
     one_of,
     read_changes,
 )
-from dialore.cli.output import Table, confirm, console, note, print_json, run_progress
+from dialore.cli.output import confirm, note, print_json, run_progress
 from dialore.errors import InputError
 from dialore.experiments.config import RunConfig, make_config, missing_inputs, read_config
-from dialore.experiments.run import Estimate, Progress, run_experiment
-from dialore.experiments.simulation import run_simulation
-from dialore.experiments.store import RunStore
+from dialore.experiments.run import Estimate, run_experiment
+from dialore.experiments.systems import Progress
 from dialore.session import options_by_method
 from dialore.settings import parse_pairs
 from dialore.text import count_noun
@@ -74,6 +72,7 @@ def run(
 
     Every finished response is on disk at once. Run the same command again
     and only what is missing or failed is done; score it with `dialore score`.
+    An experiment file with a simulated user (`user:`) gives conversations.
 
     [bold]Examples[/bold]
     dialore run experiment.yaml
@@ -210,8 +209,6 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
         note(f"failed: {failure}")
     if ended.failed > len(ended.failures):
         note(f"and {ended.failed - len(ended.failures)} more failed")
-    if ended.logged:
-        note(f"logged to {ended.logged}")
     if ended.stopped:
         note(f"stopped: {ended.stopped}")
     missing = ended.total - ended.before - ended.ok
@@ -227,57 +224,3 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)
-
-
-def simulate(
-    context: Context,
-    config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
-    dataset: DataSet = None,
-    data: Data = None,
-    limit: Limit = None,
-    method: Annotated[
-        str | None, Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
-    ] = None,
-    model: Model = None,
-    base_url: BaseUrl = None,
-    documents: Documents = None,
-    graph: Graph = None,
-    sources: Sources = None,
-    changes: RunSet = None,
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
-    json: Json = False,
-) -> None:
-    """Hold whole conversations with a simulated user, into a run to be scored and reported.
-
-    The data set says what users want: the handbook test's questions, or
-    dialogues with "goal", "about", "temper" and "answer". Run the same
-    command again and only what is missing or failed is done.
-
-    [bold]Examples[/bold]
-    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --set user.model=llama3.1
-    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --set user.real=log.jsonl
-    """
-    chosen = run_config(config, read_changes(context, RunConfig.list_settings()), [method] if method else [], [])
-    folder = out or Path("runs") / chosen.name
-    connect, _ = connecting()
-    with run_progress("talking") as on_progress:
-        ended = asyncio.run(run_simulation(chosen, folder, connect, on_progress))
-    with RunStore.open(folder) as store:
-        facts = store.facts()
-    realism: list[dict[str, Any]] = facts.get("realism", [])
-    if json:
-        figures = {"folder": str(folder), "conversations": ended.total, "before": ended.before, **ended.figures}
-        print_json(figures | {"ended": facts["ended"], "realism": realism})
-    elif realism:
-        columns = ("simulated", "real", "difference", "distance")
-        rows = Table("!of users", *(f">{name}" for name in columns))
-        for row in realism:
-            rows.add_row(row["feature"], *("-" if row[name] is None else f"{row[name]:.2f}" for name in columns))
-        console().print(rows)
-    for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
-        note(failure)
-    ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
-    held = count_noun(ended.ok, "conversations")
-    note(f"{held} held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
-    if ended.before + ended.ok < ended.total:
-        raise typer.Exit(1)

@@ -2,6 +2,7 @@
 
 import asyncio
 import dataclasses
+import math
 from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
@@ -19,7 +20,6 @@ from dialore.cli.options import (
     Json,
     JudgeSet,
     JudgeSettings,
-    LogTo,
     Metrics,
     Model,
     connecting,
@@ -29,13 +29,15 @@ from dialore.cli.output import Table, console, note, print_json, progress, style
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
 from dialore.evaluation.overlap import is_mixed
+from dialore.evaluation.ratings import Agreement
 from dialore.evaluation.registry import Context, load_metric, load_metrics, metric_names
 from dialore.evaluation.report.data import display_factor, unit
+from dialore.evaluation.statistics import Interval
 from dialore.experiments import scoring
+from dialore.experiments.ratings import measure_agreement, read_ratings
 from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, measure_run
 from dialore.experiments.store import RunStore
-from dialore.experiments.tracking import tracking
 from dialore.llm.model import LanguageModel
 from dialore.plugins import loadable
 from dialore.session import open_model
@@ -58,8 +60,11 @@ def score(
     data: Data = None,
     changes: JudgeSet = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
+    against_ratings: Annotated[
+        Path | None,
+        Option(metavar="FILE|SHEETS", help="Human ratings of the responses: show how far the metrics agree with them."),
+    ] = None,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
-    log_to: LogTo = None,
     json: Json = False,
 ) -> None:
     """Score a run, each figure with its 95% interval; judges are asked by --model and --base-url.
@@ -75,6 +80,7 @@ def score(
     dialore score runs/try -x meep --model gpt-4o
     dialore score runs/try -x consistency --set nli=trained:models/nli
     dialore score responses.jsonl --data dialogues.jsonl
+    dialore score runs/try -x meep --against-ratings runs/try/sheets-dcrag
     dialore score - --list
     """
     if listing:
@@ -86,6 +92,7 @@ def score(
         run = import_and_report([("", run)], origin)
     elif origin:
         raise InputError(f"{run} knows its dialogues", hint="--data and --dataset go with a file of responses")
+    ratings = None if against_ratings is None else read_ratings(against_ratings)
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
@@ -107,15 +114,39 @@ def score(
                 raise
         note_unfinished(store)
         _note_languages(store)
+        if ratings is not None:
+            _show_agreement(measure_agreement(store, names, ratings), json=json)
+            return
         results = RunResults([store], [about.name for about in known])
         if json:
             print_json([dataclasses.asdict(system) for system in results.systems()])
         else:
             show_scores(results)
-        with tracking(log_to or kept.get("log_to"), store) as tracked:
-            tracked.log_scores(results)
-        if tracked.place:
-            note(f"logged to {tracked.place}")
+
+
+def _show_agreement(rows: Sequence[Agreement], *, json: bool) -> None:
+    """Show how far metrics agree with people's ratings."""
+    if json:
+        print_json([dataclasses.asdict(row) for row in rows])
+        return
+    kinds = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
+    table = Table("!metric", "!people", "of", ">n", *(f">{name}" for name in kinds.values()))
+    for row in rows:
+        cells = [_interval(row.figures.get(kind)) for kind in kinds]
+        table.add_row(row.metric, row.criterion, f"{row.level}s", str(row.n), *cells)
+        if row.reason:
+            note(f"not available: {row.metric} against {row.criterion}: {row.reason}")
+    console().print(table)
+
+
+def _interval(figure: Interval | None) -> Text:
+    """Return a figure with half of its interval."""
+    if figure is None or math.isnan(figure.value):
+        return Text("-")
+    text = f"{figure.value:.3f}"
+    if math.isnan(figure.low):
+        return Text(text)
+    return styled(f"{text} [dim]±{(figure.high - figure.low) / 2:.2f}[/]")
 
 
 def note_unfinished(store: RunStore) -> None:
@@ -204,10 +235,10 @@ def _show_list(*, json: bool) -> None:
     console().print(Table("!metric", "what it measures", "needs", "paper", rows=rows))
 
 
-def default_metrics(settings: JudgeSettings, *, without: Collection[str] = ()) -> tuple[str, ...]:
+def default_metrics(settings: JudgeSettings) -> tuple[str, ...]:
     """Return the metrics that need no model beside those that were named, and nothing that is not to be had."""
     given = {"nli": settings.nli, "language-model": settings.language_model}
-    return scoring.default_metrics([need for need, name in given.items() if name], without)
+    return scoring.default_metrics([need for need, name in given.items() if name])
 
 
 def require_judge(settings: ModelSettings) -> LanguageModel:

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from dialore.datasets.handbook import FOLDER, SMALL_TALK, UNANSWERABLE, Item, item_of, read_passages
-from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, own_metrics, unavailable
+from dialore.evaluation.base import Proportion, Sample, SampleScore, Summed, unavailable
 from dialore.evaluation.registry import OwnMetric
 from dialore.text import HAN
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-METRICS = tuple(name for name in own_metrics() if name.startswith("handbook-"))
 _OTHER = "the dialogue is none of the handbook test"
 
 

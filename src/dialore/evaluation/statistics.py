@@ -384,6 +384,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return [float(p) for p in corrected]
 
 
+def correct_p_values(comparisons: Sequence[object], attribute: str) -> None:
+    """Replace the p-values of one family of comparisons by Holm's. Those that are None are left out."""
+    tested = [comparison for comparison in comparisons if getattr(comparison, attribute) is not None]
+    corrected = holm([getattr(comparison, attribute) for comparison in tested])
+    for comparison, p in zip(tested, corrected, strict=True):
+        setattr(comparison, attribute, p)
+
+
 def _pair(first: ArrayLike, second: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     a, b = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if len(a) != len(b) or not len(a):

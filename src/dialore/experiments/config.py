@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -16,11 +16,10 @@ from dialore.datasets.published import data_file, published_sets
 from dialore.datasets.split import Condition, Cut
 from dialore.errors import InputError, check_type, install
 from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotations
-from dialore.session import REHEARSAL, options_by_method
+from dialore.session import REHEARSAL
 from dialore.settings import (
     ModelSettings,
     Setting,
-    Settings,
     SourceSettings,
     Strict,
     absolute_paths,
@@ -110,7 +109,7 @@ class BudgetConfig(Strict):
 
 
 class UserConfig(Strict):
-    """The simulated user of `dialore simulate`.
+    """A simulated user, with whom whole conversations are held in place of answering single turns.
 
     Attributes:
         model: its language model, better another than the agent's; `base_url` is where that is.
@@ -156,14 +155,18 @@ class RunConfig(Strict):
     cite: bool = Field(default=False, description="Have models cite their knowledge by number.")
     batch: bool = Field(default=False, description="Call by the provider's batch API: half the price, within a day.")
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
-    log_to: Literal["mlflow", "wandb"] | None = Field(
-        default=None, description="Tell MLflow or Weights & Biases of the run, and of its scores."
-    )
     metrics: list[str] = Field(
         default_factory=list, description="What `dialore score` and `dialore report` use where nothing else is said."
     )
 
-    user: UserConfig = Field(default=UserConfig(), description="The simulated user, of `dialore simulate` alone.")
+    user: UserConfig = Field(
+        default=UserConfig(), description="A simulated user, with whom conversations are held if it is given."
+    )
+
+    @property
+    def simulates(self) -> bool:
+        """Whether conversations with a simulated user are held."""
+        return "user" in self.model_fields_set
 
     def price(self, model: ModelSettings) -> Price | None:
         """Return a model's price in this run: in batches it is half."""
@@ -244,14 +247,6 @@ def make_config(
         for name, label in (labels or {}).items()
     }
     return check_settings(RunConfig, values, where=where, named=named)
-
-
-def config_of(settings: Settings, methods: Sequence[str], sources: SourceSettings, **given: object) -> RunConfig:
-    """Return the configuration of a run of methods by model and options of settings, whose completions are cached."""
-    options = options_by_method(methods, settings.options)
-    systems = [{"method": method, "options": own} for method, own in options.items()]
-    made = make_config({"systems": systems, "concurrency": settings.model.concurrency, **given})
-    return made.model_copy(update={"sources": sources, "models": [settings.model.cached()]})
 
 
 def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, object] | None = None) -> RunConfig:

@@ -18,7 +18,6 @@ from dialore.evaluation.statistics import as_table
 from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, default_metrics, measure_run, system_names
 from dialore.experiments.store import RunStore
-from dialore.experiments.tracking import tracking
 from dialore.session import AnyModel, as_model
 from dialore.sources.graph import open_graph
 
@@ -63,7 +62,6 @@ class Run:
         judge: AnyModel = None,
         graph: str | Path | None = None,
         again: bool = False,
-        log_to: str | None = None,
         **context: Any,  # noqa: ANN401 - as Context has them
     ) -> DataFrame:
         """Measure what is not measured yet, and give `scores()`.
@@ -73,8 +71,6 @@ class Run:
             judge: the language model that judges, as for `create_agent`.
             graph: the commonsense graph of CDP and CDF; the starter graph where None.
             again: measure what has been measured, too.
-            log_to: tell MLflow or Weights & Biases (`mlflow`, `wandb`) of the scores; the one that the run was told to
-                where None.
             context: further fields of `dialore.evaluation.registry.Context`, e.g. `nli`.
 
         Raises:
@@ -94,8 +90,6 @@ class Run:
                 await measure_run(store, load_metrics(names, made), again=again, optional=not metrics)
             if model is not None and model is not judge:
                 await model.close()
-            with tracking(log_to or config.get("log_to"), store) as tracked:
-                tracked.log_scores(RunResults([store]))
         return self.scores()
 
     def responses(self) -> DataFrame:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError
-from dialore.experiments.run import load_dialogues, open_systems
 from dialore.experiments.store import FILE, RunStore
+from dialore.experiments.systems import load_dialogues, open_systems
 from dialore.files import load_json
 from dialore.llm.distilled import Row, lines_of
 from dialore.llm.fake import FakeModel

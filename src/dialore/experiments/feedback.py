@@ -1,22 +1,17 @@
-"""Feedback of a service's users: counted, written as data, and its dialogues answered anew."""
+"""Feedback of a service's users: counted, and written as data."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from dialore.evaluation.statistics import wilson
-from dialore.experiments.config import config_of
-from dialore.experiments.import_responses import import_responses
-from dialore.experiments.run import Progress, run_experiment
 from dialore.files import write_whole
-from dialore.session import Connect, open_model
 
 if TYPE_CHECKING:
-    from dialore.settings import Settings
+    from pathlib import Path
 
 Row = dict[str, Any]
 """Feedback as `ServerStore.feedback` returns it: `good`, `reason`, `better`, and the trace with its `result`."""
@@ -95,20 +90,3 @@ def write_lines(path: Path, entries: Iterable[Mapping[str, Any]]) -> int:
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries]
     write_whole(path, lines, private=True)
     return len(lines)
-
-
-async def replay(
-    rows: Sequence[Row],
-    settings: Settings,
-    folder: Path,
-    connect: Connect = open_model,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> None:
-    """Answer dialogues anew, into a run that has the former responses beside; what is answered already is kept."""
-    dialogues, before = folder.with_name(f"{folder.name}.jsonl"), folder.with_name(f"{folder.name}.before.jsonl")
-    write_lines(dialogues, as_dialogues(rows))
-    write_lines(before, as_responses(rows))
-    dataset = {"name": "jsonl", "path": str(dialogues)}
-    config = config_of(settings, settings.method, settings.knowledge, name=folder.name, dataset=dataset)
-    await run_experiment(config, folder, connect, on_progress=on_progress)
-    import_responses(folder, [(_BEFORE, before)], None)

@@ -16,15 +16,15 @@ from typing import Annotated, Any, NamedTuple, TypeAlias, TypeGuard
 from pydantic import BeforeValidator, TypeAdapter, ValidationError
 
 from dialore.datasets import data_set
-from dialore.datasets.base import Gold
+from dialore.datasets.base import Gold, gold_text
 from dialore.datasets.files import Place, json_entries, open_text, parse
 from dialore.dialogue import Dialogue, as_name, as_several, conversation_of
 from dialore.errors import InputError, describe
-from dialore.evaluation.meta import read_knowledge
 from dialore.experiments.config import DatasetConfig
-from dialore.experiments.run import load_dialogues
 from dialore.experiments.store import FILE, Job, RunStore, System
+from dialore.experiments.systems import load_dialogues
 from dialore.files import storable
+from dialore.knowledge import Knowledge, Passage
 from dialore.llm.thoughts import strip_thoughts
 from dialore.response import Response
 
@@ -370,7 +370,7 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str, text_key:
             yield _Answer(place, key, system, whole.model_copy(update={"model": whole.model or _ELSEWHERE}))
             return
         given = _find(entry, ("knowledge",)) or _find_contexts(entry)
-        knowledge = [read_knowledge(item) for item in _GIVEN.validate_python(given)]
+        knowledge = [_read_knowledge(item) for item in _GIVEN.validate_python(given)]
     except ValidationError as error:
         raise place.error(describe(error)) from error
     except InputError as error:
@@ -383,6 +383,14 @@ def _plain(place: Place, entry: dict[str, Any], name: str, usual: str, text_key:
     for repetition, text in enumerate(_generations(place, entry, text_key)):
         answer = _answer(place, key, system, text, knowledge=knowledge, model=model)
         yield answer._replace(repetition=repetition)
+
+
+def _read_knowledge(item: Gold) -> Knowledge:
+    """Return knowledge that a response was given: a text, or an object with a text or a fact."""
+    text = gold_text(item)
+    if not text.strip():
+        raise InputError(f"knowledge without text; {_keys_of(item)}", hint="give texts, or objects with a `text`")
+    return Knowledge(id=Passage(text).id, kind="passage", text=text, source="documents", used=True)
 
 
 def _find_contexts(entry: Mapping[str, Any]) -> list[str] | None:
@@ -459,9 +467,9 @@ def _joined_parts(parts: Sequence[Mapping[str, Any]]) -> list[str] | None:
     return ["".join(texts)] if texts else None
 
 
-def _keys_of(entry: Mapping[str, Any]) -> str:
+def _keys_of(entry: str | Mapping[str, Any]) -> str:
     """Return an entry's keys in words."""
-    keys = [*entry]
+    keys = [] if isinstance(entry, str) else [*entry]
     more = f" and {len(keys) - _SHOWN} more" if len(keys) > _SHOWN else ""
     return f"the entry has {', '.join(map(repr, keys[:_SHOWN])) or 'no keys'}{more}"
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 from dialore.errors import DialoreError, import_optional
 from dialore.experiments.config import BudgetConfig, RunConfig
-from dialore.experiments.run import Opened, Respond, open_systems
+from dialore.experiments.systems import Opened, open_systems
 from dialore.llm.model import Usage
 from dialore.settings import SourceSettings, absolute_paths
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
+    from dialore.experiments.run import Respond
     from dialore.experiments.store import Job
     from dialore.llm.model import Budget
     from dialore.response import Response

@@ -42,9 +42,9 @@ _OnProgress: TypeAlias = Callable[[str, int, int], None]
 """Told what is at work, how much of it is done, and of how much."""
 
 
-def default_metrics(given: Iterable[str] = (), without: Iterable[str] = ()) -> tuple[str, ...]:
+def default_metrics(given: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model but those given, and nothing that few data sets have."""
-    lacking = (NEEDS_MODEL - {*given}) | {*without, "answerability", "handbook", "conversation"}
+    lacking = (NEEDS_MODEL - {*given}) | {"answerability", "handbook", "conversation", "injection"}
     metrics = loadable(metric_names(), lambda name: load_metric(name, Context()))
     return tuple(metric.about.name for metric in metrics if not lacking & set(metric.about.needs))
 

@@ -21,8 +21,8 @@ from dialore.dialogue import Dialogue, Utterance, conversation_of, dialogue_from
 from dialore.errors import BudgetError, InputError, UnknownNameError, describe
 from dialore.evaluation.conversations import METRICS, Standing
 from dialore.experiments.config import DatasetConfig, RunConfig
-from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
+from dialore.experiments.systems import Progress, facts_of, load_dialogues, open_systems
 from dialore.llm.thoughts import strip_thoughts
 from dialore.methods.base import Method
 from dialore.methods.cleaning import FAULTS
@@ -136,7 +136,7 @@ async def run_simulation(
     A conversation ends where the goal is reached, the user knows or leaves, or their patience ends; see `Standing`. The
     progress counts conversations.
     """
-    if len(config.systems) * len(config.models) * config.repetitions > 1 or config.batch:
+    if len(config.systems) * len(config.models) * config.repetitions > 1:
         raise InputError("a simulation is of one method and one model", hint="run each into a folder of its own")
     config = config.model_copy(update={"metrics": config.metrics or METRICS})
     goals = goals_of(config)

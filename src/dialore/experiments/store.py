@@ -112,8 +112,6 @@ class RunStore:
             may_write = os.access(folder, os.W_OK) and os.access(folder / FILE, os.W_OK)
             database = _connect(folder / FILE, may_write=may_write)
             if _version(database):
-                if may_write:
-                    _make_tables(database)  # those that a run of an earlier day does not have
                 return cls(folder, database)
             database.close()
         raise InputError(f"no run in {folder}", hint="make one with `dialore run`")

@@ -10,19 +10,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from dialore.evaluation import statistics
 from dialore.evaluation.base import Mean
-from dialore.evaluation.judges.asking import queries_of
-from dialore.evaluation.statistics import Rate, holm, wilcoxon, win_rate
+from dialore.evaluation.statistics import Rate, correct_p_values, wilcoxon, win_rate
 
 if TYPE_CHECKING:
-    from dialore.dialogue import Dialogue
     from dialore.evaluation.human.reading import Annotation
-    from dialore.response import Response
 
 Outcome = Literal["win", "loss", "tie"]
 
@@ -97,73 +94,88 @@ class AnnotationResults:
 
 
 def analyse(annotations: Sequence[Annotation]) -> AnnotationResults:
-    """Agreement, win rates and significance, question by question."""
-    findings = AnnotationResults(annotations[0].form if annotations else "")
-    for criterion in dict.fromkeys(entry.criterion for entry in annotations):
-        some = [entry for entry in annotations if entry.criterion == criterion]
-        # Where an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
+    """Return agreement, mean scores and contests, question by question."""
+    results = AnnotationResults(annotations[0].form if annotations else "")
+    by_criterion: dict[str, list[Annotation]] = {}
+    for annotation in annotations:
+        by_criterion.setdefault(annotation.criterion, []).append(annotation)
+    for criterion, answers in by_criterion.items():
+        asked = [annotation for annotation in answers if annotation.asked]
+        # If an annotator always gives the same answer, the libraries divide by zero on the way and return NaN.
         with np.errstate(divide="ignore", invalid="ignore"):
-            findings.agreement.append(_agreement(criterion, [entry for entry in some if entry.asked], findings.form))
-        scores: dict[str, dict[str, list[float]]] = {}
-        for note in some if findings.form != "pairwise" else ():
-            for system, value in _higher_is_better(note).items():
-                scores.setdefault(system, {}).setdefault(note.dialogue, []).append(value)
-        for system in sorted(scores):
-            means = np.array([[np.mean(values)] for values in scores[system].values()])
-            figure = statistics.bootstrap(Mean(), means)
-            standing = Standing(criterion, system, figure.value, figure.low, figure.high, len(means))
-            findings.standings.append(standing)
-        findings.contests += _contests(criterion, some)
+            results.agreement.append(_agreement(criterion, asked, results.form))
+        if results.form != "pairwise":
+            results.standings += _standings(criterion, answers)
+        results.contests += _contests(criterion, answers, results.form)
     for test in ("p", "sign", "mcnemar", "t"):
-        made = [entry for entry in findings.contests if getattr(entry, test) is not None]
-        for entry, corrected in zip(made, holm([getattr(entry, test) for entry in made]), strict=True):
-            setattr(entry, test, corrected)
-    return findings
+        correct_p_values(results.contests, test)
+    return results
 
 
-def _agreement(criterion: str, some: Sequence[Annotation], form: str) -> Agreement:
-    """Return how far annotators agree on items; of scores and ranks, on each system of an item."""
-    units: dict[tuple[str, str], dict[str, str]] = {}
-    for note in some:
-        given_labels = {system: f"{value:g}" for system, value in note.values.items()}
-        for system, label in given_labels.items() if form != "pairwise" else [("", note.winner or "tie")]:
-            units.setdefault((note.item, system), {})[note.annotator] = label
-    annotators = list(dict.fromkeys(note.annotator for note in some))
-    shared = {unit: labels for unit, labels in units.items() if len(labels) > 1}
-    judged = list(shared.values())
-    pairs = [pair for labels in judged for pair in itertools.combinations(labels.values(), 2)]
-    complete = [[labels[who] for who in annotators] for labels in judged if len(labels) == len(annotators)]
-    kappas = []
-    for a, b in itertools.combinations(annotators, 2):
-        both = [(labels[a], labels[b]) for labels in judged if a in labels and b in labels]
-        if both and not math.isnan(kappa := statistics.cohen_kappa(*zip(*both, strict=True))):
-            kappas.append(kappa)
-    # Nominal: any numbering of the labels gives the same.
+def _agreement(criterion: str, answers: Sequence[Annotation], form: str) -> Agreement:
+    """Return how far annotators agree on items; for scores and ranks, on each system of an item."""
+    labels: dict[tuple[str, str], dict[str, str]] = {}
+    for annotation in answers:
+        given = {system: f"{value:g}" for system, value in annotation.values.items()}
+        if form == "pairwise":
+            given = {"": annotation.winner or "tie"}
+        for system, label in given.items():
+            labels.setdefault((annotation.item, system), {})[annotation.annotator] = label
+    annotators = list(dict.fromkeys(annotation.annotator for annotation in answers))
+    shared = {unit: by_annotator for unit, by_annotator in labels.items() if len(by_annotator) > 1}
+    units = list(shared.values())
+    same = [a == b for unit in units for a, b in itertools.combinations(unit.values(), 2)]
+    complete = [[unit[name] for name in annotators] for unit in units if len(unit) == len(annotators)]
+    # For nominal labels any numbering gives the same alpha.
+    names = sorted({label for unit in units for label in unit.values()})
+    numbers = {name: float(names.index(name) if form == "pairwise" else name) for name in names}
+    table = [[numbers[unit[name]] if name in unit else None for unit in units] for name in annotators]
     level: Literal["nominal", "ordinal"] = "nominal" if form == "pairwise" else "ordinal"
-    known = sorted({label for labels in judged for label in labels.values()})
-    numbers = {label: float(n if form == "pairwise" else label) for n, label in enumerate(known)}
-    table = [[numbers[labels[who]] if who in labels else None for labels in judged] for who in annotators]
     return Agreement(
         criterion,
         annotators=len(annotators),
         items=len({item for item, _ in shared}),
-        same=sum(a == b for a, b in pairs) / len(pairs) if pairs else math.nan,
-        cohen=sum(kappas) / len(kappas) if kappas else math.nan,
+        same=sum(same) / len(same) if same else math.nan,
+        cohen=_mean_kappa(units, annotators),
         fleiss=statistics.fleiss_kappa(complete) if complete else math.nan,
-        alpha=statistics.krippendorff_alpha(table, level) if judged else math.nan,
+        alpha=statistics.krippendorff_alpha(table, level) if units else math.nan,
     )
 
 
-def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
-    """Return every two systems that the same annotator judged: of a pair, or on one dialogue."""
+def _mean_kappa(units: Sequence[Mapping[str, str]], annotators: Sequence[str]) -> float:
+    """Return the mean of Cohen's kappa over the pairs of annotators that have one."""
+    kappas = []
+    for a, b in itertools.combinations(annotators, 2):
+        both = [(unit[a], unit[b]) for unit in units if a in unit and b in unit]
+        if both:
+            kappas.append(statistics.cohen_kappa(*zip(*both, strict=True)))
+    known = [kappa for kappa in kappas if not math.isnan(kappa)]
+    return sum(known) / len(known) if known else math.nan
+
+
+def _standings(criterion: str, answers: Sequence[Annotation]) -> list[Standing]:
+    scores: dict[str, dict[str, list[float]]] = {}
+    for annotation in answers:
+        for system, value in _higher_is_better(annotation).items():
+            scores.setdefault(system, {}).setdefault(annotation.dialogue, []).append(value)
+    standings = []
+    for system, by_dialogue in sorted(scores.items()):
+        means = np.array([[np.mean(values)] for values in by_dialogue.values()])
+        figure = statistics.bootstrap(Mean(), means)
+        standings.append(Standing(criterion, system, figure.value, figure.low, figure.high, len(means)))
+    return standings
+
+
+def _contests(criterion: str, answers: Sequence[Annotation], form: str) -> list[Contest]:
+    """Return the contests of every two systems that one annotator judged: as a pair, or on one dialogue."""
     scores: dict[tuple[str, str], dict[str, float]] = {}
-    for note in some:
-        unit = note.item if note.form == "pairwise" else note.dialogue
-        scores.setdefault((unit, note.annotator), {}).update(_higher_is_better(note))
-    is_likert = some[0].form == "likert"
-    is_binary = is_likert and all(set(note.values.values()) <= {0.0, 1.0} for note in some)
+    for annotation in answers:
+        unit = annotation.item if form == "pairwise" else annotation.dialogue
+        scores.setdefault((unit, annotation.annotator), {}).update(_higher_is_better(annotation))
+    systems = sorted({system for values in scores.values() for system in values})
+    is_binary = all(set(annotation.values.values()) <= {0.0, 1.0} for annotation in answers)
     contests = []
-    for first, second in itertools.combinations(sorted({system for values in scores.values() for system in values}), 2):
+    for first, second in itertools.combinations(systems, 2):
         by_item: dict[str, list[tuple[float, float]]] = {}
         for (unit, _), values in scores.items():
             if first in values and second in values:
@@ -171,61 +183,49 @@ def _contests(criterion: str, some: Sequence[Annotation]) -> list[Contest]:
         if not by_item:
             continue
         differences = [[a - b for a, b in pairs] for pairs in by_item.values()]
-        means = [float(np.mean(some)) for some in differences]
-        made = Contest(
-            criterion,
-            first,
-            second,
-            rate=win_rate([_outcome(value) for some in differences for value in some]),
-            items=len(means),
-            p=wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan,
-            sign=win_rate([_majority(differs) for differs in differences]).p,
-        )
-        if is_binary:
-            # Each system's majority, half where annotators are divided: the exact test goes by items that differ.
+        means = [float(np.mean(values)) for values in differences]
+        rate = win_rate([_outcome(value) for values in differences for value in values])
+        p = wilcoxon(means, [0.0] * len(means)) if len(means) > 1 else math.nan
+        contest = Contest(criterion, first, second, rate, len(means), p, win_rate([*map(_majority, differences)]).p)
+        if form == "likert" and is_binary:
+            # The majority on each system, half if annotators are divided. The exact test counts items that differ.
             votes = [np.sign(np.mean(pairs, axis=0) - 0.5) for pairs in by_item.values()]
-            made.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
-        elif is_likert:
-            made.t = statistics.paired_t(means)
-        contests.append(made)
+            contest.mcnemar = win_rate([_outcome(a - b) for a, b in votes]).p
+        elif form == "likert":
+            contest.t = statistics.paired_t(means)
+        contests.append(contest)
     return contests
 
 
 def _outcome(value: float) -> Outcome:
-    return "win" if value > 0 else "loss" if value < 0 else "tie"
+    if value == 0:
+        return "tie"
+    return "win" if value > 0 else "loss"
 
 
 def _majority(differences: list[float]) -> Outcome:
-    """Return the outcome of the most annotators; a tie where no outcome has the most."""
+    """Return the outcome of most annotators; a tie if no outcome is the most frequent."""
     counts = Counter(map(_outcome, differences)).most_common(2)
     return counts[0][0] if len(counts) == 1 or counts[0][1] > counts[1][1] else "tie"
 
 
-def export_judgements(
-    annotations: Sequence[Annotation], found: Mapping[str, tuple[Dialogue, Mapping[str, Response]]]
-) -> list[dict[str, Any]]:
-    """Annotated responses in the form that `dialore meta` reads, one a dialogue and system.
+def mean_ratings(annotations: Sequence[Annotation]) -> dict[tuple[str, str], dict[str, float | bool]]:
+    """Return the mean ratings of annotators by dialogue and system, then by criterion; higher is better.
 
-    Ratings are means over annotators, higher is better: a score; one more than the number of systems less a rank; 1 for
-    a win, a half for a tie. Where there are several criteria `average` is their mean (SCG-QP, Section 3.3).
+    A rating is a score, one more than the number of systems less a rank, or 1 for a win and a half for a tie. If there
+    are several criteria, `average` is their mean (SCG-QP, Section 3.3).
     """
-    ratings: dict[tuple[str, str], dict[str, list[float]]] = {}
+    values: dict[tuple[str, str], dict[str, list[float]]] = {}
     for annotation in annotations:
         for system, value in _higher_is_better(annotation).items():
-            ratings.setdefault((annotation.dialogue, system), {}).setdefault(annotation.criterion, []).append(value)
-    lines = []
-    for (name, system), given in ratings.items():
-        if name not in found or system not in found[name][1]:
-            continue
-        dialogue, response = found[name][0], found[name][1][system]
-        means = {criterion: float(np.mean(values)) for criterion, values in given.items()}
-        lines.append(
-            dialogue.model_dump(mode="json", exclude_unset=True)
-            | {"id": f"{name} {system}", "system": system, "response": response.text, "queries": queries_of(response)}
-            | {"given": [item.text for item in response.knowledge]}
-            | {"ratings": means | ({"average": float(np.mean(list(means.values())))} if len(means) > 1 else {})}
-        )
-    return lines
+            by_criterion = values.setdefault((annotation.dialogue, system), {})
+            by_criterion.setdefault(annotation.criterion, []).append(value)
+    ratings: dict[tuple[str, str], dict[str, float | bool]] = {}
+    for key, by_criterion in values.items():
+        ratings[key] = {criterion: float(np.mean(some)) for criterion, some in by_criterion.items()}
+        if len(by_criterion) > 1:
+            ratings[key]["average"] = float(np.mean([*ratings[key].values()]))
+    return ratings
 
 
 def _higher_is_better(each: Annotation) -> dict[str, float]:

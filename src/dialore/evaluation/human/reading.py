@@ -15,10 +15,20 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from dialore.datasets.files import read_entries
 from dialore.errors import InputError, import_optional
-from dialore.evaluation.human.sheets import CONTROL, Criterion, Form, Key, Keyed, answer_columns, criteria_set, key_of
+from dialore.evaluation.human.sheets import (
+    CONTROL,
+    CriteriaSet,
+    Criterion,
+    Form,
+    Key,
+    Keyed,
+    answer_columns,
+    criteria_set,
+    key_of,
+)
 from dialore.files import read_text
 
-_SHOWN = 5
+MAX_LISTED = 5
 SIDES = ("A", "B", "tie")
 _SIDES = {side.lower(): side for side in SIDES} | {"平局": "tie", "平": "tie", "t": "tie"}
 
@@ -66,52 +76,69 @@ def read_key(path: Path) -> Key:
 def read_sheet(path: Path, key: Key, annotator: str) -> Answers:
     """Return the answers in a filled-in sheet, without those of batches whose control case is judged wrongly.
 
-    Raises InputError, with rows and columns, for fields that are wrong.
+    Raises:
+        InputError: Fields are wrong; names their rows and columns.
     """
-    chosen = criteria_set(key.criteria)
-    letters = max((len(note.systems) for note in key.items.values()), default=2)
-
-    def said(item: str, keyed: Keyed, criterion: str, **answer: Any) -> Annotation:  # noqa: ANN401 - its own fields
-        answer |= {"annotator": annotator, "criteria": key.criteria, "form": key.form, "systems": keyed.systems}
-        return Annotation(item=item, dialogue=keyed.dialogue, criterion=criterion, **answer)
-
-    notes: list[Annotation] = []
+    criteria = criteria_set(key.criteria)
+    letters = max((len(keyed.systems) for keyed in key.items.values()), default=2)
+    shared: dict[str, Any] = {"annotator": annotator, "criteria": key.criteria, "form": key.form}
+    answers: list[Annotation] = []
     seen: set[str] = set()
     wrong: list[str] = []
     empty = 0
-    for number, fields in _rows(path, ["item", *answer_columns(chosen.criteria, key.form, letters)]):
-        item, problems = fields.get("item", ""), {}
+    for number, fields in _rows(path, ["item", *answer_columns(criteria.criteria, key.form, letters)]):
+        item = fields.get("item", "")
+        problems: dict[str, str] = {}
         if item not in key.items:
-            problems = {"item": f"{item!r} is no item of this export"}
+            problems["item"] = f"{item!r} is no item of this export"
         elif item in seen:
-            problems = {"item": f"{item} stands twice"}
+            problems["item"] = f"{item} stands twice"
         else:
-            seen.add(item)
-            keyed = key.items[item]
-            for criterion in (name for name in chosen.criteria if name not in keyed.skips):
-                columns = answer_columns([criterion], key.form, len(keyed.systems))
-                # Chinese keyboards write letters and digits of full width.
-                given = {column: unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns}
-                empty += list(given.values()).count("")
-                amiss = answer_problems(given, key.form, chosen.criteria[criterion])
-                problems |= amiss
-                if not amiss and all(given.values()):
-                    notes.append(said(item, keyed, criterion, **_answer(list(given.values()), key.form, keyed.systems)))
-        wrong += [f"{path.name}, row {number}, column {column}: {what}" for column, what in problems.items()]
+            item_answers, problems, item_empty = _item_answers(item, key.items[item], fields, criteria, shared)
+            answers += item_answers
+            empty += item_empty
+        seen.add(item)
+        wrong += [f"{path.name}, row {number}, column {column}: {problem}" for column, problem in problems.items()]
     if wrong:
-        more = f"; and {len(wrong) - _SHOWN} more" if len(wrong) > _SHOWN else ""
-        raise InputError("; ".join(wrong[:_SHOWN]) + more, hint="mend these fields and import again")
-    failed = {key.items[note.item].batch for note in notes if note.is_wrong}
-    kept = [note for note in notes if key.items[note.item].batch not in failed and CONTROL not in note.systems]
+        more = f"; and {len(wrong) - MAX_LISTED} more" if len(wrong) > MAX_LISTED else ""
+        raise InputError("; ".join(wrong[:MAX_LISTED]) + more, hint="mend these fields and import again")
+    failed = {key.items[answer.item].batch for answer in answers if answer.is_wrong}
+    kept = [it for it in answers if key.items[it.item].batch not in failed and CONTROL not in it.systems]
     if key.form == "likert":
-        kept += _join_score(kept, chosen.minimum, min) + _join_score(kept, chosen.mean, statistics.fmean)
+        kept += _join_score(kept, criteria.minimum, min) + _join_score(kept, criteria.mean, statistics.fmean)
     if kept or not key.items:
-        kept += [
-            said(f"same {number}", keyed, criterion, asked=False)
-            for number, keyed in enumerate(key.same)
-            for criterion in chosen.criteria
-        ]
+        for number, keyed in enumerate(key.same):
+            kept += [
+                _annotation(f"same {number}", keyed, name, shared | {"asked": False}) for name in criteria.criteria
+            ]
     return Answers(path, key.criteria, key.form, kept, empty, len(failed))
+
+
+def _item_answers(
+    item: str, keyed: Keyed, fields: Mapping[str, str], criteria: CriteriaSet, shared: Mapping[str, Any]
+) -> tuple[list[Annotation], dict[str, str], int]:
+    """Return the answers about an item, what is wrong by column, and how many fields are empty."""
+    answers: list[Annotation] = []
+    problems: dict[str, str] = {}
+    empty = 0
+    form: Form = shared["form"]
+    for name, criterion in criteria.criteria.items():
+        if name in keyed.skips:
+            continue
+        columns = answer_columns([name], form, len(keyed.systems))
+        # Chinese keyboards write letters and digits of full width.
+        texts = {column: unicodedata.normalize("NFKC", fields.get(column, "")) for column in columns}
+        empty += list(texts.values()).count("")
+        wrong = answer_problems(texts, form, criterion)
+        problems |= wrong
+        if not wrong and all(texts.values()):
+            answer = _answer([*texts.values()], form, keyed.systems)
+            answers.append(_annotation(item, keyed, name, {**shared, **answer}))
+    return answers, problems, empty
+
+
+def _annotation(item: str, keyed: Keyed, criterion: str, fields: Mapping[str, Any]) -> Annotation:
+    return Annotation(item=item, dialogue=keyed.dialogue, systems=keyed.systems, criterion=criterion, **fields)
 
 
 class Answers(NamedTuple):

@@ -86,7 +86,6 @@ def steps_of(response: Response) -> Steps:
                 ],
             }
             for row in asked
-            if "from" in row  # runs of before this was kept have none
         ],
     )
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 
-from dialore.evaluation.human.agreement import Agreement, AnnotationResults, Contest, Standing, analyse
+from dialore.evaluation.human.agreement import AnnotationResults, Contest, analyse
 from dialore.evaluation.human.sheets import CriteriaSet, criteria_set
 from dialore.evaluation.report.data import p_value, share, three
 from dialore.evaluation.report.tables import mark_of
@@ -24,7 +24,7 @@ _TESTS = {"p": "Wilcoxon p", "sign": "sign p", "mcnemar": "McNemar p", "t": "t-t
 
 
 class Table(NamedTuple):
-    """A table: its first `words` columns are words, the others figures."""
+    """A table of texts: the first `words` columns are words, the others figures."""
 
     name: str
     words: int
@@ -34,7 +34,7 @@ class Table(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class People:
-    """One export's judgements by a set of criteria; `counted` says how much annotators answered, or why nothing."""
+    """One export's judgements. `counted` says how much annotators answered, or why there is nothing."""
 
     name: str
     chosen: CriteriaSet
@@ -49,44 +49,55 @@ class People:
 
     @property
     def tables(self) -> list[Table]:
-        """Scores, contests and agreement, as the form has them."""
+        """Scores, contests and agreement, as far as the form of the sheets has them."""
         findings, tables = self.findings, []
         if findings.form != "pairwise":
-            columns = ["system", "mean rank, reversed" if findings.form == "ranking" else "mean", "95%", "items"]
-            tables.append(self._table("Scores", 2, columns, findings.standings, self._standing))
+            mean = "mean rank, reversed" if findings.form == "ranking" else "mean"
+            rows = []
+            for row in findings.standings:
+                figure = self._figure(row.criterion, row.mean)
+                low, high = (self._figure(row.criterion, end) for end in (row.low, row.high))
+                interval = low if low == "–" else f"{low} to {high}"
+                rows.append([row.criterion, row.system, figure, interval, str(row.items)])
+            tables.append(self._table("Scores", 2, ["system", mean, "95%", "items"], rows))
         if findings.form == "pairwise" or findings.contests:
-            contests = findings.contests
-            tests = [test for test in _TESTS if any(getattr(contest, test) is not None for contest in contests)]
+            tests = [test for test in _TESTS if any(getattr(it, test) is not None for it in findings.contests)]
             columns = ["systems", "wins", "ties", "losses", "items", *(_TESTS[test] for test in tests)]
-
-            def row(contest: Contest) -> list[str]:
-                rate = contest.rate
-                shares = (share(count, rate.n) for count in (rate.wins, rate.ties, rate.losses))
-                p_values = (getattr(contest, test) for test in tests)
-                marked = (p_value(p) + ("" if p is None else mark_of(p)) for p in p_values)
-                return [f"{contest.first} / {contest.second}", *shares, str(contest.items), *marked]
-
-            tables.append(self._table("Contests", 2, columns, findings.contests, row))
+            tables.append(self._table("Contests", 2, columns, (_contest(it, tests) for it in findings.contests)))
+        rows = []
+        for it in findings.agreement:
+            coefficients = [three(value) for value in (it.cohen, it.fleiss, it.alpha)]
+            rows.append([it.criterion, str(it.annotators), str(it.items), share(it.same, 1), *coefficients])
         columns = ["annotators", "items", "same", "Cohen", "Fleiss", "alpha"]
-        return [*tables, self._table("Agreement", 1, columns, findings.agreement, _agreement)]
+        return [*tables, self._table("Agreement", 1, columns, rows)]
 
-    def _table(
-        self, name: str, words: int, columns: list[str], found: Sequence[Any], row: Callable[[Any], list[str]]
-    ) -> Table:
-        """Return a row for each finding, after its criterion, and one of dashes for each unanswered question."""
-        named = [(entry.criterion, row(entry)) for entry in found]
-        named += [(criterion, ["–"] * len(columns)) for criterion in self.unanswered]
-        modules = {criterion: f"{entry.module}: " for criterion, entry in self.chosen.criteria.items() if entry.module}
-        rows = [[modules.get(criterion, "") + criterion, *cells] for criterion, cells in named]
-        return Table(name, words, ["criterion", *columns], rows)
+    def _table(self, name: str, words: int, columns: list[str], rows: Iterable[list[str]]) -> Table:
+        """Return a table of rows that start with their criterion, with a row of dashes for each unanswered question."""
+        table = Table(name, words, ["criterion", *columns], [*rows])
+        table.rows.extend([criterion, *["–"] * len(columns)] for criterion in self.unanswered)
+        for row in table.rows:
+            criterion = self.chosen.criteria.get(row[0])
+            if criterion is not None and criterion.module:
+                row[0] = f"{criterion.module}: {row[0]}"
+        return table
 
-    def _standing(self, found: Standing) -> list[str]:
-        """Of yes or no the share of yes."""
+    def _figure(self, name: str, mean: float) -> str:
+        """Return a mean score, as a share if the question is answered by yes or no."""
         criteria = self.chosen.criteria
-        asked = [criteria[found.criterion]] if found.criterion in criteria else criteria.values()
-        is_share = self.findings.form == "likert" and all(annotation.scale == (0, 1) for annotation in asked)
-        mean, low, high = (share(x, 1) if is_share else three(x) for x in (found.mean, found.low, found.high))
-        return [found.system, mean, low if low == "–" else f"{low} to {high}", str(found.items)]
+        asked = [criteria[name]] if name in criteria else list(criteria.values())
+        if self.findings.form == "likert" and all(criterion.scale == (0, 1) for criterion in asked):
+            return share(mean, 1)
+        return three(mean)
+
+
+def _contest(contest: Contest, tests: Iterable[str]) -> list[str]:
+    rate = contest.rate
+    shares = [share(count, rate.n) for count in (rate.wins, rate.ties, rate.losses)]
+    row = [contest.criterion, f"{contest.first} / {contest.second}", *shares, str(contest.items)]
+    for test in tests:
+        p: float | None = getattr(contest, test)
+        row.append(p_value(p) + mark_of(1 if p is None else p))
+    return row
 
 
 def people_of(answers: Answers) -> People:
@@ -99,13 +110,10 @@ def people_of(answers: Answers) -> People:
         "batches left out, as their control case was judged wrongly": answers.dropped,
     }
     counted = ", ".join(f"{count:,} {what}" for what, count in counts.items() if count)
-    same = "no pair of different texts to ask about"
-    nothing = same if answers.annotations else f"no sheet in {answers.place} is filled in"
+    if not counted:
+        counted = "no pair of different texts to ask about"
+        if not answers.annotations:
+            counted = f"no sheet in {answers.place} is filled in"
     findings = analyse(answers.annotations)
     findings.form = answers.form
-    return People(answers.criteria, criteria_set(answers.criteria), counted or nothing, findings)
-
-
-def _agreement(found: Agreement) -> list[str]:
-    kappas = map(three, (found.cohen, found.fleiss, found.alpha))
-    return [str(found.annotators), str(found.items), share(found.same, 1), *kappas]
+    return People(answers.criteria, criteria_set(answers.criteria), counted, findings)

@@ -1,17 +1,17 @@
-"""Figures of a report, each with its numbers as a table; matplotlib (the `report` extra) draws them."""
+"""Plots of a report, each with its numbers as a table. matplotlib (the `report` extra) draws them."""
 
 from __future__ import annotations
 
 import html
 import importlib.util
 import io
-import math
 import re
 import textwrap
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from importlib import resources
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,48 +20,37 @@ from dialore.errors import MissingExtraError
 from dialore.evaluation.report.data import display_factor, size_of, three, unit
 
 if TYPE_CHECKING:
-    from dialore.evaluation.base import MetricInfo, Score
+    from dialore.evaluation.base import MetricInfo
     from dialore.evaluation.report.tables import Row
 
     ByResponse = Mapping[tuple[str, int], float]
-    _Point = tuple[float, float, float, float, int]  # across, up, the ends of its interval, and of how many it is, or 0
-    _Line = tuple[str, int, list[_Point]]  # its label, its place among the systems
 
 COLOURS = ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#857509", "#2f7fb0", "#6b5b4b", "#b0303c")
-"""One a system, those of the page's light theme."""
+"""One per system, those of the page's light theme."""
 INK, SOFT, LINE = "#22201c", "#635d53", "#e2ddd2"
-_TOKENS = {INK: "ink", SOFT: "soft", LINE: "line"} | {colour: f"c{place}" for place, colour in enumerate(COLOURS)}
+_STYLE = resources.files("dialore") / "data" / "report" / "plots.mplstyle"
 _CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei")
 _STROKES = ("o-", "s--", "^:", "D-.")
-"""Markers and strokes of lines; the next one where the colours begin again."""
-_WIDTH = 5.0  # inches
-_LABEL = 58  # characters of a label's line
+"""Markers and strokes of lines. The next one is used when the colours repeat."""
+_WIDTH_INCHES = 5.0
+_LABEL_CHARS = 58
 _STEPS = 6
-_STYLE = {
-    "axes.axisbelow": True,
-    "axes.edgecolor": SOFT,
-    "axes.grid": True,
-    "axes.labelcolor": SOFT,
-    "axes.spines.right": False,
-    "axes.spines.top": False,
-    "axes.titlelocation": "left",
-    "axes.titlesize": 10,
-    "font.size": 10,
-    "grid.color": LINE,
-    "legend.frameon": False,
-    "pdf.fonttype": 42,
-    "svg.fonttype": "none",
-    "text.color": INK,
-    "text.parse_math": False,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-}
 Form = Literal["svg", "pdf", "png"]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A figure: its kind by name and in words, what it shows for those who do not see it, its numbers and drawing."""
+    """A plot.
+
+    Attributes:
+        name: Its kind, for file names.
+        caption: Its kind in words.
+        title: What it shows, for readers who do not see it.
+        head: Heads of the table of its numbers.
+        rows: The table of its numbers.
+        height: Height in inches.
+        draw: Draws it on the axes of matplotlib.
+    """
 
     name: str
     caption: str
@@ -72,40 +61,42 @@ class Figure:
     draw: Callable[[Any], None]
 
     def render(self, form: Form) -> bytes:
-        """Return the figure as a file."""
+        """Return the plot as a file, the same each time."""
         if not can_draw():
             raise MissingExtraError("plots", "report")
         import matplotlib as mpl
         from matplotlib.figure import Figure as Canvas
         from matplotlib.font_manager import fontManager
 
-        there = {font.name for font in fontManager.ttflist}
-        fonts = ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in there), "sans-serif"]
-        written = io.BytesIO()
-        style = _STYLE | {"font.family": fonts, "svg.hashsalt": self.title}
-        # Names in a script that no font here has are shown as boxes, in PDF and PNG alone.
-        with mpl.rc_context(style), warnings.catch_warnings():  # type: ignore[arg-type] # names are strings to mypy
+        installed = {font.name for font in fontManager.ttflist}
+        fonts = ["DejaVu Sans", *(name for name in _CHINESE_FONTS if name in installed), "sans-serif"]
+        buffer = io.BytesIO()
+        with warnings.catch_warnings(), resources.as_file(_STYLE) as style, mpl.rc_context(fname=style):
+            # Names in a script that no installed font has are drawn as boxes, in PDF and PNG only.
             warnings.simplefilter("ignore")
-            canvas = Canvas(figsize=(_WIDTH, self.height), layout="constrained")
+            mpl.rcParams.update({"font.family": fonts, "svg.hashsalt": self.title})
+            canvas = Canvas(figsize=(_WIDTH_INCHES, self.height), layout="constrained")
             self.draw(canvas.add_subplot())
-            dated = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[form]
-            canvas.savefig(written, format=form, dpi=200, metadata=dated)
-        return written.getvalue()
+            dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}
+            canvas.savefig(buffer, format=form, dpi=200, metadata=dates[form])
+        return buffer.getvalue()
 
     def inline(self) -> str:
-        """Return the figure as SVG for a page, in the page's font and colours, light or dark, with its title."""
-        drawn = self.render("svg").decode()
-        drawn = drawn[drawn.index("<svg") :]
-        drawn = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", drawn, flags=re.DOTALL)
-        # Ids of groups are the same in every figure; those that something refers to are salted with the title.
-        drawn = re.sub(r' id="[\w.]+_\d+"|(?<=<svg) width="[^"]*" height="[^"]*"', "", drawn)
-        drawn = re.sub(r'font: ([\d.]+)px [^;"]*', r"font: calc(\1px * var(--grow, 1)) var(--sans)", drawn)
-        drawn = re.sub(r"<[^<>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), drawn)
-        drawn = drawn.replace("fill: #ffffff", "fill: none")
-        for colour, token in _TOKENS.items():
-            drawn = drawn.replace(colour, f"var(--{token})")
+        """Return the plot as SVG for a page, in the page's font and colours, light or dark, with its title."""
+        svg = self.render("svg").decode()
+        svg = svg[svg.index("<svg") :]
+        svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>|<!--.*?-->", "", svg, flags=re.DOTALL)
+        # Ids of groups are the same in every plot; those that something refers to are salted with the title.
+        svg = re.sub(r' id="[\w.]+_\d+"|(?<=<svg) width="[^"]*" height="[^"]*"', "", svg)
+        svg = re.sub(r'font: ([\d.]+)px [^;"]*', r"font: calc(\1px * var(--grow, 1)) var(--sans)", svg)
+        svg = re.sub(r"<[^<>]*>", lambda tag: re.sub(r"(\d\.\d\d)\d+", r"\1", tag[0]), svg)
+        svg = svg.replace("fill: #ffffff", "fill: none")
+        tokens = {INK: "ink", SOFT: "soft", LINE: "line"}
+        tokens |= {colour: f"c{index}" for index, colour in enumerate(COLOURS)}
+        for colour, token in tokens.items():
+            svg = svg.replace(colour, f"var(--{token})")
         title = f"<title>{html.escape(self.title)}</title>"
-        return re.sub(r"<svg([^<>]*)>", lambda tag: f'<svg class="plot" role="img"{tag[1]}>{title}', drawn, count=1)
+        return re.sub(r"<svg([^<>]*)>", lambda tag: f'<svg class="plot" role="img"{tag[1]}>{title}', svg, count=1)
 
 
 def can_draw() -> bool:
@@ -113,198 +104,222 @@ def can_draw() -> bool:
     return importlib.util.find_spec("matplotlib") is not None
 
 
-@dataclass(frozen=True, slots=True)
-class _Bar:
-    """A figure as displayed, with its interval and number of responses."""
+class _Point(NamedTuple):
+    """A figure as displayed, with its interval and number of responses; `x` is where it stands across."""
 
-    value: float
-    low: float | None
-    high: float | None
+    y: float
+    low: float
+    high: float
     n: int
+    x: float = 0.0
+
+    @property
+    def interval(self) -> str:
+        return "–" if np.isnan(self.low) else f"{three(self.low)} to {three(self.high)}"
 
 
-def _bar(about: MetricInfo, score: Score, value: float) -> _Bar:
-    factor = display_factor(about)
-    low = None if score.low is None else score.low * factor
-    high = None if score.high is None else score.high * factor
-    return _Bar(value * factor, low, high, score.n)
+class _Line(NamedTuple):
+    """The points of a system or method."""
+
+    label: str
+    position: int
+    points: list[_Point]
 
 
-def _axis(about: MetricInfo) -> str:
+def _point(info: MetricInfo, row: Row) -> _Point | None:
+    """Return a system's figure as displayed, or None if it is not available."""
+    score, factor = row.system.scores.get(info.name), display_factor(info)
+    if score is None or score.value is None:
+        return None
+    low, high = (np.nan if end is None else end * factor for end in (score.low, score.high))
+    return _Point(score.value * factor, low, high, score.n)
+
+
+def _axis(info: MetricInfo) -> str:
     """Return the metric's name with its unit."""
-    return f"{about.name} ({unit(about)})" if unit(about) else about.name
+    return f"{info.name} ({unit(info)})" if unit(info) else info.name
 
 
-def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
-    """Return a bar a system with its 95% interval."""
-    known: list[tuple[int, str, _Bar]] = []
-    for position, row in enumerate(rows):
-        score = row.system.scores.get(about.name)
-        if score is not None and score.value is not None:
-            known.append((position, row.label, _bar(about, score, score.value)))
+def bars(info: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
+    """Return a bar per system with its 95% interval."""
+    known: list[tuple[str, str, _Point]] = []
+    for index, row in enumerate(rows):
+        point = _point(info, row)
+        if point is not None:
+            known.append((row.label, _colour(index), point))
     if not known:
         return None
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for y, (position, label, bar) in enumerate(known):
-            end = value = bar.value
-            axes.barh(y, value, 0.4, color=_colour(position))
-            if bar.low is not None and bar.high is not None and bar.low <= value <= bar.high:
-                axes.plot([bar.low, bar.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
-                end = max(bar.high, value)
-            axes.annotate(three(value), (max(end, 0.0), y), (5, 0), textcoords="offset points", va="center", color=INK)
-            _name(axes, label, y - 0.26)
+        for y, (label, colour, point) in enumerate(known):
+            end = point.y
+            axes.barh(y, point.y, 0.4, color=colour)
+            if point.low <= point.y <= point.high:
+                axes.plot([point.low, point.high], [y, y], "|-", color=INK, linewidth=1.2, markersize=6)
+                end = point.high
+            text = three(point.y)
+            axes.annotate(text, (max(end, 0.0), y), (5, 0), textcoords="offset points", va="center", color=INK)
+            _write_name(axes, label, y - 0.26)
         axes.set_ylim(len(known) - 0.6, -0.9)
         axes.margins(x=0.16)
-        axes.set_xlabel(_axis(about))
+        axes.set_xlabel(_axis(info))
 
-    head = ["system", _axis(about), "95% interval", "n"]
-    lines = [[label, three(bar.value), _interval(bar.low, bar.high), str(bar.n)] for _, label, bar in known]
-    caption = f"{_axis(about)}, {title}: a bar a system with its 95% interval"
-    return Figure("bars", "Score with its 95% interval", caption, head, lines, 0.7 + 0.55 * len(known), draw)
+    axis = _axis(info)
+    return Figure(
+        "bars",
+        "Score with its 95% interval",
+        f"{axis}, {title}: a bar a system with its 95% interval",
+        ["system", axis, "95% interval", "n"],
+        [[label, three(point.y), point.interval, str(point.n)] for label, _, point in known],
+        0.7 + 0.55 * len(known),
+        draw,
+    )
 
 
-def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
-    """Return a histogram a system over one axis, with the mean."""
-    named = enumerate(zip(rows, values, strict=True))
-    known = [
-        (position, row.label, np.array([*scores.values()]) * display_factor(about))
-        for position, (row, scores) in named
-        if scores
-    ]
+def distribution(info: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
+    """Return a histogram per system over one axis, with the mean."""
+    known = []
+    for index, (row, scores) in enumerate(zip(rows, values, strict=True)):
+        if scores:
+            known.append((row.label, _colour(index), np.array([*scores.values()]) * display_factor(info)))
     if not known:
         return None
-    edges = np.histogram_bin_edges(np.concatenate([numbers for *_, numbers in known]), 20)
+    edges = np.histogram_bin_edges(np.concatenate([scores for *_, scores in known]), 20)
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for y, (position, label, scores) in enumerate(known):
+        for y, (label, colour, scores) in enumerate(known):
             counts = np.histogram(scores, edges)[0]
-            heights = -0.56 * counts / counts.max()
-            axes.bar(edges[:-1], heights, 0.94 * np.diff(edges), y, align="edge", color=_colour(position))
+            axes.bar(edges[:-1], -0.56 * counts / counts.max(), 0.94 * np.diff(edges), y, align="edge", color=colour)
             axes.plot([scores.mean()] * 2, [y, y - 0.6], color=INK, linewidth=1.6)
             axes.axhline(y, color=SOFT, linewidth=0.8)
-            _name(axes, label, y - 0.62)
+            _write_name(axes, label, y - 0.62)
         axes.set_ylim(len(known) - 1, -0.95)
-        axes.set_xlabel(_axis(about))
+        axes.set_xlabel(_axis(info))
 
-    head = ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"]
-    lines = [
-        [label, str(len(numbers)), *map(three, (numbers.mean(), *np.quantile(numbers, [0, 0.25, 0.5, 0.75, 1])))]
-        for _, label, numbers in known
-    ]
-    caption = f"{_axis(about)}: values of single responses, {title}; a histogram a system, the line is the mean"
-    return Figure("distribution", "Distribution over responses", caption, head, lines, 0.6 + 0.8 * len(known), draw)
+    table = []
+    for label, _, numbers in known:
+        figures = [numbers.mean(), *np.quantile(numbers, [0, 0.25, 0.5, 0.75, 1])]
+        table.append([label, str(len(numbers)), *map(three, figures)])
+    return Figure(
+        "distribution",
+        "Distribution over responses",
+        f"{_axis(info)}: values of single responses, {title}; a histogram a system, the line is the mean",
+        ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"],
+        table,
+        0.6 + 0.8 * len(known),
+        draw,
+    )
 
 
 def knowledge_against(
-    about: MetricInfo,
+    info: MetricInfo,
     rows: Sequence[Row],
     values: Sequence[ByResponse],
     given: Sequence[Mapping[tuple[str, int], int]],
     title: str,
 ) -> Figure | None:
-    """Score against how much knowledge a response was given, in steps of about equal numbers of responses."""
-    lines: list[_Line] = []
-    # An interval by the normal curve may pass what a score can be.
-    factor = display_factor(about)
-    scores = [factor * score for by_dialogue in values for score in by_dialogue.values()]
-    low, high = min(0.0, *scores, 0.0), max(scores, default=0.0)
-    for position, (row, by_dialogue, amounts) in enumerate(zip(rows, values, given, strict=True)):
-        keys = [key for key in by_dialogue if key in amounts]
+    """Return the score against the amount of knowledge, in steps of about equal numbers of responses."""
+    factor = display_factor(info)
+    scores = [factor * score for by_response in values for score in by_response.values()]
+    limits = (min(scores, default=0.0), max(scores, default=0.0))
+    lines = []
+    for index, (row, by_response, amounts) in enumerate(zip(rows, values, given, strict=True)):
+        keys = [key for key in by_response if key in amounts]
         if any(amounts[key] for key in keys):
-            figures = factor * np.array([by_dialogue[key] for key in keys])
-            steps = _steps(np.array([amounts[key] for key in keys]), figures)
-            points = [(x, y, max(low, y - half), min(high, y + half), count) for x, y, half, count in steps]
-            lines.append((row.label, position, points))
-    if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
+            x, y = np.array([(amounts[key], factor * by_response[key]) for key in keys], dtype=np.float64).T
+            lines.append(_Line(row.label, index, _steps(x, y, limits)))
+    if len(lines) < 2 and not any(len(line.points) > 1 for line in lines):
         return None
     caption = (
-        f"{_axis(about)} against knowledge given, {title}: a line a system, the mean score of responses that were "
+        f"{_axis(info)} against knowledge given, {title}: a line a system, the mean score of responses that were "
         "given about so many pieces, with 95% intervals"
     )
-    head = ["system", "pieces given", _axis(about), "95% interval", "n"]
-    heading = ("knowledge", "Knowledge given against score", caption, head)
-    return _lined(heading, lines, "pieces of knowledge given", _axis(about))
+    return Figure(
+        "knowledge",
+        "Knowledge given against score",
+        caption,
+        ["system", "pieces given", _axis(info), "95% interval", "n"],
+        [[label, three(it.x), three(it.y), it.interval, str(it.n)] for label, _, points in lines for it in points],
+        _height(lines),
+        lambda axes: _draw_lines(axes, lines, "pieces of knowledge given", _axis(info)),
+    )
 
 
-def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
-    """Score against the model's size, a line a method; None where fewer than two sizes are known."""
+def sizes_against(info: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
+    """Return the score against the model's size, a line per method; None if fewer than two sizes are known."""
     series: dict[str, list[_Point]] = {}
     for row in rows:
-        size = sizes.get(row.system.model, size_of(row.system.model))
-        score = row.system.scores.get(about.name)
-        if not size or score is None or score.value is None:
-            continue
-        bar = _bar(about, score, score.value)
-        low, high = (bar.value if end is None else end for end in (bar.low, bar.high))
-        series.setdefault(row.system.name, []).append((size, bar.value, low, high, 0))
-    if len({size for points in series.values() for size, *_ in points}) < 2:
+        size, point = sizes.get(row.system.model, size_of(row.system.model)), _point(info, row)
+        if size and point is not None:
+            series.setdefault(row.system.name, []).append(point._replace(x=size))
+    known = sorted({point.x for points in series.values() for point in points})
+    if len(known) < 2:
         return None
-    caption = f"{_axis(about)} against model size, {title}: a line a method over models by size, with 95% intervals"
-    lines = [(name, position, sorted(points)) for position, (name, points) in enumerate(series.items())]
-    head = ["method", "billion parameters", _axis(about), "95% interval"]
-    heading = ("sizes", "Model size against score", caption, head)
-    return _lined(heading, lines, "billion parameters (log scale)", _axis(about), is_log=True)
-
-
-def _lined(
-    heading: tuple[str, str, str, list[str]], lines: Sequence[_Line], across: str, up: str, *, is_log: bool = False
-) -> Figure:
-    """Return a figure of lines with their error bars."""
+    lines = []
+    for index, (name, points) in enumerate(series.items()):
+        lines.append(_Line(name, index, sorted(points, key=lambda point: point.x)))
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for label, position, points in lines:
-            x, y, low, high, _ = np.array(points).T
-            errors = np.clip(np.stack([y - low, high - y]), 0, None)
-            stroke = _STROKES[position // len(COLOURS) % len(_STROKES)]
-            axes.errorbar(x, y, errors, fmt=stroke, color=_colour(position), label=_wrap(label))
-        if is_log:
-            known = sorted({point[0] for *_, points in lines for point in points})
-            axes.set_xscale("log")
-            axes.set_xticks(known, [f"{size:g}" for size in known])
-            axes.set_xticks([], minor=True)
-        else:
-            axes.xaxis.get_major_locator().set_params(integer=True)
-        axes.set_xlabel(across)
-        axes.set_ylabel(up)
-        axes.get_figure().legend(loc="outside lower left")
+        _draw_lines(axes, lines, "billion parameters (log scale)", _axis(info))
+        axes.set_xscale("log")
+        axes.set_xticks(known, [f"{size:g}" for size in known])
+        axes.set_xticks([], minor=True)
 
-    table = [
-        [label, f"{x:g}" if is_log else three(x), three(y), _interval(low, high), *([str(n)] if n else [])]
-        for label, _, points in lines
-        for x, y, low, high, n in points
-    ]
-    height = 3.1 + 0.2 * sum(_wrap(label).count("\n") + 1 for label, *_ in lines)
-    return Figure(*heading, table, height, draw)
+    return Figure(
+        "sizes",
+        "Model size against score",
+        f"{_axis(info)} against model size, {title}: a line a method over models by size, with 95% intervals",
+        ["method", "billion parameters", _axis(info), "95% interval"],
+        [[label, f"{it.x:g}", three(it.y), it.interval] for label, _, points in lines for it in points],
+        _height(lines),
+        draw,
+    )
 
 
-def _steps(x: NDArray[np.float64], y: NDArray[np.float64]) -> list[tuple[float, float, float, int]]:
-    """Mean amount, mean score, half its 95% interval, and how many, by quantiles of the amount."""
-    amounts = np.unique(x)
-    edges = amounts if len(amounts) <= _STEPS else np.unique(np.quantile(x, np.linspace(0, 1, _STEPS + 1)))[:-1]
-    places = np.searchsorted(edges, x, side="right")
+def _draw_lines(axes: Any, lines: Sequence[_Line], across: str, up: str) -> None:  # noqa: ANN401 - matplotlib's
+    """Draw lines with their error bars."""
+    for label, position, points in lines:
+        y, low, high, _, x = np.array(points).T
+        errors = np.nan_to_num(np.clip(np.stack([y - low, high - y]), 0, None))
+        stroke = _STROKES[position // len(COLOURS) % len(_STROKES)]
+        axes.errorbar(x, y, errors, fmt=stroke, color=_colour(position), label=_wrap(label))
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.set_xlabel(across)
+    axes.set_ylabel(up)
+    axes.get_figure().legend(loc="outside lower left")
+
+
+def _height(lines: Sequence[_Line]) -> float:
+    """Return the height of a plot with a legend of these lines."""
+    return 3.1 + 0.2 * sum(_wrap(line.label).count("\n") + 1 for line in lines)
+
+
+def _steps(x: NDArray[np.float64], y: NDArray[np.float64], limits: tuple[float, float]) -> list[_Point]:
+    """Return the mean scores by quantiles of the amount, with normal intervals within what a score can be."""
+    edges = np.unique(x)
+    if len(edges) > _STEPS:
+        edges = np.unique(np.quantile(x, np.linspace(0, 1, _STEPS + 1)))[:-1]
+    steps = np.searchsorted(edges, x, side="right")
     points = []
-    for step in np.unique(places):
-        some = y[places == step]
-        half = 1.96 * float(some.std(ddof=1)) / math.sqrt(len(some)) if len(some) > 1 else 0.0
-        points.append((float(x[places == step].mean()), float(some.mean()), half, len(some)))
+    for step in np.unique(steps):
+        scores = y[steps == step]
+        mean, n = scores.mean(), len(scores)
+        half = 1.96 * scores.std(ddof=1) / np.sqrt(n) if n > 1 else 0.0
+        low, high = np.clip([mean - half, mean + half], min(0.0, limits[0]), max(0.0, limits[1]))
+        points.append(_Point(mean, low, high, n, x[steps == step].mean()))
     return points
 
 
-def _name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
+def _write_name(axes: Any, label: str, y: float) -> None:  # noqa: ANN401 - matplotlib's
     """Write a system's name above its bar, in place of the axis."""
     axes.annotate(_wrap(label), (0, y), xycoords=("axes fraction", "data"), va="bottom", color=INK)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
 
 
-def _colour(place: int) -> str:
-    return COLOURS[place % len(COLOURS)]
+def _colour(index: int) -> str:
+    return COLOURS[index % len(COLOURS)]
 
 
 def _wrap(label: str) -> str:
-    return "\n".join(textwrap.wrap(label, _LABEL, max_lines=2, placeholder="…"))
-
-
-def _interval(low: float | None, high: float | None) -> str:
-    return "–" if low is None or high is None else f"{three(low)} to {three(high)}"
+    return "\n".join(textwrap.wrap(label, _LABEL_CHARS, max_lines=2, placeholder="…"))

@@ -1,20 +1,15 @@
-"""`dialore meta` and `dialore judge`: the tables, samples, and what goes wrong."""
+"""`dialore judge` and `dialore score --against-ratings`: the tables, and what goes wrong."""
 
 from __future__ import annotations
 
 import json
-import re
 
 import pytest
-from benchmarks.endpoint import waited
 
-from dialore.cli.meta import sample_judgements
 from dialore.cli.options import JudgeSettings
 from dialore.cli.score import default_metrics
 from dialore.dialogue import Dialogue
-from dialore.evaluation.meta import read_judgements
 from dialore.experiments.store import Job, RunStore, System
-from dialore.llm.model import Completion
 from dialore.response import Demands, Response
 from tests.evaluation.test_judges_comparing import ByLength, Opinionated, longer
 
@@ -28,28 +23,12 @@ def data(tmp_path):
         yes = number % 3 != 2
         fact = f"Bridge number {number} of the old town was built by a guild of masons."
         said = f"It was built by a guild of masons, bridge {number}." if yes else f"I like trains, {number} of them."
-        line = {"turns": [f"Who built bridge {number}?"], "response": said, "system": f"system{number % 3}"}
+        line = {"id": f"b{number}", "turns": [f"Who built bridge {number}?"], "response": said}
+        line |= {"system": f"system{number % 3}"}
         line |= {"knowledge": [fact], "labels": {"attributable": bool(yes and number % 5)}}
         lines.append(json.dumps(line) + "\n")
     path.write_text("".join(lines), encoding="utf-8")
     return path
-
-
-class Engaged:
-    """A judge that scores by length, refuses now and then, and counts."""
-
-    name = "engaged"
-
-    def __init__(self):
-        self.asked = 0
-
-    async def complete(self, request, on_token=None):
-        self.asked += 1
-        said = re.split(r"Friend-\d+: ", request.messages[1].content)[-1]
-        return Completion(text="I'm sorry, I can't rate this." if "12" in said else json.dumps({"score": len(said)}))
-
-    async def close(self):
-        """Nothing."""
 
 
 @pytest.fixture
@@ -61,81 +40,62 @@ def judge(monkeypatch):
     return put
 
 
-def test_metrics_without_a_model_are_held_to_people(call, data):
-    done = call("meta", data, "-x", "kf1", "-x", "f1", "--json")
-    assert done.code == 0, done.err
-    ((found,),) = done.lines
-    assert (found["set"], found["responses"]) == ("judged", 42)
-    response, system = (one for one in found["agreements"] if one["metric"] == "kf1")
-    assert response["auc"]["low"] <= response["auc"]["value"] <= response["auc"]["high"]
-    assert response["auc"]["value"] > 0.8
-    assert system["n"] == 3
-    assert "f1: the dialogue has no reference (42)" in done.err
+def rated(call, data, *options):
+    return call("score", data, "--data", data, "--against-ratings", data, *options)
 
 
-def test_the_table_is_shown(call, data):
-    done = call("meta", data.parent, "-x", "knowledge-copy", "-x", "distinct-2")
+def test_metrics_without_a_model_are_compared_with_people(call, data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = rated(call, data, "-x", "kf1", "-x", "f1", "--json")
     assert done.code == 0, done.err
-    assert "judged: responses, yes or no" in done.out
-    assert "judged: systems" in done.out
-    assert all(name in done.out for name in ("knowledge-copy", "distinct-2", "±0."))
+    (found,) = done.lines
+    response, system = (one for one in found if one["metric"] == "kf1")
+    area = response["figures"]["auc"]
+    assert (response["level"], response["n"]) == ("response", 42)
+    assert area["value"] > 0.8
+    assert area["low"] <= area["value"] <= area["high"]
+    assert (system["level"], system["n"]) == ("system", 3)
+    assert next(one["reason"] for one in found if one["metric"] == "f1") == "too few responses"
+    shown = rated(call, data, "-x", "knowledge-copy", "-x", "distinct-2")
+    assert all(name in shown.out for name in ("knowledge-copy", "distinct-2", "attributable", "±0."))
+
+
+def test_annotations_are_ratings_too(call, run, tmp_path):
+    def annotation(number, system, value):
+        known = {"annotator": "a", "item": f"{number}{system}", "dialogue": f"d{number}", "criteria": "edit"}
+        values = {"criterion": "reasonable", "form": "likert", "systems": [system], "values": {system: value}}
+        return json.dumps(known | values) + "\n"
+
+    lines = [annotation(number, "wordy", number % 4) for number in range(8)]
+    (tmp_path / "annotations.jsonl").write_text("".join(lines), "utf-8")
+    ratings = tmp_path / "annotations.jsonl"
+    (rows,) = call("score", run, "-x", "cdp", "--against-ratings", ratings, "--json").lines
+    assert {(row["criterion"], row["level"], row["n"]) for row in rows} == {("reasonable", "response", 8)}
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ({"id": "d0", "ratings": {"overall": "good"}}, "ratings.overall"),
+        ({"id": "d0", "labels": {"true": "yes"}}, "labels.true"),
+        ({"ratings": {"overall": 1}}, "id"),
+        ({"id": "d0"}, "no response is rated"),
+        ({"id": "nobody", "ratings": {"overall": 1}}, "'nobody'"),
+    ],
+)
+def test_ratings_that_cannot_be_used_are_one_line(call, run, tmp_path, line, wanted):
+    path = tmp_path / "ratings.jsonl"
+    path.write_text(json.dumps(line) + "\n", "utf-8")
+    assert wanted in call("score", run, "-x", "distinct-2", "--against-ratings", path).complaint
 
 
 def test_the_default_is_every_metric_without_a_model():
     def names(**given):
-        return default_metrics(JudgeSettings(**given), without=("plan",))
+        return default_metrics(JudgeSettings(**given))
 
     assert {"kf1", "f1", "bleu", "rouge-l", "cdp", "cdf", "distinct-2"} <= set(names())
-    assert not {"meep", "overall", "ragas-faithfulness", "planning-accuracy", "perplexity"} & set(names())
+    assert not {"meep", "overall", "ragas-faithfulness", "perplexity"} & set(names())
     assert set(names(language_model="m")) >= set(names())
-
-
-def test_what_a_judge_refuses_is_counted(call, data, judge):
-    model = judge(Engaged())
-    done = call("meta", data, "-x", "meep", "--limit", 20, "--seed", 3, "--json")
-    assert done.code == 0, done.err
-    refused = done.lines[0][0]["problems"]["meep"].get("refused: the judge refused", 0)
-    assert model.asked == 20 + refused
-    assert "without a measure: meep: refused" in done.err or not refused
-
-
-def test_a_judge_behind_an_endpoint_is_asked_once(call, data, url, tmp_path):
-    model = ("-u", url, "-m", "once-0", "--set", f"model.cache={tmp_path / 'kept.sqlite'}")
-    first = call("meta", data, "-x", "meep", *model, "--json")
-    assert first.code == 0, first.err
-    asked = waited(url, "once-0")[0]
-    assert asked >= 40
-    assert call("meta", data, "-x", "meep", *model, "--json").lines == first.lines
-    assert waited(url, "once-0")[0] == asked
-
-
-def test_limit_and_seed_sample(data):
-    judgements = read_judgements(data)
-
-    def ids(seed):
-        return [one.id for one in sample_judgements(judgements, 10, seed)]
-
-    assert len(ids(1)) == len(ids(2)) == 10
-    assert ids(1) != ids(2)
-    assert ids(1) == ids(1)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "wanted"),
-    [
-        (("-x", "beauty"), "unknown metric"),
-        (("-x", "meep"), "a judge is a language model"),
-        (("no-such.jsonl",), "no such file"),
-    ],
-)
-def test_what_cannot_be_done_is_one_line(call, data, arguments, wanted, judge):
-    judge(None)
-    assert wanted in call("meta", data, *arguments).complaint
-
-
-def test_an_empty_folder_says_what_is_wanted(call, tmp_path):
-    (tmp_path / "empty").mkdir()
-    assert "dialore meta --help" in call("meta", tmp_path / "empty").complaint
 
 
 @pytest.fixture
@@ -188,7 +148,7 @@ def test_queries_and_several_at_once(call, run, judge):
     assert "2.50 ±" in shown.out
 
 
-def test_a_judge_behind_a_real_endpoint(call, data, run, url):
+def test_a_judge_behind_a_real_endpoint(call, run, url):
     """It answers whatever fits the schema, and so always A: every comparison is a tie that place decided."""
     model = ("--base-url", url, "--model", "m", "--set", "model.no_cache=true")
     row = call("judge", run, "--pairwise", "wordy", "brief", "-c", "coherence", *model, "--json").lines[0][0]
@@ -199,9 +159,6 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url):
     scored = call("score", run, "-x", "meep", "-x", "overall", *model, "--json")
     assert scored.code == 0, scored.err
     assert [system["scores"]["overall"]["n"] for system in scored.lines[0]] == [8, 8]
-    done = call("meta", data, "-x", "meep", *model, "--json")
-    assert done.code == 0, done.err
-    assert done.lines[0][0]["problems"]["meep"] == {}
 
 
 @pytest.mark.parametrize(
