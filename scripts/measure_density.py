@@ -23,6 +23,17 @@ ROOT = Path(dialore.__file__).parent
 DENSE_BRANCHES, DENSE_SHARE = 5, 0.45
 MAX_BRANCHES = 10
 BARE_NAMES = frozenset(
+    """
+    given made known told asked wanted named shown kept held chosen taken left seen done drawn sent begun counted
+    listed placed allowed offered answered cited dropped joined compared measured written lacking going of at in on
+    off for from with without about above below over under before after between where when why how what who which
+    whole own every each several some most more many much few less least other others another both one ones none
+    nothing something it its those these this that here there so too still again apart alone once such same place
+    places piece pieces
+    """.split()  # noqa: SIM905 - a list of names fills a hundred lines
+)
+_BRANCHES = 10
+BARE_NAMES = frozenset(
     [
         "given",
         "made",
