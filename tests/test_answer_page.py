@@ -8,8 +8,9 @@ import sys
 import threading
 from pathlib import Path
 
-import dialore
 from benchmarks.endpoint import endpoint
+
+import dialore
 from dialore import create_agent
 from dialore.llm.connection import connect
 from dialore.retrieval.documents.indexing import build_documents
