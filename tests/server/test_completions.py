@@ -97,7 +97,7 @@ def test_a_stream_tells_steps_and_the_draft_and_that_it_goes_on_in_silence(servi
     monkeypatch.setattr("dialore.server.common._SILENCE", 0.02)
     running = serving(Scripted("Welcome there. [1]", needs=[need("dogs on the terrace")], pause=0.1))
     running.http.post("/v1/knowledge/files", files={"file": ("cafe.md", b"Dogs are welcome on the terrace.")})
-    asked = {"messages": [{"role": "user", "content": "Good morning."}], "stream": True}
+    asked = {"messages": [{"role": "user", "content": "Are dogs welcome here?"}], "stream": True}
     with running.http.stream("POST", "/v1/chat/completions", json=asked) as answer:
         lines = [line for line in answer.iter_lines() if line]
     assert ": still at work" in lines
