@@ -19,9 +19,9 @@ from dialore.datasets import data_set
 from dialore.dialogue import Dialogue
 from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.prompts.history import render_history
 from dialore.sources.declared import default_sources
+from dialore.text import close_gaps
 from dialore.training.finetune import Target, finetune
 from dialore.training.generators import RECIPES, read_targets, special_tokens
 from dialore.training.trainer import SCRATCH, Tuning

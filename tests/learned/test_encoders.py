@@ -11,11 +11,11 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.learned import describe, open_entailment, open_ranker, read_examples
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.training_index import texts_of
 from dialore.methods.safari import query_of
 from dialore.retrieval.encoders import OnnxCrossEncoder
 from dialore.retrieval.reranking import load_reranker
+from dialore.text import close_gaps
 from dialore.training.encoders import denoise, make_rows, train_encoder
 from dialore.training.trainer import Tuning
 

@@ -9,8 +9,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Fact, Knowledge
-from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.methods.stages import NullRunner, StageContext
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.encoders import EndpointEmbedder

@@ -15,8 +15,8 @@ from dialore.evaluation.decisions import gold_texts, no_plan, plan_of
 from dialore.evaluation.judges.asking import is_refusal
 from dialore.evaluation.registry import Context, OwnMetric
 from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.model import PREFIX
+from dialore.text import close_gaps
 
 
 class Consistency(OwnMetric, Mean):

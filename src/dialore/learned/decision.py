@@ -12,12 +12,12 @@ import numpy as np
 
 from dialore.datasets import data_set, split_dialogues
 from dialore.errors import InputError, UnknownNameError, import_optional
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.examples import FOLDS, Examples, number_dialogues
 from dialore.learned.features import VECTORS
 from dialore.learned.model import read_model
 from dialore.learned.planner import WORDS, sigmoid, word_matrix, word_rows
 from dialore.learned.training_index import rarities
+from dialore.text import close_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import DialogueRanker, close_gaps
 from dialore.learned.model import PREFIX, describe
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.encoders import OnnxCrossEncoder, OnnxEmbedder
 from dialore.retrieval.reranking import CachedEmbedder
+from dialore.text import close_gaps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

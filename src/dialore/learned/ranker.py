@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.learned.encoders import TrainedEncoder
 from dialore.learned.examples import FOLDS, Compared, Examples, compare
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
 from dialore.learned.model import PREFIX, Trees, describe, read_model
 from dialore.learned.training_index import TrainingIndex
 from dialore.learned.trees import grow
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,6 @@ from dialore.datasets import gold_text
 from dialore.errors import DialoreError, InputError, UnknownNameError
 from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.learned import open_planner
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.model import PREFIX
 from dialore.llm.structured import UnparsedError, parse
 from dialore.methods.base import OURS, OverSources, check_least
@@ -25,6 +24,7 @@ from dialore.prompts.history import on_one_line, render_history
 from dialore.response import Grounding, Response
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources
 from dialore.sources.persona import PersonaSource
+from dialore.text import close_gaps
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue

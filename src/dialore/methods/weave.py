@@ -11,7 +11,6 @@ from pydantic import BaseModel
 
 from dialore.errors import DialoreError, InputError, StageError, UnknownNameError, WindowError, is_fatal
 from dialore.learned import open_entailment
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.base import OverSources, Switch, check_least
 from dialore.methods.cleaning import prompt_line
 from dialore.methods.selection import (
@@ -32,7 +31,7 @@ from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
-from dialore.text import asks
+from dialore.text import asks, close_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

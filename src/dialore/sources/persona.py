@@ -16,8 +16,8 @@ from dialore.errors import InputError, SourceError
 from dialore.files import load_json, parse_yaml, read_text
 from dialore.knowledge import Knowledge, Passage, PersonaDetail, stable_id
 from dialore.learned import open_ranker
-from dialore.learned.dialogue_ranking import DialogueRanker
 from dialore.learned.model import PREFIX
+from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.retrieval.fusion import DECIMALS
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import HeldSource

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from dialore.errors import InputError, import_optional
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.encoders import query_with_context
 from dialore.learned.entailment import make_pairs
 from dialore.learned.model import check_place
 from dialore.methods.few_shot import TURNS, context_text, topic_of, turns_by_side
 from dialore.methods.safari import query_of
 from dialore.retrieval.static import StaticEmbedder
+from dialore.text import close_gaps
 from dialore.training.trainer import (
     SCRATCH,
     Step,

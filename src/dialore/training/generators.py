@@ -14,13 +14,13 @@ from dialore.datasets import data_set, gold_text, split_dialogues
 from dialore.dialogue import conversation_of
 from dialore.errors import InputError
 from dialore.files import read_text
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.methods.few_shot import topic_of
 from dialore.methods.msdp import prompt_variables
 from dialore.methods.safari import assemble_line, each_once, gold_knowledge, gold_plan, mend_plan
 from dialore.prompts.history import on_one_line, render_history
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order, read_declaration
+from dialore.text import close_gaps
 from dialore.training.finetune import Target
 
 if TYPE_CHECKING:

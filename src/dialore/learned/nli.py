@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from dialore.errors import InputError
-from dialore.learned.dialogue_ranking import close_gaps
 from dialore.learned.encoders import CrossEntailment, open_cross
 from dialore.learned.examples import FOLDS
 from dialore.learned.features import VECTORS
@@ -21,7 +20,7 @@ from dialore.learned.model import Trees, describe, read_model
 from dialore.learned.planner import sigmoid
 from dialore.learned.training_index import Rows, TrainingIndex, key_of
 from dialore.learned.trees import grow
-from dialore.text import normalise
+from dialore.text import close_gaps, normalise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -1,0 +1,82 @@
+"""Persona sentences and documents of all training responses, with features and with whether a response uses them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from dialore.learned.features import Pool, document_features, sentence_features
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from dialore.learned.examples import Examples, Integers, OnStep
+
+SENTENCES, DOCUMENTS, ALL_DOCUMENTS = "sentences", "documents", "all-documents"
+
+
+@dataclass
+class PieceRows:
+    """A row per piece and response.
+
+    Attributes:
+        features: The features of the row.
+        is_gold: Whether the response stands on the piece.
+        responses: The response.
+        owners: Position of the persona sentence that the piece is, or belongs to.
+    """
+
+    features: NDArray[np.float32]
+    is_gold: NDArray[np.bool_]
+    responses: Integers
+    owners: Integers
+
+    def select(self, rows: NDArray[np.bool_]) -> PieceRows:
+        """Return the chosen rows."""
+        return PieceRows(self.features[rows], self.is_gold[rows], self.responses[rows], self.owners[rows])
+
+
+@dataclass
+class _Collected:
+    features: list[NDArray[np.float32]] = field(default_factory=list)
+    is_gold: list[bool] = field(default_factory=list)
+    responses: list[int] = field(default_factory=list)
+    owners: list[int] = field(default_factory=list)
+
+    def rows(self) -> PieceRows:
+        columns = (np.array(values) for values in (self.is_gold, self.responses, self.owners))
+        return PieceRows(np.concatenate(self.features), *columns)
+
+
+def compare_pieces(examples: Examples, on_step: OnStep) -> dict[str, PieceRows]:
+    """Return the rows of sentences, of documents under each sentence, and of all documents beside the gold sentence.
+
+    The past of a response's own dialogue is left out.
+    """
+    collected = {name: _Collected() for name in (SENTENCES, DOCUMENTS, ALL_DOCUMENTS)}
+    number, pool = -1, None
+    for response, dialogue in enumerate(examples.dialogues):
+        if pool is None or number != examples.numbers[response]:
+            number = int(examples.numbers[response])
+            under = dialogue.extra["documents"]
+            persona = {sentence: under.get(sentence, ()) for sentence in dialogue.persona}
+            pool = Pool(examples.index, persona, exclude=number)
+            on_step("comparing turns with pieces", number, int(examples.numbers[-1]) + 1)
+        gold = set(examples.gold[response])
+        sentences, documents = pool.texts[: pool.count], pool.texts[pool.count :]
+        gold_sentence = " ".join(sentence for sentence in sentences if sentence in gold)
+        compared = pool.compare(dialogue)
+        owners = np.repeat(np.arange(pool.count), pool.sizes).tolist()
+        for name, features, texts, owners_of_texts in (
+            (SENTENCES, sentence_features(pool, dialogue, compared), sentences, list(range(pool.count))),
+            (DOCUMENTS, document_features(pool, dialogue, compared), documents, owners),
+            (ALL_DOCUMENTS, document_features(pool, dialogue, compared, gold_sentence), documents, owners),
+        ):
+            part = collected[name]
+            part.features.append(features)
+            part.is_gold += [text in gold for text in texts]
+            part.responses += [response] * len(texts)
+            part.owners += owners_of_texts
+    return {name: part.rows() for name, part in collected.items()}
