@@ -45,8 +45,8 @@ ROLES = {
 """The kinds of model that can serve in each role."""
 
 
-def load_trained(spec: str, role: str) -> Any:  # noqa: ANN401 - the class depends on the card
-    """Open the model of a spec, `trained:FOLDER`. A model is opened once per process.
+def open_trained(spec: str, role: str) -> Any:  # noqa: ANN401 - the class depends on the card
+    """Open the model of a spec, `trained:FOLDER`.
 
     Args:
         spec: The folder, with or without `trained:`.
@@ -55,11 +55,7 @@ def load_trained(spec: str, role: str) -> Any:  # noqa: ANN401 - the class depen
     Raises:
         InputError: The folder holds no model for this role, or a damaged one.
     """
-    return _open(Path(spec.removeprefix(PREFIX)), role)
-
-
-@functools.lru_cache(16)
-def _open(folder: Path, role: str) -> Any:  # noqa: ANN401
+    folder = Path(spec.removeprefix(PREFIX))
     card = read_card(folder)
     kind = card["kind"]
     if kind not in ROLES[role]:
@@ -70,6 +66,10 @@ def _open(folder: Path, role: str) -> Any:  # noqa: ANN401
             raise InputError(f"{folder}: {name} is not the file that the model was saved with", hint="train it again")
     module, _, name = _CLASSES[kind].partition(":")
     return getattr(importlib.import_module(module), name)(folder, card)
+
+
+load_trained = functools.lru_cache(16)(open_trained)
+"""`open_trained`, once per process for each model."""
 
 
 def read_card(folder: Path) -> dict[str, Any]:
@@ -152,11 +152,15 @@ def _readme(card: Mapping[str, Any]) -> str:
         "",
         f"**Data.** `{data['dataset']}`: {data['responses']:,} responses; SHA-256 of the file `{data['sha256']}`.",
         "",
-        "| measure | mean | lowest | highest |",
-        "|---|---|---|---|",
     ]
+    if card["measured"]:
+        lines += ["| cross-validation, in percent | mean | lowest fold | highest fold |", "|---|---|---|---|"]
     for name, figures in card["measured"].items():
         lines.append(f"| {name} | {figures['mean']} | {figures['low']} | {figures['high']} |")
+    if "loss" in card:
+        lines.append(
+            "**Loss** on held-out dialogues {dev:.3f}; {epochs} epochs; {parameters:,} weights.".format(**card["loss"])
+        )
     lines += ["", f"**Settings**, seed {card['seed']}:", ""]
     lines += [f"- {name}: `{value}`" for name, value in card["settings"].items()]
     return "\n".join([*lines, ""])

@@ -12,9 +12,9 @@ from dialore.cli.options import Json, JudgeModel, takes_settings
 from dialore.cli.output import Table, console, note, print_json, progress, say
 from dialore.errors import InputError
 from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
-from dialore.learned import describe, describe_all
 from dialore.llm.distilled import read_rows
 from dialore.session import connect_model
+from dialore.trained import list_cards, read_card
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -30,7 +30,7 @@ def list_models(
     """
     if not folder.is_dir():
         raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
-    cards = list(describe_all(folder))
+    cards = list(list_cards(folder))
     if json:
         print_json([{"path": str(path), **card} for path, card in cards])
         return
@@ -49,7 +49,7 @@ def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], j
     [bold]Example[/bold]
     dialore models show models/planner
     """
-    card = describe(path)
+    card = read_card(path)
     if json:
         print_json({"path": str(path), **card})
     else:

@@ -38,6 +38,7 @@ class Examples:
         dialogues: The history before each response, with its plan and gold knowledge.
         numbers: Number of the whole dialogue that each history belongs to, from 0.
         seed: Seed of the folds and of all random choices in training.
+        labels: The decision on each response, 0 or 1; for decisions only.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Examples:
     dialogues: list[Dialogue]
     numbers: Integers
     seed: int
+    labels: Integers | None = None
 
     @functools.cached_property
     def folds(self) -> Integers:

@@ -102,7 +102,9 @@ class Pool:
 
     def _stack(self, turns: Sequence[Turn]) -> Floats:
         """Return the columns of turns, after a row of zeros that stands for no turn."""
-        return np.stack([np.zeros((len(self.texts), _TURN_COLUMNS), np.float32), *(self.turn(turn.text) for turn in turns)])
+        return np.stack(
+            [np.zeros((len(self.texts), _TURN_COLUMNS), np.float32), *(self.turn(turn.text) for turn in turns)]
+        )
 
 
 def sentence_features(pool: Pool, dialogue: Dialogue, compared: Floats) -> Floats:

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from dialore.errors import InputError
 from dialore.learned.features import Pool, document_features, sentence_features
+from dialore.learned.trees import Grown, grow
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.learned.examples import Examples, Integers, OnStep
 
+USEFULNESS: dict[str, Any] = {
+    "objective": "binary",
+    "learning_rate": 0.1,
+    "num_leaves": 15,
+    "min_child_samples": 60,
+    "lambda_l2": 10.0,
+    "feature_fraction": 0.4,
+    "bagging_fraction": 0.5,
+    "bagging_freq": 1,
+    "rounds": 200,
+    "patience": 20,
+}
 SENTENCES, DOCUMENTS, ALL_DOCUMENTS = "sentences", "documents", "all-documents"
 
 
@@ -80,3 +94,14 @@ def compare_pieces(examples: Examples, on_step: OnStep) -> dict[str, PieceRows]:
             part.responses += [response] * len(texts)
             part.owners += owners_of_texts
     return {name: part.rows() for name, part in collected.items()}
+
+
+def grow_usefulness(rows: PieceRows, examples: Examples, on_step: OnStep) -> Grown:
+    """Grow trees that tell how likely a response is to stand on a piece.
+
+    Raises:
+        InputError: All pieces are used, or none.
+    """
+    if rows.is_gold.all() or not rows.is_gold.any():
+        raise InputError("nothing to learn: all pieces are used, or none", hint="train on more dialogues")
+    return grow(USEFULNESS, rows.features, rows.is_gold, rows.responses, examples, on_step)

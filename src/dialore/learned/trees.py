@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from dialore.trained import write_trained
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.learned.examples import Examples
+    from dialore.learned.examples import Examples, OnStep
 
 lightgbm = import_optional("lightgbm", "trained models", "learn")
 _ARRAYS = "data.npz"
@@ -59,7 +59,7 @@ def grow(
     labels: NDArray[Any],
     responses: NDArray[np.int64],
     examples: Examples,
-    on_step: Callable[[], None] = lambda: None,
+    on_step: OnStep,
 ) -> Grown:
     """Grow trees without each fold, then on all rows.
 
@@ -70,7 +70,7 @@ def grow(
         labels: Class of each row.
         responses: The response that each row belongs to. Rows of a response are consecutive.
         examples: The responses, which are in folds.
-        on_step: Called after each fold.
+        on_step: Called with the progress.
     """
     parameters = {**_FIXED, "seed": examples.seed, **settings}
     rounds, patience = parameters.pop("rounds"), parameters.pop("patience")
@@ -85,6 +85,7 @@ def grow(
         return lightgbm.Dataset(features[rows], labels[rows].astype(int), group=groups)
 
     for fold in range(FOLDS):
+        on_step("growing trees, a fold held out", fold, FOLDS)
         held_out = folds == fold
         booster = lightgbm.train(
             parameters,
@@ -95,10 +96,8 @@ def grow(
         )
         best_rounds.append(max(1, booster.best_iteration))
         scores.append(Trees(booster).scores(features[held_out]))
-        on_step()
     median = int(np.median(best_rounds))
     trees = Trees(lightgbm.train(parameters, data_set(np.ones(len(labels), bool)), median))
-    on_step()
     ordered = np.zeros((len(labels), *scores[0].shape[1:]))
     for fold, scores_of_fold in enumerate(scores):
         ordered[folds == fold] = scores_of_fold

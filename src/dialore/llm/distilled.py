@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel
 
@@ -84,19 +84,17 @@ def shorten_prompt(task: str, text: str, fixed: Iterable[str]) -> str:
 class TrainedStages(Wrapper):
     """Does the stages that `dialore train stages` trained it for, in the shape asked for.
 
-    It gives the likeliest answer; one that was trained on whole prompts samples as they say. Raises InputError where
-    the folder holds no such model.
+    It gives the likeliest answer; one that was trained on whole prompts samples as they say.
+
+    Args:
+        folder: The model's folder.
+        card: The model's card.
     """
 
-    def __init__(self, path: Path) -> None:
-        try:
-            card = json.loads((path / "model.json").read_text(encoding="utf-8"))
-            self._fixed: Mapping[str, list[str]] = card["fixed"]
-            self._whole = bool(card.get("whole"))
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            hint = "train one with `dialore train stages`"
-            raise InputError(f"{path} holds no model of stages", hint=hint) from error
-        super().__init__(LocalModel(str(path), constrained=True, api="completions"))
+    def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
+        self._fixed: Mapping[str, list[str]] = card["fixed"]
+        self._whole: bool = card["whole"]
+        super().__init__(LocalModel(str(folder), constrained=True, api="completions"))
 
     async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
         """See `LanguageModel.complete`; raises ModelError for a stage that it was not trained for."""
