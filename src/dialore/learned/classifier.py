@@ -11,7 +11,6 @@ import numpy as np
 from dialore.errors import InputError
 from dialore.learned.examples import FOLDS, Examples
 from dialore.learned.features import VECTORS
-from dialore.learned.index import TrainingIndex
 from dialore.learned.trees import Grown, grow
 from dialore.text import close_gaps
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.learned.examples import Integers, OnStep
+    from dialore.learned.index import TrainingIndex
 
 SETTINGS: dict[str, Any] = {
     "objective": "multiclass",

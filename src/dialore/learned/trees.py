@@ -12,13 +12,13 @@ import numpy as np
 
 from dialore.errors import import_optional
 from dialore.learned.examples import FOLDS
-from dialore.learned.index import TrainingIndex
 from dialore.trained import write_trained
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.learned.examples import Examples, OnStep
+    from dialore.learned.index import TrainingIndex
 
 lightgbm = import_optional("lightgbm", "trained models", "learn")
 _ARRAYS = "data.npz"

@@ -5,6 +5,7 @@ Prompts are rendered as the methods render them, so that a model reads in traini
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -181,8 +182,11 @@ def _gold_text(dialogue: Dialogue) -> str:
     return " ".join(" ".join(gold_text(item) for item in dialogue.knowledge).split())
 
 
+_library = functools.cache(PromptLibrary)
+
+
 def _render(name: str, dialogue: Dialogue, variables: dict[str, Any]) -> str:
-    return PromptLibrary().get(name, dialogue.language, "supervised").render(variables).continuation or ""
+    return _library().get(name, dialogue.language, "supervised").render(variables).continuation or ""
 
 
 _MSDP = "`dialore respond -M msdp --stage-model {}=hf:FOLDER -o prompt_variant=supervised -o topic=checked -o turns=0`."
