@@ -12,9 +12,9 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from dialore.learned.entailment import make_pairs, protocols
 
 from dialore.learned import open_entailment, read_examples
-from dialore.learned.entailment import make_pairs, protocols
 
 RESAMPLES = 1000
 PAPER = {"persona, random": 95.94, "documents, random": 96.95}
