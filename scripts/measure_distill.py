@@ -23,12 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.metrics import roc_auc_score
+from scipy.stats import rankdata
 
 from dialore.experiments.distill import stages_of
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.learned.decision import cross_validated, f1s, held_out, read_labelled
+from dialore.learned.classifier import choose_offsets, context_rows, decide, f1, grow_classifier
+from dialore.learned.decision import read_decisions
 from dialore.methods.registry import method_class
 
 if TYPE_CHECKING:
@@ -52,16 +53,27 @@ def interval(figure: Callable[[NDArray[np.int64]], float], numbers: NDArray[np.i
     return f"{100 * figure(np.arange(len(numbers))):.1f} ({low:.1f} to {high:.1f})"
 
 
+def area(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Return the area under the ROC curve."""
+    positives = int(labels.sum())
+    ranks = rankdata(scores)[labels == 1].sum()
+    return float((ranks - positives * (positives + 1) / 2) / (positives * (len(labels) - positives)))
+
+
 def decision_row(label: str, name: str, path: Path) -> str:
     """Return a row of figures of one decision."""
-    examples = read_labelled(name, path, label=label)
-    shares = cross_validated(examples, lambda *_: None)[0]
-    labels, numbers = examples.labels, examples.numbers
-    decided = held_out(shares, labels, examples.folds)
+    examples = read_decisions(name, path, label=label)
+    labels, numbers, folds = examples.labels, examples.numbers, examples.folds
+    grown = grow_classifier(examples, context_rows(examples, labels), labels, lambda *_: None)
+    decided = np.zeros(len(labels), np.int64)
+    for fold in np.unique(folds):
+        offsets = choose_offsets(grown.scores[folds != fold], labels[folds != fold])
+        decided[folds == fold] = decide(grown.scores[folds == fold], offsets)
+    odds = grown.scores[:, 1] - grown.scores[:, 0]
     cells = [
-        interval(lambda at: f1s(decided[at], labels[at])[0], numbers),
-        interval(lambda at: f1s(decided[at], labels[at])[1], numbers),
-        interval(lambda at: float(roc_auc_score(labels[at], shares[at])), numbers),
+        interval(lambda at: f1(decided[at], labels[at], 0), numbers),
+        interval(lambda at: f1(decided[at], labels[at], 1), numbers),
+        interval(lambda at: area(odds[at], labels[at]), numbers),
     ]
     return f"| {label}, {name} | {len(labels):,} | {100 * labels.mean():.1f}% | {' | '.join(cells)} |"
 
