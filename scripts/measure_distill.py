@@ -28,8 +28,10 @@ from scipy.stats import rankdata
 from dialore.experiments.distill import stages_of
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.learned.classifier import choose_offsets, context_rows, decide, f1, grow_classifier
+from dialore.learned.classifier import SETTINGS, choose_offsets, context_rows, f1
 from dialore.learned.decision import read_decisions
+from dialore.learned.features import softmax
+from dialore.learned.trees import grow
 from dialore.methods.registry import method_class
 
 if TYPE_CHECKING:
@@ -64,12 +66,15 @@ def decision_row(label: str, name: str, path: Path) -> str:
     """Return a row of figures of one decision."""
     examples = read_decisions(name, path, label=label)
     labels, numbers, folds = examples.labels, examples.numbers, examples.folds
-    grown = grow_classifier(examples, context_rows(examples, labels), labels, lambda *_: None)
+    responses = np.arange(len(labels))
+    settings = {**SETTINGS, "num_class": 2}
+    grown = grow(settings, context_rows(examples, labels), labels, responses, examples, lambda *_: None)
+    scores = np.log(softmax(grown.scores))
     decided = np.zeros(len(labels), np.int64)
     for fold in np.unique(folds):
-        offsets = choose_offsets(grown.scores[folds != fold], labels[folds != fold])
-        decided[folds == fold] = decide(grown.scores[folds == fold], offsets)
-    odds = grown.scores[:, 1] - grown.scores[:, 0]
+        offsets = choose_offsets(scores[folds != fold], labels[folds != fold])
+        decided[folds == fold] = np.argmax(scores[folds == fold] + offsets, 1)
+    odds = scores[:, 1] - scores[:, 0]
     cells = [
         interval(lambda at: f1(decided[at], labels[at], 0), numbers),
         interval(lambda at: f1(decided[at], labels[at], 1), numbers),

@@ -56,7 +56,7 @@ def test_it_decides_dialogues_that_it_has_not_seen_and_is_the_same_twice(made, t
     found = [decision.decide(one) for one in held.dialogues]
     assert [yes for yes, _ in found] == held.labels.astype(bool).tolist()
     assert all(0 < chance < 1 for _, chance in found)
-    for name in ("data.npz", "classes.txt", "model.json"):
+    for name in ("arrays.npz", "classes.txt", "model.json"):
         assert (made / "one" / name).read_bytes() == (made / "two" / name).read_bytes()
 
 

@@ -78,7 +78,7 @@ def test_it_tells_pairs_of_dialogues_apart_that_it_has_not_seen(small, trained):
 
 def test_the_same_seed_gives_the_same_files(examples, trained, tmp_path):
     train_nli(examples, lambda *_: None).save(tmp_path / "again", examples)
-    for name in ("data.npz", "pairs.txt", "model.json", "README.md"):
+    for name in ("arrays.npz", "pairs.txt", "model.json", "README.md"):
         assert (tmp_path / "again" / name).read_bytes() == (trained / "nli" / name).read_bytes()
 
 

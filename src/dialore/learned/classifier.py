@@ -1,17 +1,18 @@
-"""What the planner and decisions share: features of the dialogue alone, and decision thresholds chosen by F1."""
+"""What the planner and decisions share: features of the dialogue alone, trees, and thresholds chosen by F1."""
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from dialore.errors import InputError
 from dialore.learned.examples import FOLDS, Examples
-from dialore.learned.features import VECTORS
-from dialore.learned.trees import Grown, grow
+from dialore.learned.features import VECTORS, softmax
+from dialore.learned.index import TrainingIndex
+from dialore.learned.trees import TrainedPart, Trees, grow, read_trees
 from dialore.text import close_gaps
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 
     from dialore.dialogue import Dialogue
     from dialore.learned.examples import Integers, OnStep
-    from dialore.learned.index import TrainingIndex
 
 SETTINGS: dict[str, Any] = {
     "objective": "multiclass",
@@ -33,53 +33,98 @@ SETTINGS: dict[str, Any] = {
     "rounds": 400,
     "patience": 30,
 }
+_CLASSES = "classes"
 _NEAREST = (1, 3, 10, 50)
 _OFFSETS = np.round(np.arange(-1.0, 1.81, 0.05), 2)
 
 
-def context_features(
-    dialogue: Dialogue, index: TrainingIndex, labels: Integers, *, exclude: int = -1
-) -> NDArray[np.float32]:
+class Classifier:
+    """Tells the class of a response by the trees of `train_classifier`.
+
+    Args:
+        folder: The model's folder.
+        card: The model's card.
+    """
+
+    def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
+        self._offsets = np.array(card["offsets"])
+        self._index = TrainingIndex.load(folder)
+        self._trees = read_trees(folder)
+
+    def _classify(self, dialogue: Dialogue, *further: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return the probability of each class, by the dialogue and by further features."""
+        features = np.concatenate([context_features(dialogue, self._index), *further])
+        return softmax(self._trees[_CLASSES].scores(features[None])[0])
+
+    def _decide(self, probabilities: Sequence[float]) -> int:
+        return int(_decide(np.log(np.maximum(probabilities, 1e-12)), self._offsets))
+
+
+def context_features(dialogue: Dialogue, index: TrainingIndex, exclude: int = -1) -> NDArray[np.float32]:
     """Return the features of a dialogue without its persona.
 
     Args:
         dialogue: The dialogue up to the last turn.
-        index: The training data.
-        labels: The class of each training response.
+        index: The training data with the class of each response.
         exclude: Number of the training dialogue whose responses are left out: the dialogue itself.
     """
     last = dialogue.turns[-1].text
     before = dialogue.turns[-2].text if len(dialogue.turns) > 1 else ""
-    similarities = index.similarities(last)[0]
-    similarities = np.where(index.dialogues == exclude, 0, similarities)
+    similarities = np.where(index.dialogues == exclude, 0, index.similarities(last)[0])
     features: list[float] = []
-    for label in range(int(labels.max()) + 1):
-        nearest = similarities[labels == label]
-        nearest = (
-            np.sort(np.partition(nearest, -_NEAREST[-1])[-_NEAREST[-1] :])[::-1]
-            if len(nearest) > _NEAREST[-1]
-            else np.sort(nearest)[::-1]
-        )
+    for label in range(int(index.labels.max()) + 1):
+        of_class = similarities[index.labels == label]
+        limit = min(_NEAREST[-1], len(of_class))
+        nearest = np.sort(np.partition(of_class, -limit)[-limit:])[::-1]
         features += [float(nearest[:count].mean()) for count in _NEAREST]
     vectors = VECTORS.encode([close_gaps(last), close_gaps(before)])
-    questions = last.count("？") + last.count("?")
-    features += [float(vectors[0] @ vectors[1]), questions, before.count("？") + before.count("?"), "你" in last]
-    features += [len(dialogue.turns) // 2, len(last), len(before)]
+    for text in (last, before):
+        features += [len(text), text.count("？") + text.count("?")]
+    features += ["你" in last, len(dialogue.turns) // 2, float(vectors[0] @ vectors[1])]
     return np.concatenate([features, *vectors]).astype(np.float32)
 
 
 def context_rows(examples: Examples, labels: Integers) -> NDArray[np.float32]:
-    """Return the context features of all training responses."""
-    rows = []
-    for dialogue, number in zip(examples.dialogues, examples.numbers.tolist(), strict=True):
-        rows.append(context_features(dialogue, examples.index, labels, exclude=number))
-    return np.stack(rows)
+    """Return the context features of all training responses, and keep their classes in the index."""
+    examples.index.labels = labels
+    numbers = examples.numbers.tolist()
+    pairs = zip(examples.dialogues, numbers, strict=True)
+    return np.stack([context_features(dialogue, examples.index, number) for dialogue, number in pairs])
 
 
-def grow_classifier(examples: Examples, features: NDArray[np.float32], labels: Integers, on_step: OnStep) -> Grown:
-    """Grow trees that tell the classes of responses apart."""
-    settings = {**SETTINGS, "num_class": int(labels.max()) + 1}
-    return grow(settings, features, labels, np.arange(len(labels)), examples, on_step)
+def train_classifier(
+    examples: Examples,
+    features: NDArray[np.float32],
+    names: Sequence[str],
+    card: Mapping[str, Any],
+    trees: Mapping[str, Trees],
+    on_step: OnStep,
+) -> TrainedPart:
+    """Grow trees that tell the classes of responses apart, and choose the offsets of classes by cross-validation.
+
+    Args:
+        examples: The training data, with the class of each response in the index.
+        features: A row per response.
+        names: Names of the classes.
+        card: The card's `kind`, `use`, and what the class of the model needs besides.
+        trees: Further trees of the model.
+        on_step: Called with the progress.
+    """
+    labels = examples.index.labels
+    settings = {**SETTINGS, "num_class": len(names)}
+    grown = grow(settings, features, labels, np.arange(len(labels)), examples, on_step)
+    scores = np.log(softmax(grown.scores))
+    offsets = choose_offsets(scores, labels)
+    decided = _decide(scores, offsets)
+    measured = {}
+    for label, name in enumerate(names):
+
+        def f1_of_rows(rows: NDArray[np.bool_], label: int = label) -> float:
+            return f1(decided[rows], labels[rows], label)
+
+        measured[f"F1 of {name}"] = examples.fold_spread(f1_of_rows)
+    complete = {"offsets": offsets.tolist(), "settings": settings, "measured": measured, **card}
+    return TrainedPart(complete, {**trees, _CLASSES: grown.trees}, examples.index)
 
 
 def check_classes(labels: Integers, names: Sequence[str]) -> None:
@@ -90,20 +135,19 @@ def check_classes(labels: Integers, names: Sequence[str]) -> None:
         raise InputError(f"nothing to learn: {found}", hint=f"two classes at least, {FOLDS} times each")
 
 
-def decide(scores: NDArray[np.float64], offsets: NDArray[np.float64]) -> Integers:
-    """Return the class of each row of raw scores, after offsets are added."""
+def _decide(scores: NDArray[np.float64], offsets: NDArray[np.float64]) -> Integers:
     return np.asarray(np.argmax(scores + offsets, -1))
 
 
 def choose_offsets(scores: NDArray[np.float64], labels: Integers) -> NDArray[np.float64]:
-    """Return the offsets of the classes' scores with which the sum of their F1 is largest."""
+    """Return the offsets of the classes' log probabilities with which the sum of their F1 is largest."""
     offsets = np.zeros(scores.shape[1])
     for _ in range(4):
         for label in range(len(offsets) - 1):
             sums = []
             for value in _OFFSETS:
                 offsets[label] = value
-                decided = decide(scores, offsets)
+                decided = _decide(scores, offsets)
                 sums.append(sum(f1(decided, labels, each) for each in range(len(offsets))))
             offsets[label] = _OFFSETS[int(np.argmax(sums))]
     return offsets
@@ -113,18 +157,3 @@ def f1(decided: Integers, labels: Integers, label: int) -> float:
     """Return the F1 of one class."""
     both = np.count_nonzero((decided == label) & (labels == label))
     return 2 * both / max(1, np.count_nonzero(decided == label) + np.count_nonzero(labels == label))
-
-
-def measure_f1(
-    examples: Examples, decided: Integers, labels: Integers, names: Sequence[str]
-) -> dict[str, dict[str, float]]:
-    """Return the F1 of each class over the folds, for a model card."""
-    measured = {}
-    for label, name in enumerate(names):
-        figure = functools.partial(_f1_of_rows, decided, labels, label)
-        measured[f"F1 of {name}"] = examples.fold_spread(figure)
-    return measured
-
-
-def _f1_of_rows(decided: Integers, labels: Integers, label: int, rows: NDArray[np.bool_]) -> float:
-    return f1(decided[rows], labels[rows], label)

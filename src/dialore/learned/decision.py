@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from dialore.errors import UnknownNameError
-from dialore.learned.classifier import (
-    SETTINGS,
-    check_classes,
-    choose_offsets,
-    context_features,
-    context_rows,
-    decide,
-    grow_classifier,
-    measure_f1,
-)
+from dialore.learned.classifier import Classifier, check_classes, context_rows, train_classifier
 from dialore.learned.examples import read_examples
-from dialore.learned.features import softmax
-from dialore.learned.index import TrainingIndex
-from dialore.learned.trees import TrainedPart, read_arrays, read_trees
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.learned.examples import Examples, OnStep
+    from dialore.learned.trees import TrainedPart
 
 _NAMES = ("no", "yes")
 _NEEDS = {"search": "query", "shift": "knowledge"}
 """The decisions, and what a data set must have to learn them from."""
 
 
-class TrainedDecision:
-    """Decides yes or no by the trees that `dialore train decision` grew.
-
-    Args:
-        folder: The model's folder.
-        card: The model's card.
-
-    Attributes:
-        label: The decision: `search` or `shift`.
-    """
-
-    def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
-        arrays = read_arrays(folder)
-        self.label: str = card["label"]
-        self._offsets = np.array(card["offsets"])
-        self._labels = arrays["labels"]
-        self._index = TrainingIndex.read(arrays)
-        self._trees = read_trees(folder)["classes"]
+class TrainedDecision(Classifier):
+    """Decides yes or no by the trees that `dialore train decision` grew."""
 
     def decide(self, dialogue: Dialogue) -> tuple[bool, float]:
         """Return the decision on the response to the last turn, and the probability of yes."""
-        features = context_features(dialogue, self._index, self._labels)
-        scores = self._trees.scores(features[None])
-        return bool(decide(scores, self._offsets)[0]), float(softmax(scores)[0, 1])
+        probabilities = self._classify(dialogue)
+        return bool(self._decide(probabilities.tolist())), float(probabilities[1])
 
 
 # --- training
@@ -112,16 +84,7 @@ def _find_shifts(dialogues: Sequence[Dialogue], numbers: Sequence[int]) -> list[
 
 def train_decision(examples: Examples, on_step: OnStep, *, label: str = "search") -> TrainedPart:
     """Train a decision. The number of trees and the threshold are chosen by cross-validation."""
-    labels = examples.labels
-    assert labels is not None
-    grown = grow_classifier(examples, context_rows(examples, labels), labels, on_step)
-    offsets = choose_offsets(grown.scores, labels)
-    card = {
-        "kind": "decision",
-        "use": f"Decides on `{label}` for each response: `-o decision=trained:FOLDER` of `scg-qp`.",
-        "label": label,
-        "offsets": offsets.tolist(),
-        "settings": SETTINGS,
-        "measured": measure_f1(examples, decide(grown.scores, offsets), labels, _NAMES),
-    }
-    return TrainedPart(card, {"classes": grown.trees}, examples.index, {"labels": labels})
+    assert examples.labels is not None
+    features = context_rows(examples, examples.labels)
+    use = f"Decides on `{label}` for each response: `-o decision=trained:FOLDER` of `scg-qp`."
+    return train_classifier(examples, features, _NAMES, {"kind": "decision", "use": use}, {}, on_step)

@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,8 @@ from dialore.text import CHINESE_RUN, close_gaps, normalise, stem
 sparse = import_optional("scipy.sparse", "trained models", "learn")
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 SIZE = 1 << 13
 """Number of buckets that words, Chinese characters and pairs of characters are hashed to."""
 _WORD = re.compile(r"[a-z0-9]+")
+_MATRICES = ("asked", "answered", "uses")
+_ARRAYS = ("idf", "dialogues", "keys", "offered", "labels")
+_ARRAY_FILE = "arrays.npz"
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -84,6 +89,7 @@ class TrainingIndex:
         uses: Responses that stand on each piece: a Boolean matrix of shape (pieces, responses).
         keys: Key of each piece.
         offered: Number of dialogues that have each piece.
+        labels: Class of each response, for classifiers.
     """
 
     idf: Floats
@@ -93,6 +99,7 @@ class TrainingIndex:
     uses: Any
     keys: NDArray[np.uint64]
     offered: Integers
+    labels: Integers
 
     @classmethod
     def build(cls, dialogues: Sequence[Dialogue], numbers: Integers, gold: Sequence[Sequence[str]]) -> TrainingIndex:
@@ -127,6 +134,7 @@ class TrainingIndex:
             uses=sparse.csr_matrix((np.ones(len(pieces), bool), (pieces, responses)), shape),
             keys=keys,
             offered=np.array([len(offered[key]) for key in keys.tolist()], np.int64),
+            labels=np.zeros(len(dialogues), np.int64),
         )
 
     @functools.cached_property
@@ -149,25 +157,18 @@ class TrainingIndex:
     def __hash__(self) -> int:
         return id(self)
 
-    def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that `read` restores the index from."""
-        arrays: dict[str, NDArray[Any]] = {}
-        for name, value in vars(self).items():
-            if sparse.issparse(value):
-                for part in ("data", "indices", "indptr", "shape"):
-                    arrays[f"{name}.{part}"] = np.asarray(getattr(value, part))
-            elif isinstance(value, np.ndarray):
-                arrays[name] = value
-        return arrays
+    def save(self, folder: Path) -> None:
+        """Write the index into a model's folder."""
+        for name in _MATRICES:
+            sparse.save_npz(folder / f"{name}.npz", getattr(self, name))
+        np.savez_compressed(folder / _ARRAY_FILE, **{name: getattr(self, name) for name in _ARRAYS})
 
     @classmethod
-    def read(cls, arrays: Mapping[str, NDArray[Any]]) -> TrainingIndex:
-        """Return the index of `arrays`."""
-        values: dict[str, Any] = {name: arrays[name] for name in ("idf", "dialogues", "keys", "offered")}
-        for name in ("asked", "answered", "uses"):
-            data, indices, indptr, shape = (arrays[f"{name}.{part}"] for part in ("data", "indices", "indptr", "shape"))
-            values[name] = sparse.csr_matrix((data, indices, indptr), shape)
-        return cls(**values)
+    def load(cls, folder: Path) -> TrainingIndex:
+        """Return the index in a model's folder."""
+        matrices = {name: sparse.load_npz(folder / f"{name}.npz") for name in _MATRICES}
+        with np.load(folder / _ARRAY_FILE, allow_pickle=False) as arrays:
+            return cls(**matrices, **arrays)
 
 
 def pieces_of(dialogue: Dialogue) -> list[str]:

@@ -14,7 +14,7 @@ import numpy as np
 from dialore.errors import InputError
 from dialore.learned.features import VECTORS
 from dialore.learned.index import TrainingIndex, word_vectors
-from dialore.learned.trees import TrainedPart, grow, read_arrays, read_trees
+from dialore.learned.trees import TrainedPart, grow, read_trees
 from dialore.text import close_gaps, normalise
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class TrainedEntailment:
 
     def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
         self._threshold: float = card["threshold"]
-        self._index = TrainingIndex.read(read_arrays(folder))
+        self._index = TrainingIndex.load(folder)
         self._trees = read_trees(folder)[_PAIRS]
 
     def entails(self, pairs: Sequence[tuple[str, str]]) -> list[bool]:

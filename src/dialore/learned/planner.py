@@ -9,33 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from dialore.learned.classifier import (
-    SETTINGS,
-    check_classes,
-    choose_offsets,
-    context_features,
-    context_rows,
-    decide,
-    grow_classifier,
-    measure_f1,
-)
-from dialore.learned.features import Pool, document_features, sentence_features, softmax
-from dialore.learned.index import TrainingIndex
-from dialore.learned.pieces import DOCUMENTS, SENTENCES, USEFULNESS, compare_pieces, grow_usefulness
-from dialore.learned.trees import TrainedPart, read_arrays, read_trees
+from dialore.learned.classifier import Classifier, check_classes, context_rows, train_classifier
+from dialore.learned.features import Pool, document_features, sentence_features
+from dialore.learned.pieces import DOCUMENTS, SENTENCES, compare_pieces, grow_usefulness
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from dialore.dialogue import Dialogue
     from dialore.learned.examples import Examples, OnStep
+    from dialore.learned.trees import TrainedPart
 
 Plan = tuple[str, ...]
 _POOLS = 64
-_PLANS = "plans"
 
 
-class TrainedPlanner:
+class TrainedPlanner(Classifier):
     """Plans by trees that `dialore train planner` grew. The kinds of source are those of the plans in its data.
 
     Args:
@@ -44,13 +33,9 @@ class TrainedPlanner:
     """
 
     def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
-        arrays = read_arrays(folder)
+        super().__init__(folder, card)
         self.plans: list[Plan] = [tuple(plan) for plan in card["plans"]]
-        self._offsets = np.array(card["offsets"])
-        self._reads_pieces = not card["settings"]["context"]
-        self._labels = arrays["labels"]
-        self._index = TrainingIndex.read(arrays)
-        self._trees = read_trees(folder)
+        self._reads_pieces = not card["context"]
         self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(self._index, dict(persona)))
 
     def probabilities(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> dict[Plan, float]:
@@ -62,30 +47,23 @@ class TrainedPlanner:
             dialogue: The dialogue up to the last turn.
             persona: The documents under each persona sentence.
         """
-        if self._reads_pieces and not any(persona.values()):
+        if not self._reads_pieces:
+            return dict(zip(self.plans, self._classify(dialogue).tolist(), strict=True))
+        if not any(persona.values()):
             return {plan: float(not plan) for plan in self.plans}
-        features = context_features(dialogue, self._index, self._labels)
-        if self._reads_pieces:
-            features = np.concatenate([features, self._read_pieces(dialogue, persona)])
-        shares = softmax(self._trees[_PLANS].scores(features[None])[0])
-        return dict(zip(self.plans, shares.tolist(), strict=True))
-
-    def _read_pieces(self, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float32]:
         pool = self._pool(tuple((sentence, tuple(documents)) for sentence, documents in persona.items()))
         compared = pool.compare(dialogue)
         sentences = sentence_features(pool, dialogue, compared)
         documents = document_features(pool, dialogue, compared)
-        return np.concatenate(
-            [
-                _summarise(sentences, self._trees[SENTENCES].scores(sentences)),
-                _summarise(documents, self._trees[DOCUMENTS].scores(documents)),
-            ]
+        summaries = (
+            _summarise(sentences, self._trees[SENTENCES].scores(sentences)),
+            _summarise(documents, self._trees[DOCUMENTS].scores(documents)),
         )
+        return dict(zip(self.plans, self._classify(dialogue, *summaries).tolist(), strict=True))
 
     def choose(self, probabilities: Mapping[Plan, float]) -> Plan:
         """Return the best plan by the thresholds that were chosen in training."""
-        shares = np.array([probabilities[plan] for plan in self.plans])
-        return self.plans[int(decide(np.log(np.maximum(shares, 1e-12)), self._offsets))]
+        return self.plans[self._decide([probabilities[plan] for plan in self.plans])]
 
 
 def _summarise(features: NDArray[np.float32], scores: NDArray[np.float64]) -> NDArray[np.float32]:
@@ -121,30 +99,19 @@ def train_planner(examples: Examples, on_step: OnStep, *, context: bool = False)
     names = [plan_name(plan) for plan in plans]
     labels = np.array([plans.index(plan) for plan in chosen])
     check_classes(labels, names)
-    features, trees = context_rows(examples, labels), {}
-    settings: dict[str, Any] = {"context": context, "plans": SETTINGS}
+    features, trees = [context_rows(examples, labels)], {}
     if not context:
         rows = compare_pieces(examples, on_step)
-        settings["usefulness"] = USEFULNESS
-        summaries = [features]
         for name in (SENTENCES, DOCUMENTS):
             grown = grow_usefulness(rows[name], examples, on_step)
             trees[name] = grown.trees
             starts = np.searchsorted(rows[name].responses, np.arange(1, len(labels)))
             pairs = zip(np.split(rows[name].features, starts), np.split(grown.scores, starts), strict=True)
-            summaries.append(np.stack([_summarise(*pair) for pair in pairs]))
-        features = np.concatenate(summaries, 1)
-    grown = grow_classifier(examples, features, labels, on_step)
-    trees[_PLANS] = grown.trees
-    scores = np.log(softmax(grown.scores))
-    offsets = choose_offsets(scores, labels)
-    decided = decide(scores, offsets)
+            features.append(np.stack([_summarise(*pair) for pair in pairs]))
     card = {
         "kind": "planner",
         "use": "Chooses the sources of each response: `-o planning=trained:FOLDER` of `safari`.",
         "plans": [list(plan) for plan in plans],
-        "offsets": offsets.tolist(),
-        "settings": settings,
-        "measured": measure_f1(examples, decided, labels, names),
+        "context": context,
     }
-    return TrainedPart(card, trees, examples.index, {"labels": labels})
+    return train_classifier(examples, np.concatenate(features, 1), names, card, trees, on_step)

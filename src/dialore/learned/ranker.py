@@ -12,7 +12,7 @@ import numpy as np
 from dialore.learned.features import Pool, document_features, sentence_features, softmax
 from dialore.learned.index import TrainingIndex
 from dialore.learned.pieces import ALL_DOCUMENTS, DOCUMENTS, SENTENCES, USEFULNESS, compare_pieces, grow_usefulness
-from dialore.learned.trees import TrainedPart, read_arrays, read_trees
+from dialore.learned.trees import TrainedPart, read_trees
 from dialore.retrieval.dialogue_ranking import DialogueRanker
 from dialore.trained import PREFIX
 
@@ -39,7 +39,7 @@ class TrainedRanker(DialogueRanker):
     def __init__(self, folder: Path, card: Mapping[str, Any]) -> None:
         super().__init__()
         self.name = f"{PREFIX}{folder}"
-        index = TrainingIndex.read(read_arrays(folder))
+        index = TrainingIndex.load(folder)
         self._trees = read_trees(folder)
         self._pool = functools.lru_cache(_POOLS)(lambda persona: Pool(index, dict(persona)))
 

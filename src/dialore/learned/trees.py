@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from dialore.learned.index import TrainingIndex
 
 lightgbm = import_optional("lightgbm", "trained models", "learn")
-_ARRAYS = "data.npz"
 _FIXED = {"verbose": -1, "deterministic": True, "force_row_wise": True}
 
 
@@ -112,13 +110,11 @@ class TrainedPart:
         card: See `write_trained`; `data` and `seed` are added when it is saved.
         trees: The trees by name.
         index: The training data.
-        arrays: Further arrays that the model needs.
     """
 
     card: dict[str, Any]
     trees: Mapping[str, Trees]
     index: TrainingIndex
-    arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
     def save(self, folder: Path, examples: Examples) -> dict[str, Any]:
         """Write the model to a folder and return its card; raises as `write_trained`."""
@@ -126,9 +122,7 @@ class TrainedPart:
         def write(staging: Path) -> None:
             for name, trees in self.trees.items():
                 trees.booster.save_model(staging / f"{name}.txt")
-            packed = io.BytesIO()
-            np.savez_compressed(packed, **self.index.arrays(), **self.arrays)  # type: ignore[arg-type]
-            (staging / _ARRAYS).write_bytes(packed.getvalue())
+            self.index.save(staging)
 
         return write_trained(folder, {**self.card, "data": examples.summary(), "seed": examples.seed}, write)
 
@@ -136,9 +130,3 @@ class TrainedPart:
 def read_trees(folder: Path) -> dict[str, Trees]:
     """Return the trees in a folder by name."""
     return {path.stem: Trees(lightgbm.Booster(model_file=path)) for path in folder.glob("*.txt")}
-
-
-def read_arrays(folder: Path) -> dict[str, NDArray[Any]]:
-    """Return the arrays in a folder, those of the index included."""
-    with np.load(folder / _ARRAYS, allow_pickle=False) as arrays:
-        return dict(arrays)

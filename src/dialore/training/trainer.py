@@ -215,7 +215,7 @@ class Job:
 
 
 def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
-    """Write `loss.csv`, and `loss.svg` if matplotlib is installed."""
+    """Write the losses of each epoch as `loss.csv`."""
     rows: dict[float, dict[str, float]] = {}
     for entry in history:
         for key, name in (("loss", "train"), ("eval_loss", "dev")):
@@ -226,13 +226,3 @@ def _write_losses(folder: Path, history: Sequence[Mapping[str, Any]]) -> None:
         writer.writerow(["epoch", "train", "dev"])
         for epoch, losses in sorted(rows.items()):
             writer.writerow([epoch, losses.get("train"), losses.get("dev")])
-    with contextlib.suppress(ImportError):
-        from matplotlib.figure import Figure
-
-        figure = Figure(figsize=(5, 3), layout="constrained")
-        axes = figure.add_subplot(xlabel="epoch", ylabel="loss")
-        for name in ("train", "dev"):
-            points = [(epoch, losses[name]) for epoch, losses in sorted(rows.items()) if name in losses]
-            axes.plot(*zip(*points, strict=True), marker="o", label=name)
-        axes.legend()
-        figure.savefig(folder / "loss.svg", metadata={"Date": None})
