@@ -2,10 +2,10 @@
 
     python scripts/measure_learn.py --data DATA [--models FOLDER] [PART ...] [--only-text]
 
-DATA is the folder of data sets. Parts: planner, ranker, nli, decisions, scratch, cross, generator; all
-without any. Models that lie in the folder already are measured as they are. Intervals are 95% bootstrap intervals over
-whole dialogues; figures of training are of five folds of whole dialogues. What was measured is kept in
-`learn_measured.json`; with --only-text the page is written from that. Its prose is `learn_page.md`.
+DATA is the folder of data sets. Parts: planner, ranker, nli, decisions, scratch, generator; all without any. Models
+that lie in the folder already are measured as they are. Intervals are 95% bootstrap intervals over whole dialogues;
+figures of training are of five folds of whole dialogues. What was measured is kept in `learn_measured.json`; with
+--only-text the page is written from that. Its prose is `learn_page.md`.
 """
 
 from __future__ import annotations
@@ -64,7 +64,6 @@ PROTOCOLS = {
 }
 ENCODERS = {
     "scratch": ("dual", Tuning(epochs=3, batch=32, rate=1e-3, length=96)),
-    "cross": ("cross", Tuning(epochs=1, batch=32, rate=1e-3, length=96)),
 }
 GENERATOR = {
     "SAFARI, test: BELLE-LLAMA-7B-2M, supervised": (30.48, 34.61, 75.34, 46.62, "42.7, 14.1, 83.8", ""),
@@ -270,7 +269,6 @@ def write() -> None:
 
 TITLES = {
     "scratch": "dual encoder, a transformer from scratch",
-    "cross": "cross-encoder, a transformer from scratch",
 }
 
 

@@ -29,7 +29,6 @@ _CLASSES = {
     "decision": "dialore.learned.decision:TrainedDecision",
     "ranker": "dialore.learned.ranker:TrainedRanker",
     "dual": "dialore.learned.encoders:TrainedEncoder",
-    "cross": "dialore.learned.encoders:TrainedEncoder",
     "nli": "dialore.learned.nli:TrainedEntailment",
     "nli-cross": "dialore.learned.encoders:CrossEntailment",
     "stages": "dialore.llm.distilled:TrainedStages",
@@ -38,7 +37,7 @@ _CLASSES = {
 ROLES = {
     "planner": ("planner",),
     "decision": ("decision",),
-    "ranker": ("ranker", "dual", "cross"),
+    "ranker": ("ranker", "dual"),
     "entailment": ("nli", "nli-cross"),
     "stages": ("stages",),
 }

@@ -23,9 +23,9 @@ for needed in ("torch", "sentence_transformers", "datasets", "onnx", "onnxruntim
 
 from dialore.learned.examples import read_examples  # noqa: E402
 from dialore.learned.index import pieces_of  # noqa: E402
-from dialore.training.encoders import denoise, make_rows, ranking_queries, train_encoder  # noqa: E402
+from dialore.training.encoders import make_rows, train_encoder  # noqa: E402
 
-KINDS = {"dual": "dual", "cross": "cross", "nli": "nli-cross"}
+KINDS = {"dual": "dual", "nli": "nli-cross"}
 TUNING = Tuning(epochs=1, batch=16, rate=1e-3, length=48)
 
 
@@ -51,19 +51,6 @@ def test_a_hard_negative_is_of_the_same_dialogue_and_not_gold(splits):
         assert {positive, negative} <= known
 
 
-def test_negatives_that_the_model_is_sure_of_are_left_out(splits):
-    class Sure:
-        def predict(self, pairs, **_):
-            return np.full(len(pairs), self.chance)
-
-    model = Sure()
-    model.chance = 0.95
-    assert {label for *_, label in denoise(ranking_queries(splits[1]), model, 0)} == {1.0}
-    model.chance = 0.5
-    rows = denoise(ranking_queries(splits[1]), model, 0)
-    assert sum(label == 0 for *_, label in rows) == len(rows) / 2
-
-
 def test_a_dual_encoder_and_its_export_give_the_same_vectors(models):
     from sentence_transformers import SentenceTransformer
 
@@ -75,8 +62,8 @@ def test_a_dual_encoder_and_its_export_give_the_same_vectors(models):
     assert (exact * vectors).sum(1).min() > 0.99
 
 
-@pytest.mark.parametrize("name", ["cross", "nli"])
-def test_a_cross_encoder_and_its_export_give_the_same_logits(models, name):
+def test_a_cross_encoder_and_its_export_give_the_same_logits(models):
+    name = "nli"
     import torch
     from sentence_transformers import CrossEncoder
 
@@ -96,9 +83,8 @@ def test_they_rank_and_tell_entailment_without_torch(models, small):
         "from dialore.datasets import data_set, split_dialogues\n"
         "from dialore.trained import open_trained\n"
         f"one = split_dialogues(data_set('kbp').read(Path({str(small / 'dev.json')!r})))[0]\n"
-        "for name in ('dual', 'cross'):\n"
-        f"    ranker = open_trained({str(models)!r} + '/' + name, 'ranker')\n"
-        "    assert len(ranker.sentences(one.turns[-1].text, one, one.extra['documents'])) == 3\n"
+        f"ranker = open_trained({str(models / 'dual')!r}, 'ranker')\n"
+        "assert len(ranker.sentences(one.turns[-1].text, one, one.extra['documents'])) == 3\n"
         f"nli = open_trained({'trained:' + str(models / 'nli')!r}, 'entailment')\n"
         "assert len(nli.entails([('a', 'b')] * 2)) == 2\n"
         "assert not {'torch', 'transformers', 'sentence_transformers'} & sys.modules.keys()\n"

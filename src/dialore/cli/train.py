@@ -50,7 +50,7 @@ def planner(
 def retriever(
     work: Work,
     given: TuningOptions,
-    kind: Annotated[str | None, Option(metavar="trees|dual|cross", help="(default: trees; dual with --as)")] = None,
+    kind: Annotated[str | None, Option(metavar="trees|dual", help="(default: trees; dual with --as)")] = None,
     whole: Annotated[
         bool, Option("--whole", help="Encoders read the whole context with its speakers, not the last 3 turns.")
     ] = False,
@@ -61,28 +61,26 @@ def retriever(
     """Train a ranker of persona sentences and the documents under them.
 
     Boosted trees; or, from --base and with a dev.json, a dual encoder
-    (in-batch and hard negatives; --base static for token vectors alone) or a
-    cross-encoder (denoised hard negatives). Use it with
+    (in-batch and hard negatives). Use it with
     `-o retriever=trained:FOLDER` of safari, or as the retriever of a declared
     persona; no torch is needed then. A dual encoder learns from knowledge
     without personas, too, as MSDP's DPR (wizard-of-wikipedia): use that with
     `--embedder onnx:FOLDER` of `dialore documents build` (--dot: `dot:FOLDER`).
-    One of the whole context is asked with `-o turns=0`. RocketQAv2's
-    checkpoint is a dual encoder, too; the cross-encoder is ours.
+    One of the whole context is asked with `-o turns=0`.
 
     [bold]Example[/bold]
     dialore train retriever kbp --data shared/data/kbp --out models/ranker
     """
     preset = given.preset_of("retriever")
     kind = kind or ("dual" if given.preset else "trees")
-    if one_of("kind of retriever", kind, ("trees", "dual", "cross")) == "trees":
+    if one_of("kind of retriever", kind, ("trees", "dual")) == "trees":
         from dialore.learned.ranker import train_ranker
 
         given.refuse()
         run_part(train_ranker, work)
         return
     tuning = given.tuning(work.seed, "retriever", epochs=5, batch=32, length=96)
-    run_encoder(kind, work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
+    run_encoder("dual", work, given.base, tuning, whole=whole or preset.whole, dot=dot or preset.dot)
 
 
 @app.command("nli")

@@ -29,7 +29,7 @@ def query_with_context(query: str, dialogue: Dialogue) -> str:
 
 
 class TrainedEncoder(DialogueRanker):
-    """Scores persona sentences and documents by an encoder of `dialore train retriever --kind dual|cross`.
+    """Scores persona sentences and documents by an encoder of `dialore train retriever --kind dual`.
 
     Args:
         folder: The model's folder.
@@ -41,12 +41,8 @@ class TrainedEncoder(DialogueRanker):
         self.name = f"{PREFIX}{folder}"
         settings = card["settings"]
         self._reads_context = not settings["whole"]
-        self._cross: OnnxCrossEncoder | None = None
-        self._dual: CachedEmbedder | None = None
-        if card["kind"] == "cross":
-            self._cross = OnnxCrossEncoder(folder, settings["length"])
-        else:
-            self._dual = CachedEmbedder(OnnxEmbedder(folder, longest=settings["length"], unit=not settings["dot"]))
+        embedder = OnnxEmbedder(folder, longest=settings["length"], unit=not settings["dot"])
+        self._embedder = CachedEmbedder(embedder)
 
     def sentences(self, query: str, dialogue: Dialogue, persona: Mapping[str, Sequence[str]]) -> NDArray[np.float64]:
         """Return the score of each persona sentence."""
@@ -54,15 +50,9 @@ class TrainedEncoder(DialogueRanker):
 
     def documents(self, query: str, dialogue: Dialogue, texts: Sequence[str]) -> NDArray[np.float64]:
         """Return the score of each text."""
-        if not texts:
-            return np.zeros(0)
         # The query of a model trained on the whole context has the context already.
         query = query_with_context(query, dialogue) if self._reads_context else close_gaps(query)
-        texts = [close_gaps(text) for text in texts]
-        if self._cross is not None:
-            return self._cross.logits([(query, text) for text in texts])
-        assert self._dual is not None
-        vectors = self._dual.encode([query, *texts])
+        vectors = self._embedder.encode([query, *(close_gaps(text) for text in texts)])
         return np.asarray(vectors[1:] @ vectors[0], np.float64)
 
 

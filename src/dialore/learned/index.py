@@ -149,10 +149,16 @@ class TrainingIndex:
         return self.uses.indices[slice(*self.uses.indptr[row : row + 2])], int(self.offered[row])
 
     @functools.lru_cache(maxsize=256)  # noqa: B019 - an index lives as long as its model
-    def similarities(self, text: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def similarities(self, text: str) -> tuple[Floats, Floats]:
         """Return the cosines of a text with every answered turn, and with every response."""
-        vector = word_vectors([text], self.idf).toarray()[0].astype(np.float64)
-        return self.asked @ vector, self.answered @ vector
+        vector = word_vectors([text], self.idf)
+        asked, answered = self._by_bucket
+        return (vector @ asked).toarray()[0], (vector @ answered).toarray()[0]
+
+    @functools.cached_property
+    def _by_bucket(self) -> tuple[Any, Any]:
+        """`asked` and `answered` with a row per bucket: only the buckets of a text are read."""
+        return self.asked.T.tocsr(), self.answered.T.tocsr()
 
     def __hash__(self) -> int:
         return id(self)

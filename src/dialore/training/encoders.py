@@ -1,16 +1,14 @@
-"""`dialore train retriever --kind dual|cross` and `nli --kind cross`: encoders by sentence-transformers' own trainers.
+"""`dialore train retriever --kind dual` and `nli --kind cross`: encoders by sentence-transformers' own trainers.
 
 A dual encoder learns from in-batch negatives and one hard negative each (DPR: Karpukhin et al., 2020), a cross-encoder
-in two rounds, the second with hard negatives that the first is not sure of (RocketQA: Qu et al., 2021), and one for
-entailment by SAFARI's Appendix C. Each is exported as int8 ONNX, which runs without torch.
+for entailment by SAFARI's Appendix C. Each is exported as int8 ONNX, which runs without torch.
 """
 
 from __future__ import annotations
 
 import tempfile
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -29,16 +27,13 @@ from dialore.training.trainer import SCRATCH, Job
 if TYPE_CHECKING:
     from dialore.learned.examples import Examples
 
-Kind = Literal["dual", "cross", "nli-cross"]
+Kind = Literal["dual", "nli-cross"]
 Row = tuple[str, str, str] | tuple[str, str, float]
 USES: dict[Kind, str] = {
     "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`; or, if it was trained on "
     "knowledge without a persona (MSDP, Appendix F), `--embedder {embedder}:FOLDER` of `dialore documents build`.",
-    "cross": "A cross-encoder. Used without torch: `retriever: trained:FOLDER` of `safari`.",
     "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--nli trained:FOLDER` of `score`.",
 }
-_SURE = 0.9
-_CANDIDATES = 4
 
 
 def train_encoder(
@@ -82,9 +77,6 @@ def train_encoder(
     with job.explain_errors():
         model = _open_model(kind, job, rows, dot)
         trainer = _fit(kind, model, rows, held_out, job)
-        if kind == "cross":
-            rows = denoise(ranking_queries(train, whole=whole), model, job.tuning.seed)
-            trainer = _fit(kind, model, rows, held_out, job)
     use = USES[kind].format(embedder="dot" if dot else "onnx")
     card = {
         "kind": kind,
@@ -103,30 +95,32 @@ def train_encoder(
 # --- training data
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
-    """A query, the piece of knowledge that it should find, and the pieces that it should be told apart from."""
+def make_rows(kind: Kind, examples: Examples, *, whole: bool = False, hard: bool = True) -> list[Row]:
+    """Return the training rows of a kind of encoder.
 
-    text: str
-    gold: str
-    others: Sequence[str]
+    Dual: query, gold piece, hard negative, see `ranking_rows`. Entailment: knowledge and response, with whether it is
+    entailed.
+    """
+    if kind == "dual":
+        return list(ranking_rows(examples, whole=whole))
+    pairs = make_pairs(examples, hard=hard)
+    return [(close_gaps(pair.piece), close_gaps(pair.text), float(pair.is_positive)) for pair in pairs]
 
 
-def ranking_queries(examples: Examples, *, whole: bool = False) -> list[Query]:
-    """Return the queries of rankers.
+def ranking_rows(examples: Examples, *, whole: bool = False) -> Iterator[tuple[str, str, str]]:
+    """Yield a query, a gold piece and a hard negative each.
 
-    Others are the other sentences of the persona, or other documents: half of the time under the same sentence, else
-    all, with the sentence in the query. Queries of the whole context are always compared with all documents. Without
-    personas the query is topic and history (MSDP, Appendix F.2), and others belong to other responses.
+    Negatives are other sentences of the persona, or other documents: half of the time under the same sentence, else
+    all, with the sentence in the query. For queries of the whole context they are always all documents. Without
+    personas the query is topic and history (MSDP, Appendix F.2), and negatives belong to other responses.
     """
     random = np.random.default_rng(examples.seed)
-    queries = []
     for index, (dialogue, gold) in enumerate(zip(examples.dialogues, examples.gold, strict=True)):
         last, documents = dialogue.turns[-1].text, dialogue.extra.get("documents", {})
         owners = [text for text in gold if text in dialogue.persona]
         for text in gold:
             query: str = last
-            candidates: Iterable[str] = dialogue.persona
+            candidates: Sequence[str] = list(dialogue.persona)
             if not dialogue.persona:
                 same_dialogue = np.flatnonzero(examples.numbers == examples.numbers[index])
                 candidates = [piece for other in same_dialogue for piece in examples.gold[other]]
@@ -138,49 +132,9 @@ def ranking_queries(examples: Examples, *, whole: bool = False) -> list[Query]:
                     query = f"{last} {' '.join(owners)}"
             if dialogue.persona:
                 query = close_gaps(query_of(dialogue, 0)) if whole else query_with_context(query, dialogue)
-            others = [close_gaps(candidate) for candidate in candidates if candidate not in gold]
+            others = [candidate for candidate in candidates if candidate not in gold]
             if others:
-                queries.append(Query(query, close_gaps(text), others))
-    return queries
-
-
-def make_rows(kind: Kind, examples: Examples, *, whole: bool = False, hard: bool = True) -> list[Row]:
-    """Return the training rows of a kind of encoder.
-
-    Dual: query, gold piece, hard negative. Cross: query and piece, with 1 for gold pieces and 0 for hard negatives.
-    Entailment: knowledge and response, with whether it is entailed.
-    """
-    rows: list[Row] = []
-    if kind == "nli-cross":
-        pairs = make_pairs(examples, hard=hard)
-        return [(close_gaps(pair.piece), close_gaps(pair.text), float(pair.is_positive)) for pair in pairs]
-    random = np.random.default_rng(examples.seed)
-    for query in ranking_queries(examples, whole=whole):
-        other = query.others[random.integers(len(query.others))]
-        if kind == "dual":
-            rows.append((query.text, query.gold, other))
-        else:
-            rows += [(query.text, query.gold, 1.0), (query.text, other, 0.0)]
-    return rows
-
-
-def denoise(queries: Sequence[Query], model: Any, seed: int) -> list[Row]:
-    """Return cross-encoder rows whose negatives are those that the model finds likeliest without being sure."""
-    random = np.random.default_rng(seed + 1)
-    sampled = []
-    for query in queries:
-        chosen = random.permutation(len(query.others))[:_CANDIDATES]
-        sampled.append(replace(query, others=[query.others[index] for index in chosen]))
-    pairs = [(query.text, other) for query in sampled for other in query.others]
-    chances = iter(model.predict(pairs, batch_size=128, show_progress_bar=False).tolist())
-    rows: list[Row] = []
-    for query in sampled:
-        rated = [(next(chances), other) for other in query.others]
-        unsure = [(chance, other) for chance, other in rated if chance < _SURE]
-        rows.append((query.text, query.gold, 1.0))
-        if unsure:
-            rows.append((query.text, max(unsure)[1], 0.0))
-    return rows
+                yield query, close_gaps(text), close_gaps(others[random.integers(len(others))])
 
 
 # --- models

@@ -27,7 +27,7 @@ def write_scratch_model(kind: str, texts: Iterable[str], length: int, folder: Pa
     bytes_of_texts.train_from_iterator(texts, _VOCABULARY, special_tokens=[*_SPECIAL], show_progress=False)
     inner = bytes_of_texts._tokenizer  # noqa: SLF001 - its documented place
     is_encoder = kind not in {"causal", "seq2seq"}
-    names = {"pad_token": _SPECIAL[_PAD_ID], "eos_token": _SPECIAL[_END_ID]}
+    names: dict[str, Any] = {"pad_token": _SPECIAL[_PAD_ID], "eos_token": _SPECIAL[_END_ID]}
     if is_encoder:
         names |= {"cls_token": _SPECIAL[_CLS_ID], "sep_token": _SPECIAL[_SEP_ID]}
         inputs = ["input_ids", "token_type_ids", "attention_mask"]
