@@ -68,7 +68,7 @@ def decision_row(label: str, name: str, path: Path) -> str:
     labels, numbers, folds = examples.labels, examples.numbers, examples.folds
     responses = np.arange(len(labels))
     settings = {**SETTINGS, "num_class": 2}
-    grown = grow(settings, context_rows(examples, labels), labels, responses, examples, lambda *_: None)
+    grown = grow(settings, context_rows(examples), labels, responses, examples, lambda *_: None)
     scores = np.log(softmax(grown.scores))
     decided = np.zeros(len(labels), np.int64)
     for fold in np.unique(folds):

@@ -70,7 +70,9 @@ def context_features(dialogue: Dialogue, index: TrainingIndex, exclude: int = -1
     """
     last = dialogue.turns[-1].text
     before = dialogue.turns[-2].text if len(dialogue.turns) > 1 else ""
-    similarities = np.where(index.dialogues == exclude, 0, index.similarities(last)[0])
+    similarities = index.similarities(last)[0]
+    if exclude >= 0:
+        similarities = np.where(index.dialogues == exclude, 0, similarities)
     features: list[float] = []
     for label in range(int(index.labels.max()) + 1):
         of_class = similarities[index.labels == label]
@@ -84,9 +86,8 @@ def context_features(dialogue: Dialogue, index: TrainingIndex, exclude: int = -1
     return np.concatenate([features, *vectors]).astype(np.float32)
 
 
-def context_rows(examples: Examples, labels: Integers) -> NDArray[np.float32]:
-    """Return the context features of all training responses, and keep their classes in the index."""
-    examples.index.labels = labels
+def context_rows(examples: Examples) -> NDArray[np.float32]:
+    """Return the context features of all training responses."""
     numbers = examples.numbers.tolist()
     pairs = zip(examples.dialogues, numbers, strict=True)
     return np.stack([context_features(dialogue, examples.index, number) for dialogue, number in pairs])
@@ -103,14 +104,14 @@ def train_classifier(
     """Grow trees that tell the classes of responses apart, and choose the offsets of classes by cross-validation.
 
     Args:
-        examples: The training data, with the class of each response in the index.
+        examples: The training data, with the class of each response.
         features: A row per response.
         names: Names of the classes.
         card: The card's `kind`, `use`, and what the class of the model needs besides.
         trees: Further trees of the model.
         on_step: Called with the progress.
     """
-    labels = examples.index.labels
+    labels = examples.labels
     settings = {**SETTINGS, "num_class": len(names)}
     grown = grow(settings, features, labels, np.arange(len(labels)), examples, on_step)
     scores = np.log(softmax(grown.scores))

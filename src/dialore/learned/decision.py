@@ -84,7 +84,6 @@ def _find_shifts(dialogues: Sequence[Dialogue], numbers: Sequence[int]) -> list[
 
 def train_decision(examples: Examples, on_step: OnStep, *, label: str = "search") -> TrainedPart:
     """Train a decision. The number of trees and the threshold are chosen by cross-validation."""
-    assert examples.labels is not None
-    features = context_rows(examples, examples.labels)
+    features = context_rows(examples)
     use = f"Decides on `{label}` for each response: `-o decision=trained:FOLDER` of `scg-qp`."
     return train_classifier(examples, features, _NAMES, {"kind": "decision", "use": use}, {}, on_step)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -38,7 +38,7 @@ class Examples:
         dialogues: The history before each response, with its plan and gold knowledge.
         numbers: Number of the whole dialogue that each history belongs to, from 0.
         seed: Seed of the folds and of all random choices in training.
-        labels: The decision on each response, 0 or 1; for decisions only.
+        labels: Class of each response, for classifiers; otherwise empty.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Examples:
     dialogues: list[Dialogue]
     numbers: Integers
     seed: int
-    labels: Integers | None = None
+    labels: Integers = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @functools.cached_property
     def folds(self) -> Integers:
@@ -62,7 +62,7 @@ class Examples:
     @functools.cached_property
     def index(self) -> TrainingIndex:
         """The index of these responses."""
-        return TrainingIndex.build(self.dialogues, self.numbers, self.gold)
+        return TrainingIndex.build(self.dialogues, self.numbers, self.gold, self.labels)
 
     def summary(self) -> dict[str, object]:
         """Return the description of the data for a model card."""
@@ -92,7 +92,7 @@ def read_examples(
         InputError: The file cannot be read, lacks a required field, or has too few dialogues.
     """
     reader = data_set(name)
-    missing = [field for field in needs if field not in reader.has]
+    missing = [need for need in needs if need not in reader.has]
     if missing:
         raise InputError(f"{name} has no {' and no '.join(missing)} to learn from", hint="kbp has all that is needed")
     dialogues = split_dialogues(reader.read(path), cut="all")

@@ -89,7 +89,7 @@ class TrainingIndex:
         uses: Responses that stand on each piece: a Boolean matrix of shape (pieces, responses).
         keys: Key of each piece.
         offered: Number of dialogues that have each piece.
-        labels: Class of each response, for classifiers.
+        labels: Class of each response, for classifiers; otherwise empty.
     """
 
     idf: Floats
@@ -102,13 +102,16 @@ class TrainingIndex:
     labels: Integers
 
     @classmethod
-    def build(cls, dialogues: Sequence[Dialogue], numbers: Integers, gold: Sequence[Sequence[str]]) -> TrainingIndex:
+    def build(
+        cls, dialogues: Sequence[Dialogue], numbers: Integers, gold: Sequence[Sequence[str]], labels: Integers
+    ) -> TrainingIndex:
         """Return the index of responses.
 
         Args:
             dialogues: The history before each response.
             numbers: Number of the whole dialogue that each history belongs to.
             gold: The pieces that each response stands on.
+            labels: Class of each response, or nothing.
         """
         texts = dict.fromkeys(text for dialogue in dialogues for text in (*pieces_of(dialogue), *dialogue.texts))
         idf = inverse_frequencies(list(texts))
@@ -134,7 +137,7 @@ class TrainingIndex:
             uses=sparse.csr_matrix((np.ones(len(pieces), bool), (pieces, responses)), shape),
             keys=keys,
             offered=np.array([len(offered[key]) for key in keys.tolist()], np.int64),
-            labels=np.zeros(len(dialogues), np.int64),
+            labels=labels,
         )
 
     @functools.cached_property
@@ -149,16 +152,23 @@ class TrainingIndex:
         return self.uses.indices[slice(*self.uses.indptr[row : row + 2])], int(self.offered[row])
 
     @functools.lru_cache(maxsize=256)  # noqa: B019 - an index lives as long as its model
-    def similarities(self, text: str) -> tuple[Floats, Floats]:
+    def similarities(self, text: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the cosines of a text with every answered turn, and with every response."""
         vector = word_vectors([text], self.idf)
-        asked, answered = self._by_bucket
-        return (vector @ asked).toarray()[0], (vector @ answered).toarray()[0]
+        table = self._by_bucket
+        responses, products = [np.zeros(0, np.int64)], [np.zeros(0)]
+        for bucket, weight in zip(vector.indices.tolist(), vector.data.tolist(), strict=True):
+            span = slice(table.indptr[bucket], table.indptr[bucket + 1])
+            responses.append(table.indices[span])
+            products.append(table.data[span] * weight)
+        sums = np.bincount(np.concatenate(responses), np.concatenate(products), table.shape[1])
+        asked, answered = sums.reshape(2, -1)
+        return asked, answered
 
     @functools.cached_property
-    def _by_bucket(self) -> tuple[Any, Any]:
-        """`asked` and `answered` with a row per bucket: only the buckets of a text are read."""
-        return self.asked.T.tocsr(), self.answered.T.tocsr()
+    def _by_bucket(self) -> Any:  # noqa: ANN401
+        """A row per bucket with the answered turns, then the responses: only the buckets of a text are read."""
+        return sparse.vstack([self.asked, self.answered]).T.tocsr()
 
     def __hash__(self) -> int:
         return id(self)

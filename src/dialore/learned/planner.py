@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +100,8 @@ def train_planner(examples: Examples, on_step: OnStep, *, context: bool = False)
     names = [plan_name(plan) for plan in plans]
     labels = np.array([plans.index(plan) for plan in chosen])
     check_classes(labels, names)
-    features, trees = [context_rows(examples, labels)], {}
+    examples = replace(examples, labels=labels)
+    features, trees = [context_rows(examples)], {}
     if not context:
         rows = compare_pieces(examples, on_step)
         for name in (SENTENCES, DOCUMENTS):
