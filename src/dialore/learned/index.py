@@ -161,9 +161,9 @@ class TrainingIndex:
             span = slice(table.indptr[bucket], table.indptr[bucket + 1])
             responses.append(table.indices[span])
             products.append(table.data[span] * weight)
-        sums = np.bincount(np.concatenate(responses), np.concatenate(products), table.shape[1])
-        asked, answered = sums.reshape(2, -1)
-        return asked, answered
+        sums = np.zeros(table.shape[1])
+        sums += np.bincount(np.concatenate(responses), np.concatenate(products), len(sums))
+        return sums[: len(sums) // 2], sums[len(sums) // 2 :]
 
     @functools.cached_property
     def _by_bucket(self) -> Any:  # noqa: ANN401

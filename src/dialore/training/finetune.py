@@ -152,7 +152,8 @@ def encode(tokenizer: Any, kind: Kind, target: Target, length: int) -> dict[str,
     excess = len(start) + sum(len(ids) for ids, _ in parts) + 1 - length
     first, is_first_learnt = parts[0]
     parts = [(start, False), (first[max(0, excess) :], is_first_learnt), *parts[1:], ([end], True)]
-    input_ids, labels = [], []
+    input_ids: list[int] = []
+    labels: list[int] = []
     for ids, is_learnt in parts:
         input_ids += ids
         labels += ids if is_learnt else [_IGNORED] * len(ids)
