@@ -156,5 +156,5 @@ def choose_offsets(scores: NDArray[np.float64], labels: Integers) -> NDArray[np.
 
 def f1(decided: Integers, labels: Integers, label: int) -> float:
     """Return the F1 of one class."""
-    both = np.count_nonzero((decided == label) & (labels == label))
-    return 2 * both / max(1, np.count_nonzero(decided == label) + np.count_nonzero(labels == label))
+    both = int(((decided == label) & (labels == label)).sum())
+    return 2 * both / max(1, int((decided == label).sum()) + int((labels == label).sum()))

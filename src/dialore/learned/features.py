@@ -19,7 +19,7 @@ from dialore.text import close_gaps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from dialore.dialogue import Dialogue, Turn
+    from dialore.dialogue import Dialogue, Utterance
 
     Floats = NDArray[np.float32]
 
@@ -100,7 +100,7 @@ class Pool:
         asked = self._stack([turn for turn in earlier if turn.speaker != dialogue.responder])
         return np.concatenate([last, told[-1], told.max(0), asked.max(0), self._constants], 1)
 
-    def _stack(self, turns: Sequence[Turn]) -> Floats:
+    def _stack(self, turns: Sequence[Utterance]) -> Floats:
         """Return the columns of turns, after a row of zeros that stands for no turn."""
         return np.stack(
             [np.zeros((len(self.texts), _TURN_COLUMNS), np.float32), *(self.turn(turn.text) for turn in turns)]
@@ -153,7 +153,8 @@ def lead(group: Floats) -> Floats:
         return np.zeros_like(group)
     ordered = np.sort(group, 0)
     best, second = ordered[-1], ordered[-2]
-    return group - np.where(group == best, second, best)
+    leads: Floats = group - np.where(group == best, second, best)
+    return leads
 
 
 def softmax(scores: NDArray[np.float64]) -> NDArray[np.float64]:

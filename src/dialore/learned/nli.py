@@ -281,10 +281,10 @@ def train_nli(examples: Examples, on_step: OnStep, *, hard: bool = True) -> Trai
     responses = np.array([pair.response for pair in pairs])
     grown = grow(SETTINGS, np.stack(features), labels, responses, examples, on_step)
     chances = _sigmoid(grown.scores)
-    is_new = draws[responses] < _NEW_SHARE
+    treated_as_new = draws[responses] < _NEW_SHARE
     known, new = {}, {}
     for name, rows in protocol_rows(pairs).items():
-        known[name], new[f"{name}, as if new"] = rows & ~is_new, rows & is_new
+        known[name], new[f"{name}, as if new"] = rows & ~treated_as_new, rows & treated_as_new
     threshold = _choose_threshold(chances, labels, known)
     measured = {}
     for name, rows in {**known, **new}.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -52,24 +52,12 @@ class PieceRows:
         return PieceRows(self.features[rows], self.is_gold[rows], self.responses[rows], self.owners[rows])
 
 
-@dataclass
-class _Collected:
-    features: list[NDArray[np.float32]] = field(default_factory=list)
-    is_gold: list[bool] = field(default_factory=list)
-    responses: list[int] = field(default_factory=list)
-    owners: list[int] = field(default_factory=list)
-
-    def rows(self) -> PieceRows:
-        columns = (np.array(values) for values in (self.is_gold, self.responses, self.owners))
-        return PieceRows(np.concatenate(self.features), *columns)
-
-
 def compare_pieces(examples: Examples, on_step: OnStep) -> dict[str, PieceRows]:
     """Return the rows of sentences, of documents under each sentence, and of all documents beside the gold sentence.
 
     The past of a response's own dialogue is left out.
     """
-    collected = {name: _Collected() for name in (SENTENCES, DOCUMENTS, ALL_DOCUMENTS)}
+    collected: dict[str, list[tuple[Any, ...]]] = {SENTENCES: [], DOCUMENTS: [], ALL_DOCUMENTS: []}
     number, pool = -1, None
     for response, dialogue in enumerate(examples.dialogues):
         if pool is None or number != examples.numbers[response]:
@@ -82,18 +70,16 @@ def compare_pieces(examples: Examples, on_step: OnStep) -> dict[str, PieceRows]:
         sentences, documents = pool.texts[: pool.count], pool.texts[pool.count :]
         gold_sentence = " ".join(sentence for sentence in sentences if sentence in gold)
         compared = pool.compare(dialogue)
-        owners = np.repeat(np.arange(pool.count), pool.sizes).tolist()
+        numbers = np.arange(pool.count)
+        owners = np.repeat(numbers, pool.sizes)
         for name, features, texts, owners_of_texts in (
-            (SENTENCES, sentence_features(pool, dialogue, compared), sentences, list(range(pool.count))),
+            (SENTENCES, sentence_features(pool, dialogue, compared), sentences, numbers),
             (DOCUMENTS, document_features(pool, dialogue, compared), documents, owners),
             (ALL_DOCUMENTS, document_features(pool, dialogue, compared, gold_sentence), documents, owners),
         ):
-            part = collected[name]
-            part.features.append(features)
-            part.is_gold += [text in gold for text in texts]
-            part.responses += [response] * len(texts)
-            part.owners += owners_of_texts
-    return {name: part.rows() for name, part in collected.items()}
+            is_gold = np.array([text in gold for text in texts])
+            collected[name].append((features, is_gold, np.full(len(texts), response), owners_of_texts))
+    return {name: PieceRows(*map(np.concatenate, zip(*rows, strict=True))) for name, rows in collected.items()}
 
 
 def grow_usefulness(rows: PieceRows, examples: Examples, on_step: OnStep) -> Grown:
