@@ -145,7 +145,7 @@ def _hash_file(path: Path) -> str:
 def _readme(card: Mapping[str, Any]) -> str:
     data = card["data"]
     lines = [
-        f"# A trained model of Dialore: {card['kind']}",
+        f"# A trained {card['kind']} of Dialore",
         "",
         card["use"],
         "",

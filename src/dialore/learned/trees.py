@@ -66,7 +66,7 @@ def grow(
             held-out fold after which growing stops.
         features: A row per piece or response.
         labels: Class of each row.
-        responses: The response that each row belongs to. Rows of a response are consecutive.
+        responses: The response that each row belongs to.
         examples: The responses, which are in folds.
         on_step: Called with the progress.
     """
@@ -77,10 +77,7 @@ def grow(
     best_rounds = []
 
     def data_set(rows: NDArray[np.bool_]) -> Any:  # noqa: ANN401
-        groups = None
-        if parameters["objective"] == "lambdarank":
-            groups = np.unique(responses[rows], return_counts=True)[1]
-        return lightgbm.Dataset(features[rows], labels[rows].astype(int), group=groups)
+        return lightgbm.Dataset(features[rows], labels[rows].astype(int))
 
     for fold in range(FOLDS):
         on_step("growing trees, a fold held out", fold, FOLDS)
