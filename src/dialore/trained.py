@@ -117,6 +117,7 @@ def write_trained(folder: Path, card: Mapping[str, Any], write_weights: Callable
         staging = Path(mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
         try:
             write_weights(staging)
+            (staging / "README.md").unlink(missing_ok=True)  # that of sentence-transformers
             paths = sorted(path for path in staging.rglob("*") if path.is_file())
             files = {path.relative_to(staging).as_posix(): _hash_file(path) for path in paths}
             complete = {"format": FORMAT, **card, "dialore": __version__, "files": files}

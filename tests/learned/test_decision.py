@@ -29,7 +29,7 @@ def pairs(count, seed, searched=lambda asks: asks):
             thing = draw.choice(["jazz", "hiking", "chess", "bread", "the moon"])
             said = draw.choice([f"Who first wrote about {thing}?", f"What is the history of {thing}?"])
             chat = draw.choice(["Ha, that is so nice of you!", "Same here, I love it.", "Thank you, have a good day."])
-            turns.append([f"{said if asks else chat} {number}", "I see."])
+            turns.append([f"{said if asks else chat} {100 * seed + number}", "I see."])
             queries.append([f"history of {thing}"] if searched(asks) else [])
         empty = [[] for _ in turns]
         made.append({"id": f"{seed}-{number}", "meta": [], "dialogue": turns, "query": queries, "KB": empty})
