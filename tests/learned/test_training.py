@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import json
 import subprocess
 import sys
@@ -12,11 +13,11 @@ import numpy as np
 import pytest
 
 from dialore.datasets import data_set, split_dialogues
-from dialore.errors import InputError
+from dialore.errors import InputError, MissingExtraError
 from dialore.methods.safari import Safari
 from dialore.methods.stages import StageContext
 from dialore.sources.persona import PersonaSource
-from dialore.trained import check_writable, open_trained, read_card, write_trained
+from dialore.trained import _CLASSES, ROLES, check_writable, open_trained, read_card, write_trained
 from tests.learned.conftest import entries
 
 pytest.importorskip("lightgbm")
@@ -135,6 +136,22 @@ def test_trained_parts_are_used_without_training_libraries(small, trained):
         "assert not any(name.startswith('dialore.training') for name in sys.modules)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_extra_the_remedy_is_named(trained, monkeypatch):
+    monkeypatch.setitem(sys.modules, "lightgbm", None)
+    for name in [name for name in sys.modules if name.startswith("dialore.learned")]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(MissingExtraError, match=r"dialore\[learn\]"):
+        open_trained(str(trained / "planner"), "planner")
+
+
+def test_each_kind_of_model_has_a_class_and_a_role():
+    kinds = [kind for kinds in ROLES.values() for kind in kinds]
+    assert sorted(kinds) == sorted(_CLASSES)
+    for target in _CLASSES.values():
+        module, _, name = target.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
 
 
 def changed(small, tmp_path, change):
