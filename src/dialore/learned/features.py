@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.learned.index import TrainingIndex, word_vectors
+from dialore.learned.index import SIZE, TrainingIndex, word_vectors, word_weights
 from dialore.retrieval.reranking import CachedEmbedder
 from dialore.text import close_gaps
 
@@ -77,12 +77,14 @@ class Pool:
     def turn(self, text: str) -> Floats:
         """Return how a turn relates to each piece: an array of shape (texts, 8)."""
         if text not in self._turns:
-            words = word_vectors([text], self._index.idf).toarray()[0]
+            buckets, weights = word_weights(text, self._index.idf)
+            words = np.zeros(SIZE, np.float32)
+            words[buckets] = weights
             shared = self._rarities @ (words > 0)
             columns = [
                 self._words @ words,
                 shared / self._mass,
-                shared / max(float(self._index.idf[words > 0].sum()), 1e-9),
+                shared / max(float(self._index.idf[buckets].sum()), 1e-9),
                 self._vectors @ VECTORS.encode([close_gaps(text)])[0],
             ]
             for similarities in self._index.similarities(text):

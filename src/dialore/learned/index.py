@@ -52,17 +52,20 @@ def _count_buckets(text: str) -> tuple[Integers, Integers]:
     return np.unique(np.array(buckets, np.int64), return_counts=True)
 
 
-def word_vectors(texts: Sequence[str], idf: Floats) -> Any:  # noqa: ANN401 - scipy has no types
-    """Return a sparse matrix of shape (len(texts), SIZE): word counts weighted by rarity, as unit vectors."""
-    counted = [_count_buckets(text) for text in texts]
-    ends = np.cumsum([0, *(len(buckets) for buckets, _ in counted)])
-    buckets = np.concatenate([np.zeros(0, np.int64), *(buckets for buckets, _ in counted)])
-    counts = np.concatenate([np.zeros(0, np.int64), *(counts for _, counts in counted)])
+def word_weights(text: str, idf: Floats) -> tuple[Integers, Floats]:
+    """Return the buckets of a text, and their counts weighted by rarity, as a unit vector."""
+    buckets, counts = _count_buckets(text)
     weights = np.log1p(counts) * idf[buckets]
-    rows = np.repeat(np.arange(len(texts)), np.diff(ends))
-    norms = np.sqrt(np.bincount(rows, weights**2, len(texts)))
-    weights /= np.maximum(norms, 1e-9)[rows]
-    return sparse.csr_matrix((weights.astype(np.float32), buckets, ends), (len(texts), SIZE))
+    return buckets, (weights / max(float(np.sqrt(weights @ weights)), 1e-9)).astype(np.float32)
+
+
+def word_vectors(texts: Sequence[str], idf: Floats) -> Any:  # noqa: ANN401 - scipy has no types
+    """Return the weights of texts as a sparse matrix of shape (len(texts), SIZE)."""
+    weighted = [word_weights(text, idf) for text in texts]
+    ends = np.cumsum([0, *(len(buckets) for buckets, _ in weighted)])
+    buckets = np.concatenate([np.zeros(0, np.int64), *(buckets for buckets, _ in weighted)])
+    weights = np.concatenate([np.zeros(0, np.float32), *(weights for _, weights in weighted)])
+    return sparse.csr_matrix((weights, buckets, ends), (len(texts), SIZE))
 
 
 def inverse_frequencies(texts: Sequence[str]) -> Floats:
@@ -154,10 +157,10 @@ class TrainingIndex:
     @functools.lru_cache(maxsize=256)  # noqa: B019 - an index lives as long as its model
     def similarities(self, text: str) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the cosines of a text with every answered turn, and with every response."""
-        vector = word_vectors([text], self.idf)
+        buckets, weights = word_weights(text, self.idf)
         table = self._by_bucket
         responses, products = [np.zeros(0, np.int64)], [np.zeros(0)]
-        for bucket, weight in zip(vector.indices.tolist(), vector.data.tolist(), strict=True):
+        for bucket, weight in zip(buckets.tolist(), weights.tolist(), strict=True):
             span = slice(table.indptr[bucket], table.indptr[bucket + 1])
             responses.append(table.indices[span])
             products.append(table.data[span] * weight)
