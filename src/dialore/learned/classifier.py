@@ -77,8 +77,8 @@ def context_features(
     if exclude >= 0:
         similarities = np.where(index.dialogues == exclude, 0, similarities)
     features: list[float] = []
-    for label in range(int(index.labels.max()) + 1):
-        of_class = similarities[index.labels == label]
+    for responses in index.classes:
+        of_class = similarities[responses]
         limit = min(_NEAREST[-1], len(of_class))
         nearest = np.sort(np.partition(of_class, -limit)[-limit:])[::-1]
         features += [float(nearest[:count].mean()) for count in _NEAREST]

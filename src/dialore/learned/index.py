@@ -144,6 +144,11 @@ class TrainingIndex:
         )
 
     @functools.cached_property
+    def classes(self) -> list[Integers]:
+        """The responses of each class."""
+        return [np.flatnonzero(self.labels == label) for label in range(int(self.labels.max()) + 1)]
+
+    @functools.cached_property
     def _rows(self) -> dict[int, int]:
         return {key: row for row, key in enumerate(self.keys.tolist())}
 
