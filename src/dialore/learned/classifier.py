@@ -53,23 +53,20 @@ class Classifier:
 
     def _classify(self, dialogue: Dialogue, *pieces: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the probability of each class, by the dialogue and by features of pieces."""
-        features = np.concatenate([context_features(dialogue, self._index, embeddings=not pieces), *pieces])
+        features = np.concatenate([context_features(dialogue, self._index), *pieces])
         return softmax(self._trees[_CLASSES].scores(features[None])[0])
 
     def _decide(self, probabilities: Sequence[float]) -> int:
         return int(_decide(np.log(np.maximum(probabilities, 1e-12)), self._offsets))
 
 
-def context_features(
-    dialogue: Dialogue, index: TrainingIndex, exclude: int = -1, *, embeddings: bool = True
-) -> NDArray[np.float32]:
+def context_features(dialogue: Dialogue, index: TrainingIndex, exclude: int = -1) -> NDArray[np.float32]:
     """Return the features of a dialogue without its persona.
 
     Args:
         dialogue: The dialogue up to the last turn.
         index: The training data with the class of each response.
         exclude: Number of the training dialogue whose responses are left out: the dialogue itself.
-        embeddings: Include the embeddings of the last two turns. They add nothing beside features of pieces.
     """
     last = dialogue.turns[-1].text
     before = dialogue.turns[-2].text if len(dialogue.turns) > 1 else ""
@@ -86,16 +83,14 @@ def context_features(
     for text in (last, before):
         features += [len(text), text.count("？") + text.count("?")]
     features += ["你" in last, len(dialogue.turns) // 2, float(vectors[0] @ vectors[1])]
-    return np.concatenate([features, *(vectors if embeddings else [])]).astype(np.float32)
+    return np.concatenate([features, *vectors]).astype(np.float32)
 
 
-def context_rows(examples: Examples, *, embeddings: bool = True) -> NDArray[np.float32]:
+def context_rows(examples: Examples) -> NDArray[np.float32]:
     """Return the context features of all training responses."""
     numbers = examples.numbers.tolist()
     pairs = zip(examples.dialogues, numbers, strict=True)
-    return np.stack(
-        [context_features(dialogue, examples.index, number, embeddings=embeddings) for dialogue, number in pairs]
-    )
+    return np.stack([context_features(dialogue, examples.index, number) for dialogue, number in pairs])
 
 
 def train_classifier(

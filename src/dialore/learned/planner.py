@@ -101,7 +101,7 @@ def train_planner(examples: Examples, on_step: OnStep, *, context: bool = False)
     labels = np.array([plans.index(plan) for plan in chosen])
     check_classes(labels, names)
     examples = replace(examples, labels=labels)
-    features, trees = [context_rows(examples, embeddings=context)], {}
+    features, trees = [context_rows(examples)], {}
     if not context:
         rows = compare_pieces(examples, on_step)
         for name in (SENTENCES, DOCUMENTS):
