@@ -151,8 +151,7 @@ def ask(here: str) -> dict[str, Any]:
         return opened.retrieve(demands, dialogue, _FACTS_A_SET)
 
     def link(question: dict[str, Any]) -> None:
-        for phrase in (*question["queries"], *question["topics"]):
-            opened.linker.link(phrase)
+        opened.link([*question["queries"], *question["topics"]])
 
     first = timed(retrieve, sets["plain"][:1])[0]
     figures: dict[str, Any] = {"open_ms": round(open_ms, 2), "first_question_ms": round(first, 2)}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     Question = tuple[list[int], list[int]]
     Ask = Callable[[Question], list[int]]
 
-_NEEDS = {"dialore": "lmdb", "networkx": "networkx", "sqlite": "sqlite3", "duckdb": "duckdb"}
+_NEEDS = {"dialore": "dialore", "networkx": "networkx", "sqlite": "sqlite3", "duckdb": "duckdb"}
 _FILES = {"dialore": "bench.graph", "networkx": "networkx.pickle", "sqlite": "facts.sqlite", "duckdb": "facts.duckdb"}
 _SQL = (
     "SELECT head, relation, tail FROM facts WHERE head IN ({0}) UNION ALL "

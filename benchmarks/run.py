@@ -27,7 +27,7 @@ from dialore.llm.fake import FakeModel
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.structured import output_schema
 from dialore.methods.dcrag import ThoughtQueries
-from dialore.methods.stages import LLMRunner, StageCall
+from dialore.methods.stage_runner import LLMRunner, StageCall
 from dialore.prompts.library import PromptLibrary
 from dialore.response import StageTrace
 from dialore.session import create_agent

@@ -263,7 +263,7 @@ def dialore_service(here: Path, url: str, model: str, most: int, workers: int = 
     file = here / f"{name}.toml"
     said = {"url": url, "model": model, "here": here, "port": port, "most": most, "workers": workers, "name": name}
     file.write_text(SETTINGS.format(**said), encoding="utf-8")
-    with _started([sys.executable, "-m", "dialore", "serve", str(file)], port, "/readyz", here) as pid:
+    with _started([sys.executable, "-m", "dialore", "serve", "--settings", str(file)], port, "/readyz", here) as pid:
         yield f"http://127.0.0.1:{port}/v1", "dialore", pid
 
 

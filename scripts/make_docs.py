@@ -27,6 +27,8 @@ import yaml
 import dialore
 from dialore.cli.app import app
 from dialore.cli.demo import PARTS, demo_folder, open_part
+from dialore.cli.documents import BuildSettings
+from dialore.cli.options import JudgeSettings
 from dialore.datasets import data_set_names
 from dialore.errors import InputError
 from dialore.evaluation.human.sheets import criteria_sets
@@ -42,7 +44,7 @@ from dialore.methods.registry import (
     method_options,
 )
 from dialore.prompts.library import PromptLibrary
-from dialore.settings import SourceSettings
+from dialore.settings import Settings, SourceSettings, Strict
 from dialore.sources.declared import Declaration
 from dialore.sources.registry import KINDS
 
@@ -56,13 +58,14 @@ SIGNATURES = DOCS.parent / "tests" / "data" / "signatures.txt"
 _MADE = "<!-- Made by scripts/make_docs.py of the code: change it there. -->\n"
 _METHODS = """\
 A method answers a dialogue. `dialore methods` lists them, `dialore methods NAME` explains one, `-M NAME` chooses one,
-`-o OPTION=VALUE` sets an option, and `--stage-model STAGE=MODEL` has a stage done by another model.
+`-o OPTION=VALUE` sets an option, and `--set model.stages.STAGE=MODEL` has a stage done by another model.
 """
 _METRICS = """\
 `dialore score RUN -x NAME` measures by one; every figure has a 95% bootstrap interval. What a metric cannot do without
 and has not is said: such a figure is "not available", with the reason, and never 0. `judge` is a language model by
-`--model` and `--base-url`, `nli` a model by `--nli`, `language-model` one by `--language-model`; the rest is data.
-The two geometric means are made of other scores of a run, where all of those are there.
+`--model` and `--base-url`, `nli` a model by `--set nli=NAME`, `language-model` one by
+`--set language_model=NAME`; the rest is data. The two geometric
+means are made of other scores of a run, where all of those are there.
 
 The tables and plots of `score` and `report` show overlap, consistency, recall and other shares in per cent, like BLEU
 and Distinct. They compare directly with the tables of SAFARI and MSDP. `--json`, CSV, `check` and Python have these
@@ -72,7 +75,7 @@ If a dialogue has several `references`, metrics of single responses take the bes
 references and the closest length, as sacrebleu and coco-caption do.
 
 Overlap is measured in the language of the reference, whatever the language of the turns: Chinese by character (or by
-word, `--tokens word`), English as ParlAI normalises it, any other language by words of Unicode.
+word, `--set tokens=word`), English as ParlAI normalises it, any other language by words of Unicode.
 """
 _SIGNIFICANCE = """
 ## Significance
@@ -169,36 +172,39 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 _CLI = """\
 Every command tells its options by `--help`; `dialore --install-completion` completes them in your shell. The exit code
 is 0 where all was done, 1 where some of a batch failed, 2 for bad input: one line on standard error says what is wrong
-and how to mend it. An option wins over its variable (`DIALORE_` and its name), this over the file of `--settings`.
+and how to mend it. Everyday settings have an option of their own. Any setting is set by `--set section.field=value`, by
+its variable, or in the file of `--settings`; options win over variables, these over the file. `dialore settings` lists
+them, and the tables below.
 """
-_SHARED = {"Language model": "language-model", "Knowledge and method": "knowledge-and-method"}
 
 
 def cli_page() -> str:
     """docs/cli.md."""
-    shared: dict[str, dict[str, Any]] = {panel: {} for panel in _SHARED}
     parts = []
     for path, command in _commands(typer.main.get_command(app), "dialore"):
         about, _, shown = re.sub(r"\[/?[a-z ]+\]", "", command.help or "").partition("\nExamples\n")
         lines = [line.strip() for line in shown.partition("\n\n")[0].splitlines()]
-        examples = [f"\n```text\n{chr(10).join(lines)}\n```\n"] if lines else []
-        own = []
-        for param in command.params:
-            panel = getattr(param, "rich_help_panel", None)
-            (shared[panel].setdefault(param.opts[0], param) if panel in shared else own.append(param))
-        taken = [
-            panel for panel in _SHARED if any(getattr(p, "rich_help_panel", None) == panel for p in command.params)
-        ]
-        more = (
-            [f"\nAlso the options of {' and '.join(f'[{p.lower()}](#{_SHARED[p]})' for p in taken)}.\n"]
-            if taken
-            else []
-        )
-        table = [f"\n{_options(own)}"] if any(p.opts[0] != "--help" for p in own) else []
-        parts.append("".join([f"\n## {path}\n\n{about.strip()}\n", *examples, *table, *more]))
-    for panel, params in shared.items():
-        parts.append(f"\n## {panel}\n\n{_options(params.values())}")
+        examples = f"\n```text\n{chr(10).join(lines)}\n```\n" if lines else ""
+        has_options = any(param.opts[0] != "--help" for param in command.params)
+        table = f"\n{_options(command.params)}" if has_options else ""
+        parts.append(f"\n## {path}\n\n{about.strip()}\n{examples}{table}")
+    parts += [f"\n## Settings: {title}\n\n{_settings(kind)}" for title, kind in _SETTINGS.items()]
     return f"# The command line\n\n{_MADE}\n{_CLI}" + "".join(parts)
+
+
+_SETTINGS: dict[str, type[Strict]] = {
+    "commands that answer": Settings,
+    "runs": RunConfig,
+    "judges and metrics": JudgeSettings,
+    "reading documents": BuildSettings,
+}
+
+
+def _settings(kind: type[Strict]) -> str:
+    rows: list[tuple[str, ...]] = [("setting", "what it does", "variable"), ("---",) * 3]
+    listed = kind.list_settings()
+    rows += [(f"`{each.path}`", each.help, f"`{each.variable}`" if each.variable else "") for each in listed]
+    return _table(rows)
 
 
 def _commands(group: Any, path: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401 - click's
@@ -488,8 +494,12 @@ _command_tree = functools.cache(lambda: typer.main.get_command(app))
 
 def _is_command(words: list[str]) -> bool:
     command: Any = _command_tree()
-    for word in words:
-        if word.startswith("-"):
+    settings = {setting.path for kind in _SETTINGS.values() for setting in kind.list_settings()}
+    for before, word in zip(["", *words], words, strict=False):
+        if before == "--set":
+            if word not in settings:
+                return False
+        elif word.startswith("-"):
             if not any(word in param.opts for param in command.params):
                 return False
         elif word not in getattr(command, "commands", {}):

@@ -31,7 +31,7 @@ import numpy as np
 
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph import GraphStore, build_graph, read_facts
-from dialore.retrieval.graph.opening import starter_files
+from dialore.retrieval.graph.starter import starter_files
 from dialore.retrieval.linking.linker import Linker
 from dialore.text import LANGUAGES
 

@@ -30,7 +30,8 @@ from lxml import etree
 
 from dialore.errors import InputError, first_line
 from dialore.retrieval.chunking import Chunking, Unreadable
-from dialore.retrieval.loaders.reading import format_of, read_sections
+from dialore.retrieval.loaders.formats import format_of
+from dialore.retrieval.loaders.reading import read_sections
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

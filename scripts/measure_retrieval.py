@@ -36,7 +36,7 @@ from dialore.datasets import data_set, split_dialogues
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph import GraphStore, build_graph, read_facts
-from dialore.retrieval.graph.opening import starter_files
+from dialore.retrieval.graph.starter import starter_files
 from dialore.sources.graph import Graph
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import asyncio
 import sys
 import tempfile
 from contextlib import AsyncExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,7 +83,9 @@ def record(arguments: argparse.Namespace) -> int:
         return 2
     with tempfile.TemporaryDirectory() as folder:
         fresh = Path(folder) / "fresh.jsonl"
-        responses = asyncio.run(answer(Recorder(model, fresh), [pair for pair in work if pair[1]], arguments.method))
+        responses = asyncio.run(
+            answer(replace(model, recorder=Recorder(fresh)), [pair for pair in work if pair[1]], arguments.method)
+        )
         for response in responses:
             print(f"{response.id} {response.method}: {response.text or response.error}")
         if any(response.status == "failed" for response in responses):

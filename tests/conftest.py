@@ -17,7 +17,7 @@ from tests.llm.server import FaultyServer
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from tests.retrieval.graph.postgres_server import PostgresServer
+    from tests.postgres_server import PostgresServer
 
 # The workers of `pytest -n auto` are as many as there are cores, and what is trained here is small: a thread each.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -50,7 +50,7 @@ def no_endpoint_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="session")
 def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
     """Make cache folders that hold the starter graph, which takes seconds to build, and nothing else."""
-    from dialore.retrieval.graph.opening import starter_graph
+    from dialore.retrieval.graph.starter import starter_graph
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("DIALORE_CACHE", str(tmp_path_factory.mktemp("built")))
@@ -66,7 +66,7 @@ def new_cache(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], str]:
 def postgres_server() -> Iterator[PostgresServer]:
     """A PostgreSQL cluster of the tests' own, started once."""
     pytest.importorskip("psycopg_pool", reason="PostgreSQL's driver is not here: pip install 'dialore[postgres]'")
-    from tests.retrieval.graph.postgres_server import PostgresServer, binaries
+    from tests.postgres_server import PostgresServer, binaries
 
     folder = binaries()
     if folder is None:

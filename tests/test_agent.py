@@ -170,7 +170,7 @@ def test_importing_dialore_loads_nothing_heavy():
     import subprocess
     import sys
 
-    heavy = {"numpy", "pydantic", "openai", "aiohttp", "lmdb", "jinja2", "jieba", "simplemma", "torch", "typer"}
+    heavy = {"numpy", "pydantic", "openai", "aiohttp", "jinja2", "jieba", "simplemma", "torch", "typer"}
     code = f"import sys, dialore; print(sorted({heavy!r} & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

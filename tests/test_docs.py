@@ -85,7 +85,7 @@ def test_what_fidelity_names_exists_and_every_file_stands_in_it():
         ("`bleu-2`", "`bleu-9`", "there is no bleu-9"),
         ("criteria `scg-qp-errors`", "criteria `scg-qp-error`", "there is no scg-qp-error"),
         ("`prompts/edit/model-answer.paper`", "`prompts/edit/answer.paper`", "there is no prompts/edit/answer.paper"),
-        ("score --nli`", "score --nl`", "there is no dialore score --nl"),
+        ("score --set nli`", "score --set nl`", "there is no dialore score --set nl"),
         ("`edit-questions`; `bleu", "`edit-question`; `bleu", "there is no edit-question"),
         ("](../examples/edit/table-4.yaml)", "]", "edit: table-4 is a file in one place only"),
         ("| Table 8: one", "| one", "safari: Table 8 is not told"),

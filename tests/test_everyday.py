@@ -50,7 +50,7 @@ def test_another_set_without_a_path_says_what_to_do(tmp_path, capsys, monkeypatc
         ),
     ):
         with pytest.raises(SystemExit) as left:
-            main(["data", "stats", name])
+            main(["data", "show", "--stats", name])
         assert left.value.code == 2
         assert hint in capsys.readouterr().err
 
@@ -95,7 +95,7 @@ def test_the_example_shows_the_commands_of_readme():
 
 def test_show_needs_no_file(capsys):
     with pytest.raises(SystemExit) as left:
-        main(["data", "stats", "everyday", "--json"])
+        main(["data", "show", "--stats", "everyday", "--json"])
     assert not left.value.code
     found = json.loads(capsys.readouterr().out)
     assert (found["dialogues"], found["samples"], found["languages"]) == (20, 20, {"en": 14, "zh": 6})

@@ -12,6 +12,7 @@ import json
 import re
 import shlex
 import shutil
+import subprocess
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -94,7 +95,7 @@ def command(text):
 def shown_in(path):
     """The commands that a file shows, with parts of ours for the neural ones whose weights are not to be had here."""
     text = path.read_text("utf-8")
-    shown = re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)
+    shown = [*read_config(path).data.commands, *re.findall(r"^#   (dialore .*)$", text, re.MULTILINE)]
     found = [re.sub(r"--embedder (st|dot|onnx):\S+", "--embedder static", each) for each in shown]
     found = [re.sub(r"--base \S+", "--base scratch --epochs 0.1 --length 96", each) for each in found]
     found = [each for each in found if CAN_TRAIN or " train " not in each]
@@ -148,7 +149,7 @@ def test_an_example_runs_as_it_says(path, world, monkeypatch):
             said = json.loads(command(f"{each} --limit 3 --model rehearsal --json"))
             assert (said["failed"], said["missing"]) == (0, 0), each
         elif each.startswith("dialore train "):
-            continue  # it wants torch: see tests/cli/test_distill.py and tests/learned/test_safari_supervised.py
+            continue  # parsed in tests/test_train_commands.py; trained in tests/cli/test_distill.py and tests/learned
         elif each not in scores and each not in built:
             rehearsed = each.startswith("dialore distill ") and "--from" not in each
             command(f"{each} --limit 3 --model rehearsal" if rehearsed else each)
@@ -171,6 +172,58 @@ def test_an_example_runs_as_it_says(path, world, monkeypatch):
                 ("meteor", "planning-f1", "recall-1-persona-", "handbook-citation-", "handbook-refused")
             ):
                 assert score["value"] is not None, (name, score)
+
+
+def indented_in(path, program):
+    """Return the commands of a program that a file shows deeper than those of its own run."""
+    return re.findall(rf"^#     ({program} .*)$", path.read_text("utf-8"), re.MULTILINE)
+
+
+def test_the_sheets_of_msdps_table_4_are_exported_from_three_runs(world, monkeypatch):
+    folder, built = world
+    monkeypatch.chdir(folder)
+    tables = [ROOT / "examples" / "msdp" / f"{name}.yaml" for name in ("table-4", "table-3-fcm", "table-3-wiki")]
+    for path in tables:
+        for each in shown_in(path):
+            kind = each.split()[1]
+            if kind == "run" and " --data " not in each:
+                command(f"{each} --limit 3 --model rehearsal")
+            elif kind in {"samples", "documents"} and each not in built:
+                command(each)
+                built.add(each)
+    (export,) = indented_in(tables[0], "dialore")
+    command(export)
+    key = json.loads(Path("sheets.key.json").read_text("utf-8"))
+    pairs = {frozenset(item["systems"]) for item in key["items"].values()}
+    wanted = {frozenset({"MSDP", f"FCM w/ DPR ({place})"}) for place in ("seen", "wiki")}
+    assert {pair for pair in pairs if "(control)" not in pair} == wanted
+    assert len({item["dialogue"] for item in key["items"].values()}) == 3  # the runs have the same turns
+
+
+KILT_PAGES = [
+    {
+        "wikipedia_title": "Tea & Co",
+        "text": ["Tea & Co\n", 'Tea is "old".\n', "Section::::History.\n", "BULLET::::- Green tea.\n"],
+    },
+    {"wikipedia_title": "Empty", "text": ["Empty\n"]},
+]
+
+
+@pytest.mark.skipif(shutil.which("jq") is None, reason="jq is not installed")
+@pytest.mark.parametrize("table", ["table-1-wiki", "table-3-wiki"])
+def test_kilts_pages_become_documents_without_its_marks(table, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    lines = "".join(json.dumps(page) + "\n" for page in KILT_PAGES)
+    (tmp_path / "kilt_knowledgesource.json").write_text(lines, "utf-8")
+    path = ROOT / "examples" / "msdp" / f"{table}.yaml"
+    (convert,) = indented_in(path, "jq")
+    subprocess.run(convert, shell=True, check=True)
+    (page,) = map(json.loads, Path("data/wikipedia.jsonl").read_text("utf-8").splitlines())
+    assert page == {"title": "Tea & Co", "text": 'Tea is "old".\nGreen tea.\n'}
+    build = next(each for each in shown_in(path) if " data/wikipedia.jsonl" in each)
+    command(build)
+    assert "Green tea." in command(f"dialore documents search green {build.split()[3]} --json")
 
 
 @pytest.mark.skipif(not CAN_TRAIN, reason="torch and what trains with it are not installed: the extra finetune")
@@ -203,11 +256,11 @@ def test_the_rows_of_fcm_are_written_by_the_models_that_their_commands_train(wor
 
 @pytest.mark.parametrize("path", OF_PAPERS, ids=named)
 def test_an_example_says_what_it_repeats(path):
-    text, config = path.read_text("utf-8"), read_config(path)
+    config = read_config(path)
     what, number = re.search(r"(table|figure|section)-(\d+)", path.stem).groups()
     assert re.search(rf"{what.title()}s? {number}", config.about)
     assert "Differs from the paper" in config.about
-    assert "# Data: " in text
+    assert config.data.source
     assert config.metrics
     assert config.dataset.path.parts[0] == "data"
     assert all(str(part).startswith("data") for kind in ("graph", "samples") for part in config.sources.places(kind))
@@ -285,9 +338,7 @@ def test_all_missing_inputs_are_named_with_the_commands_that_make_them(path, tmp
     said, sources = capsys.readouterr().err, read_config(path).sources
     assert f"{read_config(path).dataset.path}: " in said
     for place in (*sources.places("graph"), *sources.places("samples"), *sources.places("documents")):
-        command = next(
-            each for each in re.findall(r"^#   (dialore .*)$", path.read_text(), re.M) if place in each.split()
-        )
+        command = next(each for each in read_config(path).data.commands if place in each.split())
         assert f"{place}: {command}" in said
         inputs = [word for word in command.split() if word.startswith("data/") and word != place]
         assert all(f"{word}: " in said for word in inputs)

@@ -22,7 +22,8 @@ from dialore.retrieval.chunking import Chunking, Unreadable
 from dialore.retrieval.documents.store import NewPassage
 from dialore.retrieval.graph.facts import FILE_FORMATS as FACT_FORMATS
 from dialore.retrieval.graph.facts import Rejects, read_facts
-from dialore.retrieval.loaders.reading import FILE_FORMATS, read_sections
+from dialore.retrieval.loaders.formats import FILE_FORMATS
+from dialore.retrieval.loaders.reading import read_sections
 from dialore.settings import read_settings
 from dialore.sources.persona import read_persona
 from dialore.text import storable

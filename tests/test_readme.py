@@ -103,7 +103,18 @@ def test_a_citation_looks_as_shown(faulty_server, tmp_path, monkeypatch, capsys)
     (tmp_path / "cafe.md").write_text(text, "utf-8")
     monkeypatch.setenv("COLUMNS", "120")
     with pytest.raises(SystemExit):
-        main(["ask", "May I bring my dog?", "--documents", "cafe.md", "-u", faulty_server.url, "--no-cache"])
+        main(
+            [
+                "ask",
+                "May I bring my dog?",
+                "--documents",
+                "cafe.md",
+                "-u",
+                faulty_server.url,
+                "--set",
+                "model.no_cache=true",
+            ]
+        )
     (shown,) = [block for language, block in BLOCKS if language == "text"]
     printed = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
     assert printed[1:5] == shown.splitlines()

@@ -60,7 +60,7 @@ def test_a_file_is_not_looked_for_by_itself(tmp_path, monkeypatch):
         ("a.yaml", "sources: {documnts: x}", "did you mean documents"),
         ("a.yaml", "model: {retries: -1}", "model.retries"),
         ("a.yaml", "modle: x", "unknown setting: 'modle'"),
-        ("a.yaml", "model: {cache: x, no_cache: true}", "do not go together"),
+        ("a.yaml", "model: {cache: x, no_cache: true}", "exclude each other"),
     ],
 )
 def test_what_is_wrong_in_a_file_is_named(tmp_path, name, text, wanted):
@@ -71,7 +71,7 @@ def test_what_is_wrong_in_a_file_is_named(tmp_path, name, text, wanted):
 
 
 def test_a_key_is_neither_shown_nor_kept():
-    settings = read_settings(said={"model.api_key": "sk-secret"})
+    settings = read_settings(changes={"model.api_key": "sk-secret"})
     assert "sk-secret" not in repr(settings)
     assert "sk-secret" not in settings.model_dump_json()
 
@@ -88,7 +88,7 @@ async def test_a_source_is_opened_once_and_only_where_it_is_wanted():
 
 
 def test_one_place_is_taken_where_one_can_be():
-    with pytest.raises(InputError, match=r"one sources=\{\"web\": ...\} is taken, not 2"):
+    with pytest.raises(InputError, match=r"sources\.search takes one location, not 2"):
         Session(SourceSettings.model_validate({"search": ["brave:", "brave:"]})).source("web")
 
 
@@ -130,7 +130,7 @@ class Notes:
 
 @pytest.mark.parametrize("declares", ["", "from: notes.txt"])
 async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch, declares):
-    kind = SourceKind("notes", f"{__name__}:Notes", "Notes of your own.", key="notes", metavar="FILE")
+    kind = SourceKind("notes", f"{__name__}:Notes", "Notes of your own.", key="notes")
     monkeypatch.setitem(KINDS, "notes", kind)
     (tmp_path / "notes.txt").write_text("honey soothes a sore throat\nbees hum\n", "utf-8")
     (tmp_path / "declared.yaml").write_text(
@@ -140,7 +140,7 @@ async def test_a_kind_of_source_is_one_class_and_one_entry(tmp_path, monkeypatch
         f"method: safari\nsources: {{{'' if declares else 'notes: notes.txt, '}declared: declared.yaml}}", "utf-8"
     )
     settings = read_settings(tmp_path / "agent.yaml")
-    assert "--notes" in {name for option in Settings.flagged() for name in option.flag.names}
+    assert "sources.notes" in {setting.path for setting in Settings.list_settings()}
     async with Session(settings.sources) as bench:
         agent = bench.agent("safari", Models(FakeModel()))
         (declared,) = agent.method.declared.entries
@@ -159,9 +159,9 @@ def connected(model):
 @pytest.mark.parametrize(
     ("methods", "sources", "cite", "words"),
     [
-        (["dcrag"], {"documents": ["no such.idx"]}, False, r"dcrag: no use for sources=\{.documents"),
-        (["dcrag", "vanilla"], {"persona": ["p.yaml"]}, False, r"dcrag, vanilla: no use for sources=\{.persona"),
-        (["msdp"], {}, True, "msdp: no use for cite=True"),
+        (["dcrag"], {"documents": ["no such.idx"]}, False, "dcrag: no use for the source documents"),
+        (["dcrag", "vanilla"], {"persona": ["p.yaml"]}, False, "dcrag, vanilla: no use for the source persona"),
+        (["msdp"], {}, True, "msdp: no use for citations"),
     ],
 )
 async def test_what_no_method_reads_is_an_error_that_names_those_that_do(methods, sources, cite, words):
@@ -181,19 +181,18 @@ async def test_what_one_of_several_methods_reads_is_none(tmp_path):
 
 
 def test_in_python_too():
-    with pytest.raises(InputError, match=r"dcrag: no use for sources=\{.documents.*weave"):
+    with pytest.raises(InputError, match=r"dcrag: no use for the source documents.*weave"):
         create_agent("dcrag", model=FakeModel(), sources={"documents": InMemoryPassages(["We open at nine."])})
 
 
-@pytest.mark.parametrize("kind", ["documents", "persona", "graph", "search", "sources"])
+@pytest.mark.parametrize("kind", ["documents", "persona", "graph", "search", "declared"])
 def test_where_nothing_is_named_it_is_weave_on_the_starter_graph(kind, monkeypatch):
-    key = "declared" if kind == "sources" else kind
-    for settings in (read_settings(said={f"sources.{key}": ["x"]}), read_settings()):
+    for settings in (read_settings(changes={f"sources.{kind}": ["x"]}), read_settings()):
         assert settings.method == ["weave"]
     assert settings.knowledge.places("graph") == ["starter"]
-    assert read_settings(said={"method": ["t-rag"]}).knowledge.places("graph") == []
+    assert read_settings(changes={"method": ["t-rag"]}).knowledge.places("graph") == []
     monkeypatch.setenv(f"DIALORE_{kind.upper()}", "x")
-    assert read_settings().knowledge.model_extra == {key: ["x"]}
+    assert read_settings().knowledge.model_extra == {kind: ["x"]}
 
 
 def test_in_python_the_method_is_weave_too():

@@ -52,6 +52,22 @@ def test_a_connection_explains_its_errors_but_not_violated_constraints(tmp_path)
             database.execute("INSERT INTO t VALUES (1)")
 
 
+def test_a_failed_commit_at_the_end_of_a_transaction_names_the_file(tmp_path):
+    path = tmp_path / "data.sqlite"
+    with (
+        contextlib.closing(sqlite3.connect(path, timeout=0, factory=ExplainedConnection)) as database,
+        contextlib.closing(sqlite3.connect(path)) as reader,
+    ):
+        database.explain_as = {"path": path, "description": "data", "other_file": "none"}
+        database.execute("CREATE TABLE t (a)")
+        database.execute("INSERT INTO t VALUES (1), (2)")
+        database.commit()
+        rows = reader.execute("SELECT a FROM t")
+        assert next(rows) == (1,)  # the reader holds its lock until it has read the last row
+        with pytest.raises(InputError, match=r"data\.sqlite"), database:
+            database.execute("INSERT INTO t VALUES (3)")
+
+
 def limited(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run the command line in a process that may write files of 4 KiB at most."""
     resource = pytest.importorskip("resource")

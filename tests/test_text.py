@@ -14,6 +14,7 @@ from dialore.text import (
     check_language,
     content_lemmas,
     content_words,
+    count_noun,
     detect_language,
     is_chinese,
     is_mentioned,
@@ -249,3 +250,17 @@ def test_jieba_keeps_its_cache_in_our_own_folder(tmp_path) -> None:
     )
     assert shown.stdout.split() == ["我", "嗓子疼"], shown.stderr
     assert (tmp_path / "own" / "jieba.cache").exists()
+
+
+@pytest.mark.parametrize(
+    ("count", "plural", "expected"),
+    [
+        (0, "rows", "0 rows"),
+        (1, "rows", "1 row"),
+        (1200, "documents", "1,200 documents"),
+        (1, "pieces of knowledge", "1 piece of knowledge"),
+        (1, "entries", "1 entry"),
+    ],
+)
+def test_a_count_of_one_has_a_singular_noun(count, plural, expected):
+    assert count_noun(count, plural) == expected

@@ -11,12 +11,13 @@ from dialore.dialogue import Dialogue, dialogue_of
 from dialore.errors import InputError, StageError, is_fatal
 from dialore.methods.base import Method, prompt_variant_of
 from dialore.methods.citations import mark_used
-from dialore.methods.stages import OnStage, StageContext, StageRunner
+from dialore.methods.stages import OnStage, StageContext
 from dialore.parallel import bounded_map, check_event_loop, listening, wait_for
 from dialore.response import Grounding, Response
 
 if TYPE_CHECKING:
     from dialore.dialogue import Given, Messages
+    from dialore.methods.stage_runner import StageRunner
 
 Listener: TypeAlias = Callable[[str], object]
 """Gets each piece of a text as it is written; may be async."""

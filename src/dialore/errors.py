@@ -6,47 +6,23 @@ import copyreg
 import difflib
 import importlib
 import json
-import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-ON_COMMAND_LINE: ContextVar[bool] = ContextVar("ON_COMMAND_LINE", default=False)
-"""True where errors are read on the command line: elsewhere options are told as Python arguments."""
-_OPTION = re.compile(r"--([a-z][a-z-]+)(?: (hf:[\w./-]+))?(?: [A-Z]+\b)?|dialore [^`;)]*")  # a command stays as it is
-_ARGUMENTS = {
-    **dict.fromkeys(
-        ("api-key", "base-url", "concurrency", "record", "thinking", "timeout", "window"), "connect({}=...)"
-    ),
-    **dict.fromkeys(("documents", "memory", "persona", "samples", "sources"), 'sources={{"{}": ...}}'),
-    "search": 'sources={{"web": ...}}',
-    "stage-model": "stage_models=...",
-    **dict.fromkeys(("accept-changed-prompts", "accept-changed-server", "batch", "cite"), "{}=True"),
-}
-"""The Python form of options that are no argument of their name."""
-
-
-def _as_argument(option: re.Match[str]) -> str:
-    name, value = option.groups()
-    if name is None:
-        return "run_experiment" if option[0] == "dialore run" else option[0]
-    shown = f'"{value}"' if value else "..."
-    return _ARGUMENTS.get(name, "{}=" + shown).format(name.replace("-", "_"))
-
 
 class DialoreError(Exception):
     """Any error that Dialore raises on purpose.
 
-    Its message and mend name options of the command line; as text it names them as Python arguments, but there.
+    Messages and hints name settings by their dotted names (`model.window`). The command line adds the options.
 
     Args:
-        message: what went wrong, in one line.
-        hint: what the user can do about it, in one line; empty where nothing can be said.
+        message: What went wrong, in one line.
+        hint: What the user can do about it, in one line; may be empty.
     """
 
     query: str | None = None
@@ -61,8 +37,7 @@ class DialoreError(Exception):
         return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined]
 
     def __str__(self) -> str:
-        text = f"{self.message} ({self.hint})" if self.hint else self.message
-        return text if ON_COMMAND_LINE.get() else _OPTION.sub(_as_argument, text)
+        return f"{self.message} ({self.hint})" if self.hint else self.message
 
 
 class InputError(DialoreError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import errno
 import functools
 import gzip
 import json
@@ -289,6 +290,25 @@ def write_whole(path: Path, content: str | bytes | Iterable[str], *, private: bo
                 file.writelines([content] if isinstance(content, str) else content)
 
 
+@contextmanager
+def folder_lock(folder: Path, *, wait: bool = True) -> Iterator[None]:
+    """Lock a folder until the body or the process ends; raises OSError if it is locked and `wait` is False."""
+    try:
+        import fcntl
+    except ImportError:  # Windows cannot lock folders
+        from filelock import FileLock
+
+        with FileLock(folder / ".lock", timeout=-1 if wait else 0):
+            yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        yield
+    finally:
+        os.close(handle)
+
+
 PRIVATE_MODE = 0o600
 
 
@@ -307,7 +327,13 @@ def create_private_folder(path: Path) -> None:
 
 def unwritable(path: Path, error: OSError) -> InputError:
     """Return the error of a file that cannot be written."""
-    return InputError(f"cannot write {path}: {error.strerror or error}", hint="check the folder and its permissions")
+    hint = "check the folder and its permissions"
+    if error.errno in _NO_ROOM:
+        hint = "make room on the disk, or check your quota and the limit of file sizes (ulimit -f)"
+    return InputError(f"cannot write {path}: {error.strerror or error}", hint=hint)
+
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 
 
 # --- the cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import AliasChoices, BaseModel, Field
@@ -154,6 +154,14 @@ class Grounding(BaseModel):
     def drafted(self, text: str, draft: str, shown: Sequence[Knowledge]) -> Response:
         """Return the response with this text on these grounds, its draft, and what the draft was written from."""
         return self.response(text).model_copy(update={"draft": draft, "drafted_from": [piece.id for piece in shown]})
+
+
+def failed_sources(trace: Iterable[StageTrace]) -> dict[str, str]:
+    """Return the error messages of sources that could not be asked, by their names."""
+    failures: dict[str, str] = {}
+    for stage in trace:
+        failures |= stage.output.get("failures", {})
+    return failures
 
 
 class Response(Grounding):

@@ -9,26 +9,28 @@ import inspect
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 from dialore.agent import Agent
 from dialore.errors import InputError, UnknownNameError, check_type
-from dialore.llm.model import ContextWindow, LanguageModel, SamplingOverride
+from dialore.files import cache_folder
+from dialore.llm.client import ModelClient
+from dialore.llm.model import LanguageModel
 from dialore.methods import registry
-from dialore.methods.stages import BY_MODEL, LLMRunner, NullRunner
+from dialore.methods.stage_runner import LLMRunner, NullRunner
+from dialore.methods.stages import RERANK_BY_MODEL
 from dialore.plugins import loadable
-from dialore.retrieval.documents.filters import reading_as
-from dialore.retrieval.reranking import load_reranker
 from dialore.settings import DEFAULT_METHOD, ModelSettings, Settings, SourceSettings, check_settings, read_settings
 from dialore.sources.registry import KINDS
 
 if TYPE_CHECKING:
+    from dialore.llm.model import Budget, Price
     from dialore.methods.base import Method
-    from dialore.methods.stages import StageRunner
+    from dialore.methods.stage_runner import StageRunner
     from dialore.prompts.library import PromptLibrary
 
 log = logging.getLogger(__name__)
@@ -43,46 +45,59 @@ REHEARSAL = "rehearsal"
 AnyModel: TypeAlias = LanguageModel | str | None
 """A language model as Python users have it: open, by name, or `env` for that of the environment."""
 Connect: TypeAlias = "Callable[[ModelSettings, str | None], LanguageModel | None]"
-"""Makes a language model of its settings, or of them with another name, of a stage's model; None: no language model."""
+"""Opens the language model of settings, or another one by name with the same settings; None: no language model."""
 
 
-def connect_model(settings: ModelSettings, name: str | None = None) -> LanguageModel | None:
-    """Return the model of settings and environment, or None; raises as `connect`, and where none is to be recorded."""
-    model = _open_model(settings, name)
-    sampling = {name: getattr(settings, name) for name in ("temperature", "top_p", "max_tokens")}
-    if model is not None and any(value is not None for value in sampling.values()):
-        model = SamplingOverride(model, **sampling)
-    if model is not None and (settings.window is not None or settings.no_truncate):
-        model = ContextWindow(model, settings.window, whole=settings.no_truncate)
-    return model
+def open_model(settings: ModelSettings, name: str | None = None) -> ModelClient | None:
+    """Return the language model of settings and environment, or None if neither names one.
 
+    Args:
+        settings: The model and how it is called. Settings that `dialore.llm.connection.connect` has are passed to it.
+        name: Another model to be called in the same way, for example one for a single stage.
 
-_ASKED_WITH = ("timeout", "retries", "concurrency", "cache", "api", "extra_body", "thinking", "slots", "threads")
-
-
-def _open_model(settings: ModelSettings, name: str | None) -> LanguageModel | None:
-    from dialore.llm.recording import Recorder, Replay
-
+    Raises:
+        InputError: As `connect`, or there is no model whose calls could be recorded.
+    """
     if settings.replay is not None:
-        return Replay(settings.replay)
-    model: LanguageModel | None = None
+        from dialore.llm.recording import Replay
+
+        model: ModelClient | None = ModelClient(Replay(settings.replay))
+    else:
+        model = _connect(settings, name)
+    if model is None:
+        if settings.record is not None:
+            raise InputError("model.record needs a language model", hint="set model.base_url and model.model")
+        return None
+    recorder = None
+    if settings.record is not None:
+        from dialore.llm.recording import Recorder
+
+        recorder = Recorder(settings.record)
+    sampling = {field: getattr(settings, field) for field in ("temperature", "top_p", "max_tokens")}
+    return replace(
+        model,
+        sampling={field: value for field, value in sampling.items() if value is not None},
+        window=settings.window,
+        may_shorten=not settings.no_truncate,
+        recorder=recorder,
+    )
+
+
+def _connect(settings: ModelSettings, name: str | None) -> ModelClient | None:
     if REHEARSAL in {settings.model, name}:
         from dialore.llm.fake import FakeModel
 
-        model = FakeModel()
-    elif name is not None or settings.model != LEXICAL:
-        from dialore.files import cache_folder
-        from dialore.llm.connection import connect
+        return ModelClient(FakeModel())
+    if name is None and settings.model == LEXICAL:
+        return None
+    from dialore.llm.connection import connect
 
-        asked: dict[str, Any] = {field: getattr(settings, field) for field in _ASKED_WITH}
-        asked |= {"context": settings.window, "folder": cache_folder() / "models", "key_env": settings.key_env}
-        named_by = settings.named_by if settings.base_url else ""
-        model = connect(name or settings.model, settings.base_url, settings.api_key, named_by=named_by, **asked)
-    if settings.record is None:
-        return model
-    if model is None:
-        raise InputError("--record needs a language model", hint="set --base-url and --model")
-    return Recorder(model, settings.record)
+    parameters = inspect.signature(connect).parameters
+    arguments: dict[str, Any] = {field: value for field, value in settings if field in parameters}
+    arguments["model"] = name or settings.model
+    if not settings.base_url:
+        arguments["named_by"] = ""
+    return connect(**arguments, context=settings.window, folder=cache_folder() / "models")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +107,17 @@ class Models:
     main: LanguageModel | None
     stages: Mapping[str, LanguageModel] = field(default_factory=dict)
 
-    def wrapped(self, wrap: Callable[[LanguageModel], LanguageModel]) -> Models:
-        """Return the same, each model in something that stands for it."""
-        stages = {stage: wrap(model) for stage, model in self.stages.items()}
-        return Models(None if self.main is None else wrap(self.main), stages)
+    def with_budget(self, budget: Budget, price: Price | None) -> Models:
+        """Return the models with a budget that all of them charge; see `ModelClient.with_budget`."""
+        return self._changed(lambda client: client.with_budget(budget, price))
+
+    def with_sample(self, sample: int) -> Models:
+        """Return the models with another sample index; see `ModelClient.with_sample`."""
+        return self._changed(lambda client: client.with_sample(sample))
+
+    def _changed(self, change: Callable[[ModelClient], ModelClient]) -> Models:
+        stages = {stage: change(ModelClient.around(model)) for stage, model in self.stages.items()}
+        return Models(None if self.main is None else change(ModelClient.around(self.main)), stages)
 
 
 class Session:
@@ -113,7 +135,7 @@ class Session:
         *,
         cite: bool = False,
         groups: Iterable[str] | None = None,
-        connect: Connect = connect_model,
+        connect: Connect = open_model,
     ) -> None:
         self._groups = groups
         if not isinstance(sources, SourceSettings):
@@ -128,15 +150,17 @@ class Session:
         self._sources = ExitStack()
 
     def models(self, settings: ModelSettings) -> Models:
-        """Return the models of settings, the stages' too, closed with the session; raise as `connect_model` does."""
+        """Return the models of settings, including the stages'. The session closes them. Raises as `open_model`."""
         main = self._model(settings, None)
         self._rehearsed = getattr(main, "name", "") == REHEARSAL  # nothing outside is asked then
         stages: dict[str, LanguageModel] = {}
-        for stage, name in settings.stages.items() if settings.replay is None else ():
-            model = self._model(settings, name)
-            if model is None:
-                raise InputError(f"no endpoint is known for the model {name!r}", hint="set --base-url, or name hf:NAME")
-            stages[stage] = model
+        if settings.replay is None:
+            for stage, name in settings.stages.items():
+                model = self._model(settings, name)
+                if model is None:
+                    hint = "set model.base_url, or name hf:NAME"
+                    raise InputError(f"no endpoint is known for the model {name!r}", hint=hint)
+                stages[stage] = model
         return Models(main, stages)
 
     def _model(self, settings: ModelSettings, name: str | None) -> LanguageModel | None:
@@ -162,43 +186,52 @@ class Session:
                 settings["embedder"] = None
             if "opened" in kind.options:
                 settings["opened"] = {other: self.source(other) for other in KINDS if other != name}
+            from dialore.retrieval.documents.filters import reading_as
+
             with reading_as(self._groups):
                 self._opened[name] = opened = kind.open(places, settings)
             self._sources.callback(opened.close)  # type: ignore[attr-defined]
         return self._opened[name]
 
     def check(self, methods: Sequence[str], models: Models) -> None:
-        """Raise InputError where something is named that none of these methods has: a source, a stage, or citing."""
-        methods = methods if models.main is not None else [LEXICAL]
-        read = {source for name in methods for source in registry.method_sources(registry.method_class(name))}
-        named = [name for name in KINDS if self.settings.places(name) or name in self._given]
-        if models.main is not None and models.stages:
-            asked = [prompt for name in methods for prompt in registry.method_prompts(_class(name), self.prompts)]
-            known = [*asked, *(prompt.rpartition("/")[2] for prompt in asked)]
-            for stage in models.stages.keys() - set(known):
-                raise UnknownNameError("stage", stage, known)
-        if any("opened" in KINDS[name].options for name in read.intersection(named)):
+        """Raise InputError for settings that none of the methods uses: a stage, a source, reranking, citing."""
+        if models.main is None:
+            methods = [LEXICAL]
+        else:
+            self._check_stages(methods, models)
+        sources = {source for name in methods for source in registry.method_sources(_class(name))}
+        configured = [name for name in KINDS if self.settings.places(name) or name in self._given]
+        if any("opened" in KINDS[name].options for name in sources.intersection(configured)):
             return  # a source that asks the others
-        every = loadable(registry.method_names(), _class)
-        for name in named:
-            if name not in read:
-                able = (prompt.name for prompt in every if name in registry.method_sources(prompt))
-                raise _unread(methods, KINDS[name].flag, able)
-        if self.settings.rerank:
-            if self.settings.rerank == BY_MODEL and models.main is None:
-                raise InputError(
-                    "--rerank model wants a language model", hint="set --base-url and --model, or name a reranker"
-                )
-            if not read - _NOT_RERANKED:
-                able = (prompt.name for prompt in every if set(registry.method_sources(prompt)) - _NOT_RERANKED)
-                raise _unread(methods, "--rerank", able)
-        if self.cite and models.main is not None and not any(map(self._cites, methods)):
-            raise _unread(methods, "--cite", (prompt.name for prompt in every if self._cites(prompt.name)))
+        for name in configured:
+            if name not in sources:
+                raise _unused(methods, f"the source {name}", partial(_reads, name))
+        self._check_reranking(methods, models, sources)
+        if self.cite and models.main is not None and not any(self._can_cite(_class(name)) for name in methods):
+            raise _unused(methods, "citations (cite)", self._can_cite)
 
-    def _cites(self, method: str) -> bool:
+    def _check_stages(self, methods: Sequence[str], models: Models) -> None:
+        if not models.stages:
+            return
+        prompts = [prompt for name in methods for prompt in registry.method_prompts(_class(name), self.prompts)]
+        stages = [*prompts, *(prompt.rpartition("/")[2] for prompt in prompts)]
+        for stage in models.stages:
+            if stage not in stages:
+                raise UnknownNameError("stage", stage, stages)
+
+    def _check_reranking(self, methods: Sequence[str], models: Models, sources: set[str]) -> None:
+        if not self.settings.rerank:
+            return
+        if self.settings.rerank == RERANK_BY_MODEL and models.main is None:
+            hint = "set model.base_url and model.model, or name a reranker"
+            raise InputError("sources.rerank: model needs a language model", hint=hint)
+        if not sources - _NOT_RERANKED:
+            raise _unused(methods, "reranking (sources.rerank)", _has_ranked_source)
+
+    def _can_cite(self, method: type[Method]) -> bool:
         """Return whether one of a method's prompts says how to cite."""
-        asked = registry.method_prompts(_class(method), self.prompts).values()
-        return any("{{ citing }}" in prompts[0].text for prompts in asked)
+        prompts = registry.method_prompts(method, self.prompts).values()
+        return any("{{ citing }}" in by_language[0].text for by_language in prompts)
 
     def agent(self, method: str | Method, models: Models, options: Mapping[str, object] | None = None) -> Agent:
         """Return an agent, which the session closes; without a model its method is `lexical`, whatever is named.
@@ -222,7 +255,9 @@ class Session:
     def _agent(self, method: Method, models: Models) -> Agent:
         """Return the agent of a method; raise InputError where the reranker cannot be had."""
         rerank = self.settings.rerank
-        if rerank and rerank != BY_MODEL:
+        if rerank and rerank != RERANK_BY_MODEL:
+            from dialore.retrieval.reranking import load_reranker
+
             load_reranker(rerank)
         elif models.main is None:  # `lexical` beside methods that ask a model
             rerank = ""
@@ -265,9 +300,19 @@ _NOT_RERANKED = frozenset(("graph", "samples"))
 """The sources whose pieces `rerank` leaves in their own order."""
 
 
-def _unread(methods: Sequence[str], flag: str, able: Iterable[str]) -> InputError:
-    hint = f"methods that have: {', '.join(able)}"
-    return InputError(f"{', '.join(dict.fromkeys(methods))}: no use for {flag}", hint=hint)
+def _reads(source: str, method: type[Method]) -> bool:
+    return source in registry.method_sources(method)
+
+
+def _has_ranked_source(method: type[Method]) -> bool:
+    return bool(set(registry.method_sources(method)) - _NOT_RERANKED)
+
+
+def _unused(methods: Sequence[str], feature: str, supports: Callable[[type[Method]], bool]) -> InputError:
+    """Return the error for a feature that none of the methods supports."""
+    able = [cls.name for cls in loadable(registry.method_names(), _class) if supports(cls)]
+    names = ", ".join(dict.fromkeys(methods))
+    return InputError(f"{names}: no use for {feature}", hint=f"methods that have: {', '.join(able)}")
 
 
 def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> dict[str, dict[str, object]]:
@@ -280,7 +325,7 @@ def options_by_method(methods: Sequence[str], options: Mapping[str, object]) -> 
 
 
 @asynccontextmanager
-async def open_agents(settings: Settings, connect: Connect = connect_model) -> AsyncIterator[list[Agent]]:
+async def open_agents(settings: Settings, connect: Connect = open_model) -> AsyncIterator[list[Agent]]:
     """Yield an agent for each method of the settings, on the same models and sources; all is closed at the end.
 
     Without a model it is one agent, whichever methods are named: `lexical`. Raises as `Session.models` and `.agent`.
@@ -295,20 +340,21 @@ async def open_agents(settings: Settings, connect: Connect = connect_model) -> A
 
 
 def connect(model: str | None = None, **fields: object) -> LanguageModel | None:
-    """Return the language model of a name, or of the environment, as on the command line; None where nothing names one.
+    """Return the language model of a name or of the environment, as on the command line; None if nothing names one.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
     Ollama on this machine. The fields are those of `ModelSettings`: `base_url`, `api_key`, `temperature`, `cache`, ...
     """
-    settings = {f"model.{name}": value for name, value in {"model": model, **fields}.items() if value is not None}
-    opened = connect_model(read_settings(said=settings).model)
+    arguments = {f"model.{name}": value for name, value in {"model": model, **fields}.items() if value is not None}
+    labels = {path: f"connect({path.removeprefix('model.')}=...)" for path in arguments}
+    opened = open_model(read_settings(changes=arguments, labels=labels).model)
     if opened is None and model != LEXICAL:
         log.warning("no model: what was found is shown (set DIALORE_BASE_URL and DIALORE_MODEL)")
     return opened
 
 
-def open_model(model: AnyModel) -> LanguageModel | None:
-    """Return the language model that is meant; None for none. Raises InputError where it is none, or as `connect`."""
+def as_model(model: AnyModel) -> LanguageModel | None:
+    """Return the language model that Python users mean; None for none. Raises InputError as `connect`."""
     if model is None or (isinstance(model, LanguageModel) and not inspect.isclass(model)):
         return model
     check_type("model", model, str, 'model="gpt-4o", model="env", or an open one: model=connect("gpt-4o")')
@@ -364,9 +410,9 @@ def create_agent(
     bench = Session(
         check_settings(SourceSettings, {"prompts": prompts, **places}, where="create_agent"), given, cite=cite
     )
-    opened = {stage: open_model(stage_model) for stage, stage_model in (stage_models or {}).items()}
+    opened = {stage: as_model(stage_model) for stage, stage_model in (stage_models or {}).items()}
     models = Models(
-        open_model(model), {stage: stage_model for stage, stage_model in opened.items() if stage_model is not None}
+        as_model(model), {stage: stage_model for stage, stage_model in opened.items() if stage_model is not None}
     )
     parts = [part for part in (models.main, *models.stages.values(), *given.values(), bench) if part is not None]
     try:

@@ -1,17 +1,18 @@
 """Settings of agents: their models, sources, method and options, from arguments, the environment or a file.
 
-A field that bears a `Flag` is an option of every command that takes the settings: a new option is one field here and
-the place that reads it.
+A new setting is one field with a description, and the code that reads it. Commands set any field by
+`--set section.field=value`; fields of `model`, `sources` and the outermost settings also have an environment variable.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeVar, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Self, TypeVar, get_args, get_origin
 
 from pydantic import (
     AfterValidator,
@@ -23,206 +24,187 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+from pydantic_core import PydanticUndefined
 
 from dialore.dialogue import Checked
 from dialore.errors import InputError, UnknownNameError
-from dialore.files import parse_toml, parse_yaml, read_text
+from dialore.files import cache_folder, parse_toml, parse_yaml, read_text
 from dialore.llm.model import Api
 from dialore.sources.registry import KINDS, kind_of_key
 
-_MODEL = "Language model"
-_KNOWLEDGE = "Knowledge and method"
-_FILE = "DIALORE_SETTINGS"
 DEFAULT_METHOD = "weave"
+_FILE_VARIABLE = "DIALORE_SETTINGS"
 
 S = TypeVar("S", bound=BaseModel)
 
 
 @dataclass(frozen=True, slots=True)
-class Flag:
-    """Marks a field of settings as an option of commands, under the heading `panel`; its description is its help.
+class Setting:
+    """A field of settings.
 
-    Where `environment` holds, `DIALORE_<NAME>` sets it, too.
+    Attributes:
+        path: The dotted name from the outermost settings, for example `model.window`.
+        kind: The annotated type.
+        help: What it does.
+        default: The value if nothing sets it.
+        variable: The environment variable that sets it; empty if there is none.
     """
-
-    names: tuple[str, ...]
-    metavar: str | None = None
-    panel: str | None = None
-    environment: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """A field of settings as commands offer it: `path` is its dotted name from the outermost settings."""
 
     path: str
     kind: Any
-    flag: Flag
     help: str
     default: Any = None
-    least: float | None = None
-
-    @property
-    def several(self) -> bool:
-        """True where it may be given several times."""
-        return get_origin(self.kind) in {list, dict}
+    variable: str = ""
 
 
 class Strict(Checked):
     """Settings that know no other fields and do not change."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+    without_variable: ClassVar[frozenset[str] | None] = None
+    """The fields that no environment variable sets; None if there are no variables at all."""
 
     @classmethod
     def _wrong(cls, error: ValidationError) -> InputError:
         return _wrong(cls, error, f"{cls.__name__}(...)", {})
 
     @classmethod
-    def flagged(cls, path: str = "") -> Iterator[Option]:
-        """Yield every field that is an option, those of settings within these too."""
-        for name, inner in cls.model_fields.items():
-            flag = next((mark for mark in inner.metadata if isinstance(mark, Flag)), None)
-            scope = _settings_in(inner.annotation)
-            if flag is not None:
-                least = next((bound.ge for bound in inner.metadata if hasattr(bound, "ge")), None)
-                yield Option(path + name, inner.annotation, flag, inner.description or "", inner.default, least)
-            elif scope is not None:
-                yield from scope.flagged(f"{path}{name}.")
+    def list_settings(cls, prefix: str = "") -> Iterator[Setting]:
+        """Yield all fields, including those of nested settings."""
+        for name, field in cls.model_fields.items():
+            section = _section_type(field.annotation)
+            if section is not None:
+                yield from section.list_settings(f"{prefix}{name}.")
+                continue
+            has_variable = cls.without_variable is not None and name not in cls.without_variable
+            variable = f"DIALORE_{name.upper()}" if has_variable else ""
+            default = None if field.default is PydanticUndefined else field.default
+            yield Setting(f"{prefix}{name}", field.annotation, field.description or "", default, variable)
 
 
-def _settings_in(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
-    return next((k for k in (kind, *get_args(kind)) if isinstance(k, type) and issubclass(k, Strict)), None)
+def _section_type(kind: Any) -> type[Strict] | None:  # noqa: ANN401 - a type
+    return kind if isinstance(kind, type) and issubclass(kind, Strict) else None
 
 
-def pairs(texts: Iterable[str], form: str = "NAME=VALUE") -> dict[str, str]:
-    """Return a mapping from the command line's texts of the form NAME=VALUE; raise InputError for others."""
-    split = {str(text): str(text).partition("=") for text in texts}
-    for text, (name, equals, value) in split.items():
-        if not (name and equals and value):
-            raise InputError(f"{text!r} is not {form}", hint=f"write {form}")
-    return {name: value for name, _, value in split.values()}
+def parse_pairs(texts: Iterable[str]) -> dict[str, str]:
+    """Return a mapping from texts of the form NAME=VALUE; raise InputError for others."""
+    values: dict[str, str] = {}
+    for text in texts:
+        name, _, value = str(text).partition("=")
+        if not (name and value):
+            raise InputError(f"{text!r} is not NAME=VALUE", hint="write NAME=VALUE")
+        values[name] = value
+    return values
 
 
-def _as_pairs(form: str) -> BeforeValidator:
-    """Return a validator that reads a mapping also from texts NAME=VALUE."""
-
-    def read(given: object) -> object:
-        if not isinstance(given, list | tuple):
-            return given
-        try:
-            return pairs(given, form)
-        except InputError as error:
-            raise ValueError(error.message) from error
-
-    return BeforeValidator(read)
+def as_list(value: object) -> object:
+    """Return a single text or path as a list of it, anything else unchanged."""
+    return [value] if isinstance(value, str | Path) else value
 
 
-def as_list(given: object) -> object:
-    """One text or path as a list of it."""
-    return [given] if isinstance(given, str | Path) else given
-
-
-def _spec(given: object) -> object:
-    """Return a ranking as text, from a table of its fields, too: `{name: paper, history: 5}`."""
-    if not isinstance(given, dict):
-        return given
-    changes = {name: "+".join(value) if isinstance(value, list) else value for name, value in given.items()}
-    return ",".join([str(changes.pop("name", "default")), *(f"{name}={value}" for name, value in changes.items())])
-
-
-def _unkept(description: str, default: Any = None, **field: Any) -> Any:  # noqa: ANN401 - as pydantic's Field
-    """Return a field that is not kept with a run: how a model is reached, not what it is."""
-    return Field(default=default, description=description, exclude=True, **field)
+def _as_ranking(value: object) -> object:
+    """Return a ranking as text if it is a table of its fields, such as `{name: paper, history: 5}`."""
+    if not isinstance(value, dict):
+        return value
+    fields = {name: "+".join(item) if isinstance(item, list) else item for name, item in value.items()}
+    return ",".join([str(fields.pop("name", "default")), *(f"{name}={item}" for name, item in fields.items())])
 
 
 class ModelSettings(Strict):
-    """A language model and how it is asked; what is not said comes from the environment (`dialore.connect`)."""
+    """A language model and how it is called; the environment fills in what is missing (`dialore.connect`).
 
-    model: Annotated[str | None, Flag(("--model", "-m"), "NAME", _MODEL)] = Field(
+    Fields with `exclude` say how a model is reached, not which it is; a run does not save them.
+    """
+
+    without_variable = frozenset(
+        ("name", "key_env", "extra_body", "price", "named_by", "api_key", "cache", "no_cache", "record", "replay")
+    )
+    model: str | None = Field(
         default=None,
         description="Model name; gguf:FILE or hf:NAME for one run here. Else DIALORE_MODEL, OPENAI_MODEL. "
         "lexical: no model. rehearsal: answers that fit and mean nothing.",
     )
-    base_url: Annotated[str | None, Flag(("--base-url", "-u"), "URL", _MODEL)] = Field(
+    base_url: str | None = Field(
         default=None,
         description="OpenAI-compatible endpoint. Else DIALORE_BASE_URL, OPENAI_BASE_URL, an Ollama on this machine.",
     )
-    api: Annotated[Api, Flag(("--api",), "chat|completions", _MODEL)] = Field(
-        default="chat", description="Speak to it by messages, or, as base models want, by plain text to be continued."
+    api: Api = Field(
+        default="chat",
+        description="chat: send messages; completions: send plain text to be continued, as base models want.",
     )
-    stages: Annotated[dict[str, str], Flag(("--stage-model",), "STAGE=NAME", _MODEL), _as_pairs("STAGE=NAME")] = Field(
-        default_factory=dict, description="Another model for one stage, e.g. commonsense-directive=hf:allenai/cosmo-xl."
+    stages: dict[str, str] = Field(
+        default_factory=dict,
+        description="Other models for single stages: model.stages.STAGE=NAME.",
     )
-    temperature: Annotated[float | None, Flag(("--temperature",), None, _MODEL)] = Field(
-        default=None, ge=0, description="Of every answer, in place of what the prompts say."
+    temperature: float | None = Field(
+        default=None, ge=0, description="Temperature of every call, in place of the prompts'."
     )
-    top_p: Annotated[float | None, Flag(("--top-p",), None, _MODEL)] = Field(
-        default=None, gt=0, le=1, description="Likewise; prompts say none."
+    top_p: float | None = Field(default=None, gt=0, le=1, description="Nucleus sampling of every call.")
+    max_tokens: int | None = Field(
+        default=None, ge=1, description="Maximum tokens of every answer, in place of the prompts'."
     )
-    max_tokens: Annotated[int | None, Flag(("--max-completion-tokens",), "TOKENS", _MODEL)] = Field(
-        default=None, ge=1, description="Of every answer at most, in place of what each prompt says."
+    window: int | None = Field(
+        default=None,
+        ge=1,
+        description="Context window in tokens. Turns that do not fit are left out, the oldest first.",
     )
-    window: Annotated[int | None, Flag(("--window",), "TOKENS", _MODEL)] = Field(
-        default=None, ge=1, description="Its window. Turns that do not fit are left out, the oldest first."
+    no_truncate: bool = Field(
+        default=False, description="Fail if the history does not fit the window; leave no turn out."
     )
-    no_truncate: Annotated[bool, Flag(("--no-truncate",), None, _MODEL)] = Field(
-        default=False, description="Leave no turn out: a history that does not fit the model's window fails."
-    )
-    name: str = Field(default="", description="Its name in tables, where that is not the model's.")
-    key_env: str = Field(default="", description="The environment variable that holds its key.")
+    name: str = Field(default="", description="Name in tables, if not the model's.")
+    key_env: str = Field(default="", description="The environment variable that holds the API key.")
     extra_body: dict[str, Any] = Field(default_factory=dict, description="Further fields of every request's body.")
     price: tuple[float, float] | tuple[float, float, float] | None = Field(
         default=None,
         description="Money per million prompt tokens and per million completion tokens; third, if they differ, per "
         "million prompt tokens that the server had cached.",
     )
-    named_by: str = _unkept("The file that says the address, if one does.", "")
-    api_key: Annotated[str | None, Flag(("--api-key",), "KEY", _MODEL, environment=False)] = _unkept(
-        "Its key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.", repr=False
+    named_by: str = Field(default="", description="The file that names the address, if one does.", exclude=True)
+    api_key: str | None = Field(
+        default=None,
+        description="API key. Better in the environment: DIALORE_API_KEY, OPENAI_API_KEY.",
+        repr=False,
+        exclude=True,
     )
-    cache: Annotated[Path | None, Flag(("--cache",), "FILE", _MODEL, environment=False)] = _unkept(
-        "Keep completions here, so that an equal call is paid for once. Default: in the user's cache folder."
+    cache: Path | None = Field(
+        default=None,
+        description="File of completions, so that an equal call is paid for once. Default: in the cache folder.",
+        exclude=True,
     )
-    no_cache: Annotated[bool, Flag(("--no-cache",), None, _MODEL, environment=False)] = _unkept(
-        "Ask anew, and keep nothing.", default=False
+    no_cache: bool = Field(default=False, description="Neither read nor keep cached completions.", exclude=True)
+    timeout: float = Field(default=120.0, ge=0.1, description="Seconds without data before a call fails.", exclude=True)
+    thinking: int | None = Field(
+        default=None,
+        ge=0,
+        description="Tokens for thoughts beside an answer's own limit. Default: 4096 once the model is seen to think.",
+        exclude=True,
     )
-    timeout: Annotated[float, Flag(("--timeout",), "SECONDS", _MODEL)] = _unkept(
-        "Of silence, before an answer or within it.", 120.0, ge=0.1
+    slots: int | None = Field(
+        default=None,
+        ge=1,
+        description="Calls that a gguf: (1) or hf: (8) model answers at once.",
+        exclude=True,
     )
-    thinking: Annotated[int | None, Flag(("--thinking",), "TOKENS", _MODEL)] = _unkept(
-        "What its thoughts may take, beside an answer's own limit. Default: 4096 once it is seen to think.", ge=0
+    threads: int | None = Field(
+        default=None, ge=1, description="Threads of a gguf: model. Default: one per core.", exclude=True
     )
-    slots: Annotated[int | None, Flag(("--slots",), None, _MODEL)] = _unkept(
-        "How many calls a gguf: (1) or hf: (8) model answers at once, where not said.", ge=1
-    )
-    threads: Annotated[int | None, Flag(("--threads",), None, _MODEL)] = _unkept(
-        "Of a gguf: model. Default: one a core.", ge=1
-    )
-    retries: Annotated[int, Flag(("--retries",), None, _MODEL)] = _unkept(
-        "How often a failed call is tried again.", 4, ge=0
-    )
-    concurrency: Annotated[int, Flag(("--concurrency",), None, _MODEL)] = _unkept("The most calls at once.", 64, ge=1)
-    record: Annotated[Path | None, Flag(("--record",), "FILE", _MODEL, environment=False)] = _unkept(
-        "Append every model call to this file."
-    )
-    replay: Annotated[Path | None, Flag(("--replay",), "FILE", _MODEL, environment=False)] = _unkept(
-        "Answer from this recording, with no model at all."
-    )
+    retries: int = Field(default=4, ge=0, description="How often a failed call is repeated.", exclude=True)
+    concurrency: int = Field(default=64, ge=1, description="Maximum calls at once.", exclude=True)
+    record: Path | None = Field(default=None, description="File to append every model call to.", exclude=True)
+    replay: Path | None = Field(default=None, description="Recording to answer from, without any model.", exclude=True)
 
     @model_validator(mode="after")
-    def _fit(self) -> Self:
+    def _check_files(self) -> Self:
         if self.no_cache and self.cache is not None:
-            raise ValueError("--cache and --no-cache do not go together: take one of them")
+            raise ValueError("model.cache and model.no_cache exclude each other: set one of them")
         if self.record is not None and self.replay is not None:
-            raise ValueError("--record and --replay do not go together: take one of them")
+            raise ValueError("model.record and model.replay exclude each other: set one of them")
         return self
 
     def cached(self) -> Self:
-        """Return the same, with completions kept in the user's cache folder where nothing else is said."""
+        """Return the same settings with the default cache file, unless they name one or disable caching."""
         if self.no_cache or self.cache is not None:
             return self
-        from dialore.files import cache_folder
-
         return self.model_copy(update={"cache": cache_folder() / "completions.sqlite"})
 
     @field_validator("price", mode="before")
@@ -234,51 +216,55 @@ class ModelSettings(Strict):
 
 
 class SourceSettings(Strict):
-    """Where knowledge comes from: places by the keys of `dialore.sources.registry`, and how graphs are ranked."""
+    """Where knowledge comes from: locations by the keys of `dialore.sources.registry`, and how graphs are ranked."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
+    without_variable = frozenset()
     __pydantic_extra__: dict[str, Annotated[list[str], BeforeValidator(as_list)]] = Field(init=False)
 
-    ranking: Annotated[str, Flag(("--ranking",), "NAME[,FIELD=VALUE]", _KNOWLEDGE), BeforeValidator(_spec)] = Field(
+    ranking: Annotated[str, BeforeValidator(_as_ranking)] = Field(
         default="default",
         description="How facts are ranked: default, or paper for DCRAG's plain cosine; with changes: paper,history=5.",
     )
-    embedder: Annotated[str | None, Flag(("--embedder",), "SPEC", _KNOWLEDGE)] = Field(
+    embedder: str | None = Field(
         default=None,
         description="What facts are ranked by: static, st:NAME, onnx:FOLDER, endpoint:MODEL[@URL]. Default: static.",
     )
-    rerank: Annotated[str, Flag(("--rerank",), "SPEC", _KNOWLEDGE)] = Field(
+    rerank: str = Field(
         default="",
-        description="Put what sources find in order once more: cross:NAME, onnx:FOLDER, dense:st:NAME, or model.",
+        description="Reorder the results of sources: cross:NAME, onnx:FOLDER, dense:st:NAME, or model.",
     )
-    prompts: Annotated[Path | None, Flag(("--prompts",), "FOLDER", _KNOWLEDGE)] = Field(
-        default=None, description="Prompts that override ours; start from `dialore prompts export`."
+    prompts: Path | None = Field(
+        default=None,
+        description="Folder of prompts that override the package's; see `dialore prompts --export`.",
     )
 
     @model_validator(mode="before")
     @classmethod
-    def _known(cls, given: object) -> object:
-        if not isinstance(given, dict):
-            return given
-        settings = {name: value for name, value in given.items() if value is not None}
-        for name in settings.keys() - cls.model_fields.keys():
-            try:
-                kind_of_key(name)
-            except UnknownNameError as error:
-                raise ValueError(str(error)) from error
-        several = {name: list(map(str, value)) for name, value in settings.items() if isinstance(value, list | tuple)}
-        return settings | several
+    def _check_kinds(cls, value: object) -> object:
+        if not isinstance(value, dict):
+            return value
+        settings: dict[str, object] = {}
+        for name, item in value.items():
+            if item is None:
+                continue
+            if name not in cls.model_fields:
+                try:
+                    kind_of_key(name)
+                except UnknownNameError as error:
+                    raise ValueError(str(error)) from error
+            settings[name] = list(map(str, item)) if isinstance(item, list | tuple) else item
+        return settings
 
     @classmethod
-    def flagged(cls, path: str = "") -> Iterator[Option]:
-        """Yield a place of every kind of source, and its own fields."""
+    def list_settings(cls, prefix: str = "") -> Iterator[Setting]:
+        """Yield the location of every kind of source, and the other fields."""
         for kind in KINDS.values():
-            flag = Flag((kind.flag, *([kind.short] if kind.short else [])), kind.metavar, _KNOWLEDGE)
-            yield Option(path + kind.key, list[str] if kind.several else str, flag, kind.help)
-        yield from super().flagged(path)
+            yield Setting(f"{prefix}{kind.key}", list[str], kind.help, None, f"DIALORE_{kind.key.upper()}")
+        yield from super().list_settings(prefix)
 
     def places(self, name: str) -> list[str]:
-        """Return what is named of a kind of source, by the name that methods have for it."""
+        """Return the locations of a kind of source, by the name that methods have for it."""
         return (self.model_extra or {}).get(KINDS[name].key) or []
 
 
@@ -290,11 +276,6 @@ class AgentSettings(Strict):
     persona: Annotated[list[str], BeforeValidator(as_list)] = Field(default_factory=list)
     sources: SourceSettings | None = None
     cite: bool | None = None
-
-    @classmethod
-    def flagged(cls, path: str = "") -> Iterator[Option]:
-        """Nothing: agents stand in files."""
-        return iter(())
 
 
 class Limits(Strict):
@@ -373,171 +354,188 @@ class ServerSettings(Strict):
 class Settings(Strict):
     """The settings of an agent, and in files of further agents and the service that offers them."""
 
-    method: Annotated[
-        list[str], Flag(("--method", "-M"), "NAME", _KNOWLEDGE), BeforeValidator(as_list), Field(min_length=1)
-    ] = Field(
+    without_variable = frozenset(("agents",))
+    method: Annotated[list[str], BeforeValidator(as_list), Field(min_length=1)] = Field(
         default=[DEFAULT_METHOD],
-        description="The method; may be given several times. Default: weave, on the starter graph where no source is "
-        "named.",
+        description="The method, or several. Default: weave, on the starter graph if no source is named.",
     )
-    options: Annotated[dict[str, Any], Flag(("--option", "-o"), "NAME=VALUE", _KNOWLEDGE), _as_pairs("NAME=VALUE")] = (
-        Field(
-            default_factory=dict,
-            description="A hyper-parameter or switch of the method, e.g. -o limit=10; see `dialore methods`.",
-        )
+    options: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Hyper-parameters and switches of the method, such as limit=10; see `dialore methods`.",
     )
-    cite: Annotated[bool, Flag(("--cite",), None, _KNOWLEDGE)] = Field(
+    cite: bool = Field(
         default=False,
-        description="Have the model cite its knowledge by number: the numbers are shown, and kept as spans.",
+        description="Have the model cite its knowledge by number; the responses carry what each span cites.",
     )
     model: ModelSettings = ModelSettings()
     sources: SourceSettings = SourceSettings()
-    agents: dict[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], AgentSettings] = Field(default_factory=dict)
+    agents: dict[Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")], AgentSettings] = Field(
+        default_factory=dict, description="Further agents of a service, by name."
+    )
     server: ServerSettings = ServerSettings()
 
     @property
     def knowledge(self) -> SourceSettings:
-        """The sources; where neither these nor a method are named, the starter graph."""
+        """The sources; the starter graph if neither sources nor a method are named."""
         if self.sources.model_extra or "method" in self.model_fields_set:
             return self.sources
         return self.sources.model_copy(update={"graph": ["starter"]})
 
 
-def read_settings(file: Path | None = None, said: Mapping[str, object] | None = None) -> Settings:
-    """Return settings: what the arguments say, else the environment (`DIALORE_...`), else a file, else the defaults.
+def read_settings(
+    file: Path | None = None,
+    changes: Mapping[str, object] | None = None,
+    *,
+    labels: Mapping[str, str] | None = None,
+) -> Settings:
+    """Return settings: the changes, else the environment (`DIALORE_...`), else a file, else the defaults.
 
     Args:
-        file: TOML (`dialore.toml`) or YAML (`agent.yaml`), whose paths are looked for beside it first; None: that of
-            `DIALORE_SETTINGS`, if it is set. It is never looked for by itself: it may name where a key is sent.
-        said: what arguments say, by dotted name (`model.base_url`).
+        file: TOML (`dialore.toml`) or YAML (`agent.yaml`). Paths in it are looked up beside it first. None: the file of
+            `DIALORE_SETTINGS`, if that is set. No file is looked for by itself: it may name where a key is sent.
+        changes: Values by dotted name (`model.base_url`).
+        labels: What errors call the changes, by dotted name; for example an option of the command line.
 
     Raises:
-        InputError: a file that is missing or malformed; every field that is wrong is named.
+        InputError: A file is missing or malformed; every field that is wrong is named.
     """
-    if file is None and os.environ.get(_FILE):
-        file = Path(os.environ[_FILE]).expanduser()
-    given: dict[str, Any] = {}
+    if file is None and os.environ.get(_FILE_VARIABLE):
+        file = Path(os.environ[_FILE_VARIABLE]).expanduser()
+    values: dict[str, Any] = {}
     if file is not None:
-        given = read_table(file)
-        for table in (given, *_tables(given.get("agents"))):
-            if "sources" in table:
+        values = read_table(file)
+        agents = values.get("agents")
+        tables = [values, *agents.values()] if isinstance(agents, dict) else [values]
+        for table in tables:
+            if isinstance(table, dict) and "sources" in table:
                 table["sources"] = absolute_paths(table["sources"], file.parent)
-    if isinstance(given.get("model"), str):
-        given["model"] = {"model": given["model"]}
-    asked = {**_environment(), **(said or {})}
-    given = with_changes(given, asked)
-    if isinstance(given.get("model"), dict):
-        given["model"] |= {"named_by": "" if file is None or "model.base_url" in asked else str(file)}
-    named = {path: _variable(flag) for path, flag in flags(Settings, asked).items()} | flags(Settings, said or {})
-    return check_settings(Settings, given, where="settings" if file is None else str(file), named=named)
+    if isinstance(values.get("model"), str):
+        values["model"] = {"model": values["model"]}
+    variables = {
+        setting.path: setting for setting in Settings.list_settings() if os.environ.get(setting.variable, "").strip()
+    }
+    changes = {path: _variable_value(setting) for path, setting in variables.items()} | dict(changes or {})
+    values = with_changes(values, changes)
+    if isinstance(values.get("model"), dict):
+        values["model"]["named_by"] = "" if file is None or "model.base_url" in changes else str(file)
+    names = {path: setting.variable for path, setting in variables.items()} | dict(labels or {})
+    return check_settings(Settings, values, where="settings" if file is None else str(file), named=names)
 
 
-def flags(settings: type[Strict], said: Iterable[str]) -> dict[str, str]:
-    """Return the options of settings that are said, by dotted name."""
-    return {option.path: option.flag.names[0] for option in settings.flagged() if option.path in said}
+def _variable_value(setting: Setting) -> object:
+    """Return the value of an environment variable; lists and mappings have commas between their items."""
+    text = os.environ[setting.variable].strip()
+    items = [part.strip() for part in text.split(",")]
+    if "~/" in text:
+        items = [str(expand_home(item)) for item in items]
+    origin = get_origin(setting.kind)
+    if origin is dict:
+        return parse_pairs(items)
+    return items if origin is list else ",".join(items)
 
 
-def _variable(flag: str) -> str:
-    return "DIALORE_" + flag.lstrip("-").replace("-", "_").upper()
-
-
-def _environment() -> dict[str, object]:
-    variables: dict[str, object] = {}
-    for option in Settings.flagged():
-        text = os.environ.get(_variable(option.flag.names[0]), "").strip()
-        if text and option.flag.environment:
-            text = ",".join(str(expand_home(part.strip())) for part in text.split(",")) if "~/" in text else text
-            variables[option.path] = [part.strip() for part in text.split(",")] if option.several else text
-    return variables
+def parse_value(text: str) -> object:
+    """Return a value of `--set`: JSON if it is a list, object or quoted text, else the text itself."""
+    if not text.startswith(("[", "{", '"')):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 def read_table(file: Path, what: str = "settings") -> dict[str, Any]:
-    """Return the settings of a TOML or YAML file; what is empty is as good as not said. Raise InputError."""
+    """Return the settings of a TOML or YAML file without empty ones; raise InputError if it holds none."""
     text = read_text(file)
-    given = parse_toml(text, str(file)) if file.suffix == ".toml" else parse_yaml(text, str(file))
-    if given is None:  # an empty YAML file, like an empty TOML file
-        given = {}
-    if not isinstance(given, dict):
+    table = parse_toml(text, str(file)) if file.suffix == ".toml" else parse_yaml(text, str(file))
+    if table is None:  # an empty YAML file, like an empty TOML file
+        return {}
+    if not isinstance(table, dict):
         raise InputError(f"{file} holds no {what}", hint="it is to hold names and values")
-    return {str(name): expand_home(value) for name, value in given.items() if value is not None}
-
-
-def expand_home(value: Any) -> Any:  # noqa: ANN401 - plain data
-    """Plain data with `~/`, with which a path begins, or one behind a kind of source (`index:~/x`), as the home."""
-    if isinstance(value, dict):
-        return {name: expand_home(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [expand_home(item) for item in value]
-    return _HOME.sub(lambda match: match[1] + str(Path.home()) + "/", value) if isinstance(value, str) else value
+    return {str(name): expand_home(value) for name, value in table.items() if value is not None}
 
 
 _HOME = re.compile(r"^([\w+-]*:|)~/")
 
 
-def _tables(given: object) -> list[dict[str, Any]]:
-    return [table for table in given.values() if isinstance(table, dict)] if isinstance(given, dict) else []
+def expand_home(value: Any) -> Any:  # noqa: ANN401 - plain data
+    """Return plain data with the home folder for a leading `~/`, also after a kind of source (`index:~/x`)."""
+    if isinstance(value, dict):
+        return {name: expand_home(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [expand_home(item) for item in value]
+    if isinstance(value, str):
+        return _HOME.sub(lambda match: f"{match[1]}{Path.home()}/", value)
+    return value
 
 
 def absolute_paths(sources: Any, folder: Path) -> Any:  # noqa: ANN401 - plain data
-    """Return sources as a file names them, with paths that exist in a folder as absolute ones."""
+    """Return the sources of a file, with absolute paths for those that exist in its folder."""
     if not isinstance(sources, dict):
         return sources
     absolute = dict(sources)
     for kind in KINDS.values():
-        if isinstance(places := absolute.get(kind.key), str | list):
-            absolute[kind.key] = [
-                kind.located(str(location), folder) for location in ([places] if isinstance(places, str) else places)
-            ]
-    if isinstance(prompts := absolute.get("prompts"), str):
-        absolute["prompts"] = str((folder / prompts).resolve()) if (folder / prompts).exists() else prompts
+        locations = as_list(absolute.get(kind.key))
+        if isinstance(locations, list):
+            absolute[kind.key] = [kind.located(str(location), folder) for location in locations]
+    prompts = absolute.get("prompts")
+    if isinstance(prompts, str) and (folder / prompts).exists():
+        absolute["prompts"] = str((folder / prompts).resolve())
     return absolute
 
 
-def with_changes(given: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
-    """Plain settings with changes by dotted name (`model.base_url`); settings that are left empty are made."""
-    made = dict(given)
-    for name, value in changes.items():
-        *outer, last = name.split(".")
-        inner: Any = made
-        for part in outer:
-            inner[part] = dict(inner[part]) if isinstance(inner.get(part), dict) else inner.get(part) or {}
-            inner = inner[part]
-            if not isinstance(inner, dict):  # what is wrong with it is said when it is validated
+def with_changes(values: Mapping[str, Any], changes: Mapping[str, object]) -> dict[str, Any]:
+    """Return plain settings with changes by dotted name (`model.base_url`), adding missing sections."""
+    changed = dict(values)
+    for path, value in changes.items():
+        *sections, field = path.split(".")
+        section: Any = changed
+        for name in sections:
+            inner = section.get(name)
+            section[name] = dict(inner) if isinstance(inner, dict) else inner or {}
+            section = section[name]
+            if not isinstance(section, dict):  # validation reports it
                 break
         else:
-            inner[last] = value
-    return made
+            section[field] = value
+    return changed
 
 
 def check_settings(
-    settings: type[S], given: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None
+    settings: type[S], values: Mapping[str, Any], *, where: str, named: Mapping[str, str] | None = None
 ) -> S:
-    """Return settings from plain data; raise InputError naming every wrong field: by the option, or `where`.
+    """Return settings from plain data; raise InputError for every wrong field.
 
-    `named` has the options or variables that said some of them, by dotted name.
+    Args:
+        settings: The class of settings.
+        values: The plain data.
+        where: What errors call the origin of the data, for example the file.
+        named: The option or variable that set a field, by dotted name; errors name it in place of `where`.
     """
     try:
-        return settings.model_validate(given)
+        return settings.model_validate(values)
     except ValidationError as error:
         raise _wrong(settings, error, where, named or {}) from error
 
 
 def _wrong(settings: type[BaseModel], error: ValidationError, where: str, named: Mapping[str, str]) -> InputError:
-    wrong: dict[str, list[str]] = {}
+    messages: dict[str, list[str]] = {}
     for issue in error.errors(include_url=False):
         field = ".".join(map(str, issue["loc"]))
         message = issue["msg"].removeprefix("Value error, ")
         if issue["type"] == "extra_forbidden":
-            message, field = str(UnknownNameError("setting", field, _names(settings, issue["loc"][:-1]))), ""
-        by = next((name for path, name in named.items() if f"{field}.".startswith(f"{path}.")), "")
-        wrong.setdefault(by or where, []).append(f"{field}: {message}" if field and not by else message)
-    return InputError("; ".join(f"{by}: {'; '.join(messages)}" for by, messages in wrong.items()))
+            message, field = str(UnknownNameError("setting", field, _siblings(settings, issue["loc"][:-1]))), ""
+        label = next((label for path, label in named.items() if f"{field}.".startswith(f"{path}.")), "")
+        messages.setdefault(label or where, []).append(f"{field}: {message}" if field and not label else message)
+    return InputError("; ".join(f"{label}: {'; '.join(lines)}" for label, lines in messages.items()))
 
 
-def _names(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:
-    """Return the dotted names of the settings that stand where steps lead from the outermost ones."""
-    inner: Any = settings
+def _siblings(settings: type[BaseModel], steps: tuple[int | str, ...]) -> list[str]:
+    """Return the dotted names of the settings in the section that steps lead to."""
+    section: Any = settings
     for step in steps:
-        if step in inner.model_fields:
-            inner = _settings_in(inner.model_fields[step].annotation) or inner
-    return [".".join(map(str, (*steps, name))) for name in inner.model_fields]
+        if step in section.model_fields:
+            kind = section.model_fields[step].annotation
+            nested = (_section_type(each) for each in (kind, *get_args(kind)))
+            section = next(filter(None, nested), section)
+    return [".".join(map(str, (*steps, name))) for name in section.model_fields]

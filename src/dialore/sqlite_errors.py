@@ -117,6 +117,11 @@ class ExplainedConnection(sqlite3.Connection):
         with self._explaining():
             super().commit()
 
+    def __exit__(self, *exception: Any) -> Literal[False]:  # noqa: ANN401 - as there
+        """See `sqlite3.Connection`, which commits here without a call of `commit`."""
+        with self._explaining():
+            return super().__exit__(*exception)
+
     @contextmanager
     def _explaining(self) -> Iterator[None]:
         explain_as = getattr(self, "explain_as", None)

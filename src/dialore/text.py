@@ -92,6 +92,15 @@ def storable(text: str) -> str:
     return text.replace("\0", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
+def count_noun(count: int, plural: str) -> str:
+    """Return a count and its noun, which is given in the plural: "1 row", "1,200 rows", "1 piece of knowledge"."""
+    if count != 1:
+        return f"{count:,} {plural}"
+    noun, *rest = plural.split(" ", 1)
+    singular = f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")
+    return " ".join(["1", singular, *rest])
+
+
 def shown_path(path: Path) -> str:
     r"""Return a path as text that can be kept and shown: of a name that is no UTF-8, each such byte as `\xff`."""
     return storable(os.fsencode(path).decode("utf-8", "backslashreplace"))

@@ -13,7 +13,7 @@ from dialore.evaluation.base import SampleScore
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.experiments.conftest import write_dialogues
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -25,7 +25,7 @@ def run(tmp_path):
     data = write_dialogues(tmp_path / "dialogues.jsonl", 6)
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).ok == 12
+    assert asyncio.run(run_experiment(config, tmp_path / "run", open_model)).ok == 12
     with RunStore.open(tmp_path / "run") as store:  # without a model all methods say the same
         for job in store.jobs():
             response = store.response(job)

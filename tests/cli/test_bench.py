@@ -15,7 +15,7 @@ def live(url):
 
 
 def test_figures_of_an_endpoint(call, live):
-    figures = json.loads(call("bench", "endpoint", *live, "-n", 8, "--concurrency", 4, "--json").out)
+    figures = json.loads(call("bench", "endpoint", *live, "-n", 8, "--set", "model.concurrency=4", "--json").out)
     assert (figures["responses"], figures["failed"]) == (8, 0)
     assert 8 * 2 <= figures["calls"] <= 8 * 3
     assert figures["latency_ms"]["p50"] >= 40
@@ -78,8 +78,8 @@ def test_the_handbook_goes_on_at_another_address_where_that_is_accepted(call, ur
     )
     assert call(*command, "--base-url", url).code == 0
     moved = (*command, "-M", "full-context", "--base-url", url.replace("127.0.0.1", "localhost"))
-    assert "--accept-changed-server" in call(*moved).complaint
-    rows = json.loads(call(*moved, "--accept-changed-server").out)
+    assert "accept the changed server" in call(*moved).complaint
+    rows = json.loads(call(*moved, "--accept-changed", "server").out)
     assert [(row["method"], row["responses"], row["failed"]) for row in rows] == [("rag", 4, 0), ("full-context", 4, 0)]
 
 

@@ -33,7 +33,18 @@ def test_respond_answers_the_turn_that_the_saved_talk_answered_and_chat_goes_on_
     faulty_server.always = say("Take some honey [1].")
     talk, persona = tmp_path / "talk.json", tmp_path / "me.yaml"
     persona.write_text('{"I keep bees.": ["Bees make honey."]}', "utf-8")
-    options = ("-M", "safari", "-o", "planning=persona", "--persona", persona, "-u", faulty_server.url, "--cite")
+    options = (
+        "-M",
+        "safari",
+        "-o",
+        "planning=persona",
+        "--set",
+        f"sources.persona={persona}",
+        "-u",
+        faulty_server.url,
+        "--set",
+        "cite=true",
+    )
     done = call("chat", *options, stdin=f"Hello there.\nMy throat is sore.\n/save {talk}\n")
     assert done.code == 0, done.err
     kept = json.loads(talk.read_text("utf-8"))
@@ -43,7 +54,7 @@ def test_respond_answers_the_turn_that_the_saved_talk_answered_and_chat_goes_on_
     assert [each["text"] for each in kept["responses"]] == ["Take some honey."] * 2
     assert kept["responses"][1]["citations"][0]["end"] == len("Take some honey")
 
-    call("respond", talk, "-M", "vanilla", "-u", faulty_server.url, "--no-cache")
+    call("respond", talk, "-M", "vanilla", "-u", faulty_server.url, "--set", "model.no_cache=true")
     asked = faulty_server.calls[-1].body["messages"][-1]["content"]
     assert asked == "My throat is sore."
     assert str(faulty_server.calls[-1].body["messages"]).count("Take some honey") == 1
@@ -100,7 +111,7 @@ def test_a_failing_call_does_not_end_the_talk(call, faulty_server):
     from tests.llm.server import status
 
     faulty_server.reply(status(500, "boom"), say("Back again."))
-    done = call("chat", "-M", "vanilla", "-u", faulty_server.url, "--retries", 0, stdin="Hello\nHello?\n")
+    done = call("chat", "-M", "vanilla", "-u", faulty_server.url, "--set", "model.retries=0", stdin="Hello\nHello?\n")
     assert done.code == 1
     assert done.err.count("boom") == 1
     assert done.out.strip() == "Back again."
@@ -110,7 +121,7 @@ def test_lines_of_a_pipe_that_nobody_answers_end_in_the_errors_code(call, faulty
     from tests.llm.server import status
 
     faulty_server.always = status(500, "boom")
-    done = call("chat", "-M", "vanilla", "-u", faulty_server.url, "--retries", 0, stdin="hi\n")
+    done = call("chat", "-M", "vanilla", "-u", faulty_server.url, "--set", "model.retries=0", stdin="hi\n")
     assert "boom" in done.complaint
 
 

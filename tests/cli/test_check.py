@@ -16,7 +16,7 @@ from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import Job, RunStore
 from dialore.response import Response
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.experiments.conftest import write_dialogues
 
 RECIPES = Path(__file__).parents[2] / "docs" / "recipes.md"
@@ -27,7 +27,7 @@ def made(folder, f1, seconds=(1.0,) * 10):
     data = write_dialogues(folder.with_suffix(".jsonl"), 10)
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}], "metrics": ["f1"]})
-    asyncio.run(run_experiment(config, folder, connect_model))
+    asyncio.run(run_experiment(config, folder, open_model))
     with RunStore.open(folder) as store, store.writing():
         for place, taken in enumerate(seconds):
             response = store.response(Job(place, 0))

@@ -21,7 +21,20 @@ def talk(tmp_path, faulty_server):
 
 def test_responses_cite_in_words_and_on_the_page(call, talk, faulty_server, tmp_path):
     page = tmp_path / "page.html"
-    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--cite", "--html", page)
+    done = call(
+        "respond",
+        talk,
+        "-M",
+        "t-rag",
+        "-u",
+        faulty_server.url,
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "cite=true",
+        "--html",
+        page,
+    )
     assert done.code == 0
     assert "Honey soothes it¹, I hear. Rest well¹˒². [laughs]" in done.out
     assert "\n  ¹ " in done.out
@@ -32,7 +45,19 @@ def test_responses_cite_in_words_and_on_the_page(call, talk, faulty_server, tmp_
 
 
 def test_json_has_the_spans(call, talk, faulty_server):
-    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--cite", "--json")
+    done = call(
+        "respond",
+        talk,
+        "-M",
+        "t-rag",
+        "-u",
+        faulty_server.url,
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "cite=true",
+        "--json",
+    )
     [line] = done.lines
     assert line["text"] == "Honey soothes it, I hear. Rest well. [laughs]"
     said = [line["text"][each["start"] : each["end"]] for each in line["citations"]]
@@ -43,14 +68,16 @@ def test_json_has_the_spans(call, talk, faulty_server):
 
 
 def test_without_the_switch_nothing_changes(call, talk, faulty_server):
-    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--no-cache", "--json")
+    done = call("respond", talk, "-M", "t-rag", "-u", faulty_server.url, "--set", "model.no_cache=true", "--json")
     assert done.lines[0]["text"] == "Honey soothes it [2], I hear. Rest well [1][2]. [laughs]"
     assert "citations" not in done.lines[0]
     assert "square brackets" not in faulty_server.calls[0].body["messages"][0]["content"]
 
 
 def test_a_chat_has_the_marks_in_the_text_and_then_says_what_the_numbers_are(call, talk, faulty_server):
-    done = call("chat", "-M", "t-rag", "-u", faulty_server.url, "--cite", stdin="I have a sore throat.\n/why\n")
+    done = call(
+        "chat", "-M", "t-rag", "-u", faulty_server.url, "--set", "cite=true", stdin="I have a sore throat.\n/why\n"
+    )
     assert done.out.startswith("Honey soothes it¹, I hear. Rest well¹˒². [laughs]\n¹ Honey soothes it … Rest well: ")
     assert "[2]" not in done.out
 
@@ -63,8 +90,8 @@ def test_title_section_and_file_stand_with_what_is_cited_everywhere(call, faulty
     (tmp_path / "shop.md").write_text(HANDBOOK, "utf-8")
     assert call("documents", "build", "shop.idx", "shop.md").code == 0
     faulty_server.always = say("Yes, within thirty days [1].")
-    options = ("-M", "safari", "-o", "planning=all", "--documents", "shop.idx", "--cite")
-    options = (*options, "-u", faulty_server.url, "--no-cache")
+    options = ("-M", "safari", "-o", "planning=all", "--documents", "shop.idx", "--set", "cite=true")
+    options = (*options, "-u", faulty_server.url, "--set", "model.no_cache=true")
     where = "documents · Shop handbook § Returns · shop.md"
 
     shown = call("ask", "May I return a cup?", *options, "--html", "page.html")

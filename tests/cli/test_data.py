@@ -81,7 +81,7 @@ def test_show_as_json(call, kbp, tmp_path):
 
 
 def test_stats(call, kbp, tmp_path):
-    found = call("data", "stats", "kbp", kbp, "--json").lines[0]
+    found = call("data", "show", "--stats", "kbp", kbp, "--json").lines[0]
     assert (found["dialogues"], found["samples"], found["turns"]) == (2, 8, 16)
     assert (found["turns_per_dialogue"], found["samples_per_dialogue"]) == (8, 4)
     assert found["share_with"] == {"knowledge": 0.5, "persona": 1.0, "plan": 1.0, "query": 0.0}
@@ -91,14 +91,14 @@ def test_stats(call, kbp, tmp_path):
     assert (found["knowledge_pieces"], found["knowledge_length"]) == (1.5, (7 + 5 + 6) / 2)
     path = tmp_path / "valid.json"
     path.write_text(json.dumps([SEARCHED]), "utf-8")
-    found = call("data", "stats", "wizard-of-internet", path, "--json").lines[0]
+    found = call("data", "show", "--stats", "wizard-of-internet", path, "--json").lines[0]
     assert (found["length_unit"], found["turn_length"], found["knowledge_length"]) == ("words", 10 / 4, 5)
     assert found["share_with"]["query"] == 0.5
     assert (found["share_of_plan"], found["share_with"]["plan"]) == ({}, 0.0)
 
 
 def test_stats_for_people(call, kbp):
-    lines = call("data", "stats", "kbp", kbp).out.splitlines()
+    lines = call("data", "show", "--stats", "kbp", kbp).out.splitlines()
     assert any(line.split() == ["share", "of", "plan", "persona+documents", "0.250"] for line in lines)
     assert any(line.split() == ["samples", "8"] for line in lines)
 
@@ -138,9 +138,9 @@ def test_a_wrong_file_leaves_nothing_behind(call, kbp, tmp_path):
     complaint = call("data", "convert", "kbp", path, "--cut", "all", "--out", out).complaint
     assert "line 1, entry 2: field conversation[1].P-K: 'B7' is no persona sentence" in complaint
     assert sorted(tmp_path.iterdir()) == sorted([kbp, path])
-    for verb in ("show", "stats"):
-        assert "no such file" in call("data", verb, "kbp", tmp_path / "none.json").complaint
-        assert "did you mean kbp" in call("data", verb, "kpb", kbp).complaint
+    for more in ([], ["--stats"]):
+        assert "no such file" in call("data", "show", "kbp", tmp_path / "none.json", *more).complaint
+        assert "did you mean kbp" in call("data", "show", "kpb", kbp, *more).complaint
     assert "holds something else" in call("data", "convert", "kbp", path, "--out", path).complaint
     path.write_text("[]", "utf-8")
-    assert "the file is empty" in call("data", "stats", "kbp", path).complaint
+    assert "the file is empty" in call("data", "show", "--stats", "kbp", path).complaint

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -69,7 +70,7 @@ def recorded(url, tmp_path, monkeypatch):
     use(monkeypatch, tmp_path, COMMONSENSE)
 
     async def answer():
-        model = Recorder(connect("wait-0", url), tmp_path / "recordings.jsonl")
+        model = replace(connect("wait-0", url), recorder=Recorder(tmp_path / "recordings.jsonl"))
         async with open_part(COMMONSENSE, model) as agents:
             for dialogue in COMMONSENSE.dialogues():
                 for agent in agents:

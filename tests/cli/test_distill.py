@@ -27,7 +27,7 @@ def test_the_command_trains_and_refuses_leaks(tmp_path, call):
     write(tmp_path / "train.json", pairs(20, 1))
     done = call("train", "decision", "wizard-of-internet", "--data", str(tmp_path), "--out", "model", "--json")
     assert json.loads(done.out)["kind"] == "decision"
-    assert "Decides on `search`" in call("models", "show", "model").out
+    assert "Decides on `search`" in call("models", "model").out
     write(tmp_path / "dev.json", pairs(20, 1))
     again = call("train", "decision", "wizard-of-internet", "--data", str(tmp_path), "--out", "model")
     assert "is in the training file, too" in again.complaint
@@ -67,7 +67,7 @@ def test_contexts_and_fit_questions_are_a_file_of_coq(call, url, talks):
         1,
         1,
     ]
-    assert "dialogues" in call("data", "stats", "coq", "coq/train.jsonl").out
+    assert "dialogues" in call("data", "show", "--stats", "coq", "coq/train.jsonl").out
 
 
 @pytest.mark.parametrize(
@@ -107,11 +107,11 @@ def test_sequence_models_are_trained_listed_and_used(call, url, talks, tmp_path)
     ]
     assert [each.code for each in done] == [0, 0, 0], [each.err for each in done]
     assert json.loads(done[2].out)["data"]["dataset"] == "coq"
-    kinds = [one["kind"] for one in json.loads(call("models", "list", "models", "--json").out)]
+    kinds = [one["kind"] for one in json.loads(call("models", "models", "--json").out)]
     assert kinds == ["query", "question", "stages"]
     asked = call(
         *("respond", talks, "-M", "edit-questions", "-o", "trained=true", "--base-url", url, "--model", "capable"),
-        *("--stage-model", "question-generation=hf:models/question", "--trace", "trace.jsonl"),
+        *("--set", "model.stages.question-generation=hf:models/question", "--trace", "trace.jsonl"),
     )
     assert asked.code == 0, asked.err
     assert json.loads(Path("trace.jsonl").read_text("utf-8").splitlines()[0])["trace"][0]["model"] == "models/question"
@@ -142,7 +142,7 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
         told = line.startswith("distill scg-qp/query") * f" --base-url {url} --model capable"
         done = call(*shlex.split(line + told))
         assert done.code == 0, (line, done.err)
-    measured = call("models", "rouge", "data/scg-qp-query.jsonl", "--model", "trained:models/scg-qp-query", "--json")
+    measured = call("models", "trained:models/scg-qp-query", "--rows", "data/scg-qp-query.jsonl", "--json")
     assert measured.code == 0, measured.err
     (result,) = json.loads(measured.out)
     queries = read_rows(tmp_path / "data/scg-qp-query.jsonl")
@@ -167,7 +167,16 @@ def test_scg_qps_finetuned_row_is_made_and_run_by_the_commands_of_its_file(call,
             return await complete(self, request, on_token)
 
         patch.setattr(LocalModel, "complete", kept)
-        ran = call("run", "small.yaml", "--search", "corpus:data/woi.index", "--base-url", url, "--model", "capable")
+        ran = call(
+            "run",
+            "small.yaml",
+            "--set",
+            "sources.search=corpus:data/woi.index",
+            "--base-url",
+            url,
+            "--model",
+            "capable",
+        )
     # It samples without a seed, and may by chance write nothing: that is a failed response, which is no fault here.
     assert ran.code == 0 or "answered with an empty text" in ran.err, ran.err
     topics = [each for each in asked if each.prompt.startswith("scg-qp/topic-tracking.paper.en")]

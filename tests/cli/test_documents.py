@@ -30,13 +30,13 @@ def index(call, folder, tmp_path):
 
 def test_build_says_what_it_did(call, folder, tmp_path):
     (folder / "bad.txt").write_bytes(b"\0\1\2\3")
-    done = call("documents", "build", tmp_path / "b", folder, "--name", "all", "--json")
+    done = call("documents", "build", tmp_path / "b", folder, "--set", "name=all", "--json")
     report = done.lines[0]
     assert (report["documents"], report["passages"], report["rejected"]) == (3, 3, 1)
     assert "bad.txt: it is a binary file" in done.err
-    stats = json.loads(call("documents", "stats", tmp_path / "b", "--json").out)
+    stats = json.loads(call("documents", "show", tmp_path / "b", "--json").out)
     assert (stats["name"], stats["passages"], stats["embedder"]) == ("all", 3, "static")
-    assert "3 passages of 3 documents" in call("documents", "stats", tmp_path / "b").out
+    assert "3 passages of 3 documents" in call("documents", "show", tmp_path / "b").out
     assert "has 3 passages of 3 documents" in call("documents", "build", tmp_path / "c", folder).err
 
 
@@ -48,7 +48,7 @@ def test_search(call, index, tmp_path):
     assert "Umbrellas are sold" in words
     assert "London > Rain · london.md" in words
     assert "姜茶对感冒有好处。" in call("documents", "search", "感冒", index, "--top", "1").out
-    call("documents", "build", tmp_path / "b2", "--format", "lines", write(tmp_path, "The moon is round.\n"))
+    call("documents", "build", tmp_path / "b2", "--set", "format=lines", write(tmp_path, "The moon is round.\n"))
     both = call("documents", "search", "round moon", index, tmp_path / "b2", "--top", "2", "--json").lines
     assert "b2" in {item["detail"]["index"] for item in both}
     none = call("documents", "search", "zzzz", index, "--retriever", "bm25")
@@ -65,16 +65,16 @@ def test_add_list_delete(call, index, folder):
     (folder / "throat.txt").write_text("Honey soothes a sore throat.", "utf-8")
     report = call("documents", "add", index, folder, "--json").lines[0]
     assert (report["added"], report["deleted"], report["unchanged"]) == (1, 2, 2)
-    listed = call("documents", "list", index, "--json").lines
+    listed = call("documents", "show", index, "--json").lines[0]["files"]
     assert {item["name"].rpartition("/")[2]: item["passages"] for item in listed} == dict.fromkeys(TEXTS, 1)
-    assert "throat.txt" in "".join(call("documents", "list", index).out.split())
-    passages = call("documents", "list", index, "--passages", "--json").lines
+    assert "throat.txt" in "".join(call("documents", "show", index).out.split())
+    passages = call("documents", "show", index, "--passages", "--json").lines
     ids = {item["text"]: item["id"] for item in passages}
     arguments = ("--id", ids["Honey soothes a sore throat."], "--url", "http://tea/1", "--file", "nowhere.txt")
     done = call("documents", "delete", index, *arguments)
     assert "2 deleted" in done.err
     assert "not there: nowhere.txt" in done.err
-    assert call("documents", "list", index, "--passages").out.endswith("\tUmbrellas are sold at every station.\n")
+    assert call("documents", "show", index, "--passages").out.endswith("\tUmbrellas are sold at every station.\n")
     (folder / "london.md").unlink()
     assert call("documents", "add", index, folder, "--prune", "--json").lines[0]["passages"] == 2
 
@@ -86,7 +86,7 @@ def test_a_base_of_a_data_set(call, tmp_path):
     path = write(tmp_path, json.dumps(talk) + "\n" + json.dumps(talk) + "\n", "talks.jsonl")
     done = call("documents", "build", tmp_path / "b", path, "--dataset", "jsonl", "--json").lines[0]
     assert done["passages"] == 2
-    listed = call("documents", "list", tmp_path / "b", "--json").lines
+    listed = call("documents", "show", tmp_path / "b", "--json").lines[0]["files"]
     assert [item["name"] for item in listed] == ["dataset:jsonl"]
     again = call("documents", "build", tmp_path / "c", path, "--dataset", "jsonl", "--chunk", "sentence", "--json")
     assert again.lines[0]["passages"] == 3
@@ -94,18 +94,18 @@ def test_a_base_of_a_data_set(call, tmp_path):
 
 
 def test_settings_of_build(call, folder, tmp_path):
-    options = ("--embedder", "none", "--chunk-words", "4", "--overlap", "0")
+    options = ("--embedder", "none", "--set", "chunk_words=4", "--set", "overlap=0")
     assert call("documents", "build", tmp_path / "b", folder, *options).code == 0
-    stats = call("documents", "stats", tmp_path / "b", "--json").lines[0]
+    stats = call("documents", "show", tmp_path / "b", "--json").lines[0]
     assert (stats["embedder"], stats["tokeniser"]["stems"]) == ("", True)
     assert stats["chunking"] == {"unit": "words", "words": 4, "overlap": 0}
-    assert "vectors: none" in call("documents", "stats", tmp_path / "b").out
+    assert "vectors: none" in call("documents", "show", tmp_path / "b").out
     assert "no vectors" in call("documents", "search", "x", tmp_path / "b", "--retriever", "dense").complaint
 
 
 def test_what_is_refused(call, index, folder, tmp_path):
     assert "did you mean words" in call("documents", "build", tmp_path / "b", folder, "--chunk", "word").complaint
-    assert "did you mean html" in call("documents", "build", tmp_path / "b", folder, "--format", "htm").complaint
+    assert "did you mean html" in call("documents", "build", tmp_path / "b", folder, "--set", "format=htm").complaint
     assert "unknown embedder" in call("documents", "build", tmp_path / "b", folder, "--embedder", "statik").complaint
     assert "no such file" in call("documents", "build", tmp_path / "b", tmp_path / "none").complaint
     assert "did you mean kbp" in call("documents", "build", tmp_path / "b", folder, "--dataset", "kpb").complaint
@@ -115,5 +115,4 @@ def test_what_is_refused(call, index, folder, tmp_path):
     assert "no such document index" in call("documents", "search", "x", tmp_path / "none").complaint
     assert "the query is empty" in call("documents", "search", " ", index).complaint
     assert "nothing to delete" in call("documents", "delete", index).complaint
-    for command in ("list", "stats"):
-        assert "is not a document index" in call("documents", command, folder).complaint
+    assert "is not a document index" in call("documents", "show", folder).complaint

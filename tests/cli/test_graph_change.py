@@ -1,4 +1,4 @@
-"""`dialore graph add`, `delete`, `update`, `compact`, `verify` and `export`."""
+"""`dialore graph edit`, `verify` and `export`."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def report(done):
 
 
 def test_add_update_delete(call, graph, write):
-    added = call("graph", "add", graph, write("miso\tIsA\tfood\nsushi\tMadeOf\trice\t1\n"), "--json")
+    added = call("graph", "edit", graph, "--add", write("miso\tIsA\tfood\nsushi\tMadeOf\trice\t1\n"), "--json")
     assert report(added) == {"added": 1, "unchanged": 1, "facts": 4}
-    updated = call("graph", "update", graph, write("sushi\tMadeOf\trice\t7\nno\tIsA\tsuch\t1\n"), "--json")
+    updated = call("graph", "edit", graph, "--update", write("sushi\tMadeOf\trice\t7\nno\tIsA\tsuch\t1\n"), "--json")
     assert report(updated) == {"updated": 1, "missing": 1, "facts": 4}
     assert json.loads(call("graph", "show", "rice", "-g", graph, "--json").out)[0]["weight"] == 7
-    deleted = call("graph", "delete", graph, write("rice\tIsA\tgrain\n"), "--json")
+    deleted = call("graph", "edit", graph, "--delete", write("rice\tIsA\tgrain\n"), "--json")
     assert report(deleted) == {"deleted": 1, "facts": 3}
-    assert call("graph", "compact", graph).code == 0
+    assert call("graph", "edit", graph, "--compact").code == 0
     verified = call("graph", "verify", graph, "--json")
     assert (verified.code, json.loads(verified.out)) == (0, {"problems": []})
 
 
 def test_wrong_files_leave_the_graph(call, graph, write, tmp_path):
     before = graph.read_bytes()
-    assert "line 2" in call("graph", "add", graph, write("a\tIsA\tb\nshort\n")).complaint
-    assert "no such graph" in call("graph", "add", tmp_path / "none.graph", write("a\tIsA\tb\n")).complaint
+    assert "line 2" in call("graph", "edit", graph, "--add", write("a\tIsA\tb\nshort\n")).complaint
+    assert "no such graph" in call("graph", "edit", tmp_path / "none.graph", "--add", write("a\tIsA\tb\n")).complaint
     assert "not a graph" in call("graph", "verify", write("a\tIsA\tb\n")).complaint
     assert graph.read_bytes() == before
 
@@ -79,8 +79,9 @@ def test_damage_is_found(call, graph):
 def test_export_builds_the_same_graph(call, graph, write, tmp_path, name):
     call(
         "graph",
-        "add",
+        "edit",
         graph,
+        "--add",
         write('{"head": "茶", "relation": "OddOne", "tail": "x y", "weight": 0.3}\n', "more.jsonl"),
     )
     assert call("graph", "export", graph, "--out", tmp_path / "x" / name).code == 0
@@ -89,7 +90,7 @@ def test_export_builds_the_same_graph(call, graph, write, tmp_path, name):
     assert sorted(both[0].splitlines()) == sorted(both[1].splitlines())
     assert "more.jsonl" in both[1]
     prints = [
-        json.loads(call("graph", "stats", path, "--json").out)["fingerprint"]
+        json.loads(call("graph", "show", "-g", path, "--json").out)["fingerprint"]
         for path in (graph, tmp_path / "again.graph")
     ]
     assert prints[0] == prints[1]

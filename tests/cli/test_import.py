@@ -116,9 +116,9 @@ def test_what_is_missing_is_said_and_what_is_empty_is_an_answer_that_says_nothin
             "entry 2: no dialogue of the data has the id 'dx'; so it is",
         ),
         ([{"id": "d0", "text": "a"}, {"id": "d0", "text": "b"}], "'mine' has answered dialogue 'd0' before (keep one"),
-        ([{"id": "d0", "said": "a"}], "--text-key; the entry has 'id', 'said'"),
+        ([{"id": "d0", "said": "a"}], "(text_key); the entry has 'id', 'said'"),
         ([{"text": "a"}], "rename its key to `id`"),
-        ([{"id": "d0", "text": 3}], "--text-key"),
+        ([{"id": "d0", "text": 3}], "text_key"),
         ([{"id": "d0", "text": "a", "knowledge": 3}], "Input should be a valid list"),
         ([{"id": "d0", "text": "a", "knowledge": [{"title": "Tea"}]}], "field knowledge: knowledge without text"),
         ([{"id": "d0", "text": "a", "knowledge": [["b"]]}], "field [0]"),
@@ -260,11 +260,11 @@ def test_different_texts_in_known_keys_are_an_error_until_one_is_named(call, dat
     entries = [{"id": f"d{n}", "text": "Tell me.", "prediction": "I like tea a lot."} for n in (0, 1)]
     lines(tmp_path / "mine.jsonl", entries)
     complaint = call("import", "mine.jsonl", "--data", data).complaint
-    assert "--text-key" in complaint
+    assert "text_key" in complaint
     assert "`text`" in complaint
     assert "`prediction`" in complaint
     assert not (tmp_path / "runs" / "mine").exists()
-    assert call("score", "mine.jsonl", "--data", data, "--text-key", "prediction", "-x", "f1").code == 0
+    assert call("import", "mine.jsonl", "--data", data, "--text-key", "prediction").code == 0
     assert texts() == {("mine", "d0"): "I like tea a lot.", ("mine", "d1"): "I like tea a lot."}
     lines(tmp_path / "same.jsonl", [{"id": "d0", "text": "a", "prediction": "a"}])
     assert call("import", "same.jsonl", "--data", data).code == 0
@@ -296,7 +296,7 @@ def test_rows_with_unknown_keys_name_the_key_to_rename(call, data, tmp_path):
 
 def test_without_dialogues_or_files_the_mend_is_said(call, data, tmp_path):
     lines(tmp_path / "mine.jsonl", [{"id": "d0", "text": "a"}])
-    assert "runs/mine is no run yet (name their file by --data)" in call("score", "mine.jsonl").complaint
+    assert "runs/mine is no run yet (name their file: dataset.path) [--data]" in call("score", "mine.jsonl").complaint
     assert "no such file: none.jsonl" in call("import", "x=none.jsonl", "--data", data).complaint
     assert call("import", "mine.jsonl", "--data", data).code == 0
     assert "knows its dialogues" in call("score", "runs/mine", "--data", data).complaint
@@ -350,14 +350,14 @@ def test_a_log_of_parlai_is_matched_by_labels_and_turns(call, whole, tmp_path):
         {"dialog": [parley("Hello!", "Hi, how are you?", "Hey."), parley("Fine.", "Good.", "Great!")], "context": []},
     ]
     lines(tmp_path / "mine.jsonl", logs)
-    done = call("import", "mine.jsonl", "--data", whole, "--cut", "all")
+    done = call("import", "mine.jsonl", "--data", whole, "--set", "dataset.cut=all")
     assert "mine: 3 responses; 2 dialogues without one" in done.err
     assert texts() == {("mine", "w1@1"): "Hey.", ("mine", "w1@3"): "Great!", ("mine", "w2@1"): "No tea."}
     logs[0]["dialog"][0][0]["eval_labels"] = ["Never said."]
     lines(tmp_path / "other.jsonl", logs)
     assert (
         "no dialogue of the data has the latest turn 'Tea?'; so it is with 1 of 3"
-        in call("import", "other.jsonl", "--data", whole, "--cut", "all").complaint
+        in call("import", "other.jsonl", "--data", whole, "--set", "dataset.cut=all").complaint
     )
 
 
@@ -370,7 +370,7 @@ def test_generations_of_the_few_shot_bot_go_by_dialogue_and_pair(call, whole, tm
     ]
     entry = {"score": {"F1": 1}, "generation": [{"meta": [], "dialogue": pairs} for pairs in made]}
     (tmp_path / "mine.json").write_text(json.dumps(entry, indent=4), "utf-8")
-    assert call("import", "mine.json", "--data", whole, "--cut", "all").code == 0
+    assert call("import", "mine.json", "--data", whole, "--set", "dataset.cut=all").code == 0
     system = {("mine", "w1@1"): "s0", ("mine", "w1@3"): "s1", ("mine", "w2@1"): "s2"}
     user = {("mine", "w1@2"): "u1", ("mine", "w2@2"): "u3"}
     assert texts() == (system | user if both else system)

@@ -10,7 +10,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
 from dialore.methods.baselines import Vanilla
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.text import detect_language, spoken_in, words
 from tests.llm.server import say
@@ -133,7 +133,17 @@ async def test_the_response_is_asked_for_in_the_users_language_and_only_then():
 @pytest.mark.parametrize("method", ["edit", "dcrag"])
 def test_stages_before_the_response_are_asked_as_ever(call, faulty_server, method):
     faulty_server.always = say("Eh bien.")
-    done = call("ask", "Où est la gare de Lyon ?", "-M", method, "-u", faulty_server.url, "--no-cache", "--json")
+    done = call(
+        "ask",
+        "Où est la gare de Lyon ?",
+        "-M",
+        method,
+        "-u",
+        faulty_server.url,
+        "--set",
+        "model.no_cache=true",
+        "--json",
+    )
     assert done.err.count("French: prompts, graph") == 1
     held = [json.dumps(asked.body["messages"]) for asked in faulty_server.calls]
     assert 1 <= sum("turn in French" in each for each in held) <= 2  # a draft and its edit

@@ -40,20 +40,22 @@ def test_the_calls_are_as_said(call, url, tmp_path, method):
     said = call("methods", method, "--json").lines[0]["calls"].split()[0]
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"turns": ["I drink coffee in the morning, and tea with honey."]}), "utf-8")
-    made = call("respond", path, "-u", url, "-M", method, "--no-cache", "--json").lines[0]["usage"]["calls"]
+    made = call("respond", path, "-u", url, "-M", method, "--set", "model.no_cache=true", "--json").lines[0]["usage"][
+        "calls"
+    ]
     assert made == int(said)
 
 
 def test_prompts(call, tmp_path):
-    names = [(prompt["name"], prompt["language"]) for prompt in call("prompts", "list", "--json").lines[0]]
+    names = [(prompt["name"], prompt["language"]) for prompt in call("prompts", "--json").lines[0]]
     assert ("dcrag/query-production", "zh") in names
-    assert all(language == "zh" for _, language in _names(call("prompts", "list", "-l", "zh", "--json")))
-    shown = call("prompts", "show", "dcrag/query-production")
+    assert all(language == "zh" for _, language in _names(call("prompts", "-l", "zh", "--json")))
+    shown = call("prompts", "dcrag/query-production")
     assert shown.out.startswith("---\nversion:")
-    described = call("prompts", "show", "dcrag/query-production", "-l", "zh", "--json").lines[0]
+    described = call("prompts", "dcrag/query-production", "-l", "zh", "--json").lines[0]
     assert described["text"].startswith("---")
-    assert "did you mean dcrag/query-production" in call("prompts", "show", "dcrag/query-prodution").complaint
-    assert "unknown language" in call("prompts", "show", "dcrag/query-production", "-l", "fr").complaint
+    assert "did you mean dcrag/query-production" in call("prompts", "dcrag/query-prodution").complaint
+    assert "unknown language" in call("prompts", "dcrag/query-production", "-l", "fr").complaint
 
 
 def _names(done):
@@ -62,17 +64,17 @@ def _names(done):
 
 def test_exported_prompts_are_used(call, url, tmp_path):
     folder = tmp_path / "prompts"
-    assert call("prompts", "export", folder).code == 0
+    assert call("prompts", "--export", folder).code == 0
     prompt = folder / "vanilla" / "response-generation.en.md"
     prompt.write_text(prompt.read_text("utf-8").replace("<!-- system -->\n", "<!-- system -->\nSHOUT. "), "utf-8")
-    assert "--force overwrites" in call("prompts", "export", folder).complaint
-    assert "SHOUT" in call("prompts", "show", "vanilla/response-generation", "--prompts", folder).out
+    assert "--force overwrites" in call("prompts", "--export", folder).complaint
+    assert "SHOUT" in call("prompts", "vanilla/response-generation", "--prompts", folder).out
     path = tmp_path / "one.json"
     path.write_text('{"turns": ["Hello there."]}', "utf-8")
     trace = tmp_path / "trace.jsonl"
-    call("respond", path, "-u", url, "-M", "vanilla", "--prompts", folder, "--trace", trace)
+    call("respond", path, "-u", url, "-M", "vanilla", "--set", f"sources.prompts={folder}", "--trace", trace)
     assert "SHOUT" in trace.read_text("utf-8")
-    assert len(call("prompts", "export", folder, "--force", "--json").lines[0]["prompts"]) == len(
+    assert len(call("prompts", "--export", folder, "--force", "--json").lines[0]["prompts"]) == len(
         list(folder.rglob("*.md"))
     )
     assert "SHOUT" not in prompt.read_text("utf-8")

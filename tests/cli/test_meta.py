@@ -9,7 +9,7 @@ import pytest
 from benchmarks.endpoint import waited
 
 from dialore.cli.meta import sample_judgements
-from dialore.cli.options import MeasureSettings
+from dialore.cli.options import JudgeSettings
 from dialore.cli.score import default_metrics
 from dialore.dialogue import Dialogue
 from dialore.evaluation.meta import read_judgements
@@ -55,7 +55,7 @@ class Engaged:
 @pytest.fixture
 def judge(monkeypatch):
     def put(model):
-        monkeypatch.setattr("dialore.cli.score.connect_model", lambda settings, name=None: model)
+        monkeypatch.setattr("dialore.cli.score.open_model", lambda settings, name=None: model)
         return model
 
     return put
@@ -83,7 +83,7 @@ def test_the_table_is_shown(call, data):
 
 def test_the_default_is_every_metric_without_a_model():
     def names(**given):
-        return default_metrics(MeasureSettings(**given), without=("plan",))
+        return default_metrics(JudgeSettings(**given), without=("plan",))
 
     assert {"kf1", "f1", "bleu", "rouge-l", "cdp", "cdf", "distinct-2"} <= set(names())
     assert not {"meep", "overall", "ragas-faithfulness", "planning-accuracy", "perplexity"} & set(names())
@@ -100,7 +100,7 @@ def test_what_a_judge_refuses_is_counted(call, data, judge):
 
 
 def test_a_judge_behind_an_endpoint_is_asked_once(call, data, url, tmp_path):
-    model = ("-u", url, "-m", "once-0", "--cache", tmp_path / "kept.sqlite")
+    model = ("-u", url, "-m", "once-0", "--set", f"model.cache={tmp_path / 'kept.sqlite'}")
     first = call("meta", data, "-x", "meep", *model, "--json")
     assert first.code == 0, first.err
     asked = waited(url, "once-0")[0]
@@ -190,7 +190,7 @@ def test_queries_and_several_at_once(call, run, judge):
 
 def test_a_judge_behind_a_real_endpoint(call, data, run, url):
     """It answers whatever fits the schema, and so always A: every comparison is a tie that place decided."""
-    model = ("--base-url", url, "--model", "m", "--no-cache")
+    model = ("--base-url", url, "--model", "m", "--set", "model.no_cache=true")
     row = call("judge", run, "--pairwise", "wordy", "brief", "-c", "coherence", *model, "--json").lines[0][0]
     assert (row["ties"], row["problems"]) == (8, {})
     assert abs(row["position_bias"]) == 7 / 8
@@ -213,8 +213,8 @@ def test_a_judge_behind_a_real_endpoint(call, data, run, url):
         (("--pairwise", "wordy", "brief", "-c", "beauty"), "unknown criterion"),
         (("--pairwise", "wordy", "brief"), "a judge is a language model"),
         (("--together", "-c", "beauty"), "unknown criterion"),
-        (("--pairwise", "wordy", "brief", "-s", "wordy"), "--system goes with --together"),
-        (("--together", "-s", "wordy"), "name two or more"),
+        (("--pairwise", "wordy", "brief", "--system", "wordy"), "--system goes with --together"),
+        (("--together", "--system", "wordy"), "name two or more"),
     ],
 )
 def test_what_cannot_be_judged_is_one_line(call, run, arguments, wanted, judge):

@@ -90,5 +90,5 @@ def test_the_list_tells_sources_and_calls(call, monkeypatch):
     assert described["optional_sources"] == ["sources", "persona", "documents", "graph", "web"]
     assert described["stages"][0]["prompt"] == "safari/planning"
     shown = call("methods", "scg-qp").out
-    for words in ("scg-qp/topic-tracking", "en, zh", "differs from it", "dialore prompts show"):
+    for words in ("scg-qp/topic-tracking", "en, zh", "differs from it", "dialore prompts PROMPT"):
         assert words in shown

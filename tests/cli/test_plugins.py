@@ -77,7 +77,18 @@ def mine(tmp_path, monkeypatch):
 
 
 def test_a_method_of_a_file_answers_by_the_prompts_beside_it(call, mine, faulty_server):
-    options = ("-M", "./mine.py", "-o", "mood=glad", "-o", "words=5", "-o", "topics=[tea, honey]", "--no-cache")
+    options = (
+        "-M",
+        "./mine.py",
+        "-o",
+        "mood=glad",
+        "-o",
+        "words=5",
+        "-o",
+        "topics=[tea, honey]",
+        "--set",
+        "model.no_cache=true",
+    )
     done = call("ask", "Hello", *options, "-u", faulty_server.url, "--json")
     assert (done.code, done.lines[0]["method"]) == (0, "mine"), done.err
     assert faulty_server.calls[0].body["messages"][0]["content"] == "Me: Hello glad 5 tea+honey"
@@ -93,13 +104,13 @@ def test_a_method_of_a_file_answers_by_the_prompts_beside_it(call, mine, faulty_
 def test_a_changed_file_of_a_method_is_refused_or_accepted_and_the_report_says_so(call, mine, talks, url):
     talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
     options = ("-M", "./mine.py", "-o", "mood=glad", "--dataset", "jsonl", "--data", talks, "-u", url, "--out", "run")
-    assert call("run", *options, "--no-cache").code == 0
+    assert call("run", *options, "--set", "model.no_cache=true").code == 0
     mine.write_text(METHOD.replace("mood=self.mood", "mood=self.mood + '!'"), "utf-8")
-    options = (*options, "--no-cache", "--repetitions", 2)
+    options = (*options, "--set", "model.no_cache=true", "--set", "repetitions=2")
     complaint = call("run", *options).complaint
     assert "was made with other methods: mine.py " in complaint
-    assert "--accept-changed-prompts" in complaint
-    assert call("run", *options, "--accept-changed-prompts").code == 0
+    assert "accept the changed prompts" in complaint
+    assert call("run", *options, "--accept-changed", "prompts").code == 0
     assert call("score", "run", "-x", "f1").code == 0
     assert call("report", "run", "--markdown", "--out", "shown").code == 0
     assert "made with several versions of its methods: mine.py " in (mine.parent / "shown/report.md").read_text("utf-8")
@@ -119,18 +130,31 @@ def test_options_are_read_as_they_are_annotated(mine):
 def test_data_sets_and_metrics_of_a_file(call, mine, url, talks):
     talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
     options = ("-M", "./mine.py", "-o", "mood=glad", "--dataset", "./lines.py", "--data", talks, "-u", url)
-    assert call("run", *options, "--out", "run", "--no-cache").code == 0
+    assert call("run", *options, "--out", "run", "--set", "model.no_cache=true").code == 0
     done = call("score", "run", "-x", "./shared.py", "--json")
     assert done.code == 0, done.err
     assert list(done.lines[0][0]["scores"]) == ["./shared.py"]
-    assert call("data", "stats", "./lines.py", talks, "--json").lines[0]["dialogues"] == 1
+    assert call("data", "show", "--stats", "./lines.py", talks, "--json").lines[0]["dialogues"] == 1
 
 
 @pytest.fixture
 def run(call, mine, url, talks):
     """A run of one response, "Hello there friend."."""
     talks.write_text(json.dumps({"id": "a", "turns": ["Hello."], "reference": "Hello there."}), "utf-8")
-    options = ("-M", "vanilla", "--dataset", "jsonl", "--data", talks, "-u", url, "--out", "run", "--no-cache")
+    options = (
+        "-M",
+        "vanilla",
+        "--dataset",
+        "jsonl",
+        "--data",
+        talks,
+        "-u",
+        url,
+        "--out",
+        "run",
+        "--set",
+        "model.no_cache=true",
+    )
     assert call("run", *options).code == 0
     return mine.parent / "run"
 
@@ -208,7 +232,7 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
     monkeypatch.syspath_prepend(str(info.parent))
     monkeypatch.syspath_prepend(str(mine.parent))
     for command, good, bad in [
-        (("prompts", "list"), "mine/reply", "method bad"),
+        (("prompts"), "mine/reply", "method bad"),
         (("methods",), "mine", "method bad"),
         (("data", "list"), "lines", "data set bad-set"),
         (("score", "-", "--list"), "shared", "metric bad-metric"),
@@ -217,11 +241,24 @@ def test_one_broken_plugin_hides_no_other(call, mine, tmp_path, monkeypatch, cap
         assert (done.code, good in done.out) == (0, True)
         assert f"left out: {bad} cannot be loaded: ModuleNotFoundError" in caplog.text
         assert "of others" in caplog.text
-    assert call("prompts", "show", "mine/reply").out == PROMPT
-    assert call("prompts", "export", tmp_path / "exported").code == 0
+    assert call("prompts", "mine/reply").out == PROMPT
+    assert call("prompts", "--export", tmp_path / "exported").code == 0
     assert (tmp_path / "exported" / "mine" / "reply.en.md").read_text("utf-8") == PROMPT
     record = tmp_path / "calls.jsonl"
-    asked = ("ask", "Hello", "-M", "mine", "-o", "mood=glad", "-m", "rehearsal", "--no-cache", "--record", record)
+    asked = (
+        "ask",
+        "Hello",
+        "-M",
+        "mine",
+        "-o",
+        "mood=glad",
+        "-m",
+        "rehearsal",
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        f"model.record={record}",
+    )
     assert call(*asked).code == 0
     assert "rehearsal" in record.read_text("utf-8")
     assert "method bad cannot be loaded" in call("ask", "Hello", "-M", "bad", "-m", "rehearsal").complaint

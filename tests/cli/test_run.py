@@ -13,6 +13,7 @@ import pytest
 from dialore.experiments.config import make_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, RunStore
+from dialore.llm.client import ModelClient
 from dialore.llm.fake import FakeModel
 from dialore.llm.recording import Recorder
 from tests.cli.processes import interrupted
@@ -64,7 +65,7 @@ def test_it_answers_and_a_second_run_does_what_is_missing(call, flags):
     assert said["expected"]["responses"] == 8
     assert said["stopped"] is None
     assert "8 responses to make" in first.err
-    again = call(*flags, "--limit", 4, "--repetitions", 2)
+    again = call(*flags, "--limit", 4, "--set", "repetitions=2")
     assert again.code == 0
     assert "8 answered, 0 failed, 8 were there: out" in again.err
     assert "dialore score out" in again.err
@@ -101,9 +102,11 @@ def test_a_dry_run_says_what_it_expects_and_leaves_nothing(call, flags, url, tmp
 def test_a_recording_answers_in_the_models_stead(call, flags, data, tmp_path):
     given = {"name": "x", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     recording = tmp_path / "recording.jsonl"
-    made = run_experiment(make_config(given), tmp_path / "made", lambda c, n: Recorder(FakeModel(), recording))
+    made = run_experiment(
+        make_config(given), tmp_path / "made", lambda c, n: ModelClient(FakeModel(), recorder=Recorder(recording))
+    )
     assert asyncio.run(made).ok == 12
-    replayed = call(*flags, "--replay", recording, "--json")
+    replayed = call(*flags, "--set", f"model.replay={recording}", "--json")
     assert replayed.code == 0
     assert json.loads(replayed.out)["answered"] == 12
     folders = (tmp_path / "made", tmp_path / "out")
@@ -116,15 +119,27 @@ def test_a_recording_answers_in_the_models_stead(call, flags, data, tmp_path):
     # What is not in the recording is a failure with its reason, not a guess.
     lines = recording.read_text("utf-8").splitlines(keepends=True)
     recording.write_text("".join(line for line in lines if '"d2/' not in line), "utf-8")
-    part = call(*flags[:-1], "part", "--replay", recording, "--json")
+    part = call(*flags[:-1], "part", "--set", f"model.replay={recording}", "--json")
     assert part.code == 1
     assert json.loads(part.out)["failed"] == 2
     assert "failed: d2" in part.err
 
 
 def test_a_budget_stops_it_and_a_larger_one_goes_on(call, flags, url):
-    live = [*flags[:-4], "-m", "wait-0", "-u", url, "--no-cache", "--out", "out", "--concurrency", 1]
-    first = call(*live, "--max-tokens", 3000, "--json")
+    live = [
+        *flags[:-4],
+        "-m",
+        "wait-0",
+        "-u",
+        url,
+        "--set",
+        "model.no_cache=true",
+        "--out",
+        "out",
+        "--set",
+        "concurrency=1",
+    ]
+    first = call(*live, "--set", "budget.tokens=3000", "--json")
     assert first.code == 1
     said = json.loads(first.out)
     assert "budget of 3,000 tokens is spent" in said["stopped"]
@@ -135,12 +150,12 @@ def test_a_budget_stops_it_and_a_larger_one_goes_on(call, flags, url):
     assert second.code == 0
     assert json.loads(second.out)["before"] == said["answered"]
     assert counts() == (12, 12)
-    assert call(*live, "--max-tokens", 0, "--repetitions", 2, "--json").code == 1
+    assert call(*live, "--set", "budget.tokens=0", "--set", "repetitions=2", "--json").code == 1
 
 
 def test_money_needs_a_price(call, flags, url):
     live = [*flags[:-4], "-m", "wait-0", "-u", url, "--out", "out"]
-    assert "price" in call(*live, "--max-cost", 1).complaint
+    assert "price" in call(*live, "--set", "budget.cost=1").complaint
 
 
 def test_two_runs_cannot_share_a_folder(call, flags, tmp_path):
@@ -175,9 +190,9 @@ def test_a_wrong_data_file_names_line_and_field_and_leaves_nothing(call, flags, 
         ({"--dataset": "dailydialg"}, "did you mean dailydialog"),
         ({"--data": "nowhere.jsonl"}, "nowhere.jsonl"),
         ({"--engine": "spark"}, "unknown engine: 'spark' (known: local, ray)"),
-        ({"--cut": "middle"}, "--cut"),
+        ({"--set": "dataset.cut=middle"}, "--set dataset.cut"),
         ({"--option": "limit"}, "is not NAME=VALUE"),
-        ({"--api": "telepathy"}, "api"),
+        ({"--set": "model.api=telepathy"}, "model.api"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_leaves_nothing(call, data, tmp_path, changes, words):
@@ -189,9 +204,9 @@ def test_what_is_wrong_is_one_line_and_leaves_nothing(call, data, tmp_path, chan
 def test_options_of_model_and_method_reach_the_run(call, data, url, monkeypatch):
     monkeypatch.setenv("DIALORE_BASE_URL", url)
     monkeypatch.setenv("DIALORE_MODEL", "m")
-    flags = ("-M", "t-rag", "--dataset", "jsonl", "--data", data, "--limit", 1, "--no-cache")
+    flags = ("-M", "t-rag", "--dataset", "jsonl", "--data", data, "--limit", 1, "--set", "model.no_cache=true")
     prompts = []
-    for more in ([], ["--cite"]):
+    for more in ([], ["--set", "cite=true"]):
         assert call("run", *flags, "--out", f"out{len(more)}", *more).code == 0
         with RunStore.open(Path(f"out{len(more)}")) as store:
             assert store.facts()["config"]["cite"] is bool(more)
@@ -199,7 +214,7 @@ def test_options_of_model_and_method_reach_the_run(call, data, url, monkeypatch)
             prompts.append([stage.messages for stage in response.trace if stage.messages])
     assert prompts[0] != prompts[1]
     # This endpoint speaks chat alone: what it says to the other API shows that it was asked by it.
-    assert "unknown model" in call("run", *flags, "--out", "out", "--api", "completions").err
+    assert "unknown model" in call("run", *flags, "--out", "out", "--set", "model.api=completions").err
 
 
 def test_without_an_endpoint_it_says_who_answers(call, data, monkeypatch):
@@ -219,7 +234,7 @@ def test_too_few_options_are_named(call):
 
 def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(call, flags, tmp_path):
     assert call(*flags, "--limit", 2).code == 0
-    assert "has other dialogues" in call(*flags, "--limit", 3, "--seed", 9).complaint
+    assert "has other dialogues" in call(*flags, "--limit", 3, "--set", "dataset.seed=9").complaint
     assert counts() == (4, 4)
     with sqlite3.connect(tmp_path / "out" / FILE) as database:
         database.execute("pragma user_version = 7")
@@ -229,16 +244,16 @@ def test_a_run_of_other_dialogues_or_options_or_of_another_version_is_refused(ca
 def test_changed_prompts_are_refused_or_accepted_and_the_report_says_so(call, flags, tmp_path):
     flags = (*flags, "--limit", 4, "-m", "rehearsal")
     assert call(*flags).code == 0
-    call("prompts", "export", tmp_path / "mine")
+    call("prompts", "--export", tmp_path / "mine")
     changed = tmp_path / "mine" / "dcrag" / "topic-planning.en.md"
     changed.write_text(changed.read_text("utf-8").replace("version: 1", "version: 9", 1), "utf-8")
-    flags = (*flags, "--prompts", tmp_path / "mine", "--repetitions", 2)
+    flags = (*flags, "--set", f"sources.prompts={tmp_path / 'mine'}", "--set", "repetitions=2")
     refused = call(*flags).complaint
     assert "made with other prompts: dcrag/topic-planning.en v1 " in refused
     assert ", now v9 " in refused
-    assert "go on with --accept-changed-prompts" in refused
+    assert "accept the changed prompts" in refused
     assert counts() == (8, 8)
-    assert call(*flags, "--accept-changed-prompts").code == 0
+    assert call(*flags, "--accept-changed", "prompts").code == 0
     assert counts() == (16, 16)
     assert call("score", "out", "--metric", "f1").code == 0
     assert call("report", "out", "--markdown", "--html", "--latex", "--out", "shown").code == 0
@@ -252,7 +267,17 @@ def test_all_failing_is_two_and_some_failing_is_one(call, data, faulty_server):
     from tests.llm.server import say, status
 
     live = ("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "-m", "m", "-u", faulty_server.url)
-    live += ("--no-cache", "--retries", 0, "--out", "out", "--concurrency", 1, "--json")
+    live += (
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "model.retries=0",
+        "--out",
+        "out",
+        "--set",
+        "concurrency=1",
+        "--json",
+    )
     faulty_server.always = status(500, "oops")
     none = call(*live)
     assert none.code == 2
@@ -271,7 +296,7 @@ def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
 
     faulty_server.reply(say("Well."), say("Well."))
     faulty_server.always = hang()
-    asked = ("-m", "m", "-u", faulty_server.url, "--no-cache", "--concurrency", 1)
+    asked = ("-m", "m", "-u", faulty_server.url, "--set", "model.no_cache=true", "--set", "concurrency=1")
     err = interrupted(
         faulty_server, "run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "--out", "out", *asked, calls=3
     )
@@ -280,7 +305,19 @@ def test_an_interrupt_says_what_is_kept(tmp_path, data, faulty_server):
 
 
 def test_the_last_line_says_how_many_answers_came_from_the_cache(call, data, url, tmp_path):
-    settings = ("run", "-M", "vanilla", "--dataset", "jsonl", "--data", data, "-m", "m", "--cache", tmp_path / "cache")
+    settings = (
+        "run",
+        "-M",
+        "vanilla",
+        "--dataset",
+        "jsonl",
+        "--data",
+        data,
+        "-m",
+        "m",
+        "--set",
+        f"model.cache={tmp_path / 'cache'}",
+    )
     first = call(*settings, "-u", url, "--out", "first")
     assert "(6 calls, 0 answered from the cache" in first.err
     again = call(*settings, "-u", url, "--out", "again")
@@ -288,7 +325,7 @@ def test_the_last_line_says_how_many_answers_came_from_the_cache(call, data, url
     assert "(0 calls, 6 answered from the cache" in again.err
     assert json.loads(call(*settings, "-u", url, "--out", "third", "--json").out)["cached"] == 6
     # Another server's answers are none of this one's.
-    elsewhere = call(*settings, "-u", "http://127.0.0.1:9/v1", "--out", "elsewhere", "--retries", 0)
+    elsewhere = call(*settings, "-u", "http://127.0.0.1:9/v1", "--out", "elsewhere", "--set", "model.retries=0")
     assert "0 answered, 6 failed" in elsewhere.err
 
 
@@ -314,7 +351,7 @@ def test_a_run_on_a_full_disk_is_one_line(call, flags, monkeypatch):
 
 
 def test_a_dry_run_asks_no_embedder(call, flags):
-    done = call(*flags, "--dry-run", "--embedder", "endpoint:e@http://127.0.0.1:9/v1")
+    done = call(*flags, "--dry-run", "--set", "sources.embedder=endpoint:e@http://127.0.0.1:9/v1")
     assert done.code == 0, done.err
     assert "12 responses to make" in done.err
 
@@ -322,19 +359,40 @@ def test_a_dry_run_asks_no_embedder(call, flags):
 def test_a_run_is_not_gone_on_with_by_another_server_unless_that_is_accepted(call, flags, faulty_server, tmp_path):
     from tests.llm.server import FaultyServer
 
-    settings = (*flags[:3], *flags[5:-4], "-m", "m", "--no-cache", "--retries", 0, "--out", "out")
+    settings = (
+        *flags[:3],
+        *flags[5:-4],
+        "-m",
+        "m",
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "model.retries=0",
+        "--out",
+        "out",
+    )
     assert call(*settings, "--limit", 2, "-u", faulty_server.url).code == 0
     other = FaultyServer()
-    more = (*settings, "--limit", 2, "--repetitions", 2, "-u", other.url)
+    more = (*settings, "--limit", 2, "--set", "repetitions=2", "-u", other.url)
     complaint = call(*more).complaint
     assert f"has answers of m from {faulty_server.url}, not {other.url}" in complaint
     assert not other.calls
-    assert call(*more, "--accept-changed-server").code == 0
+    assert call(*more, "--accept-changed", "server").code == 0
     assert len(other.calls) == 2
-    assert call(*settings, "--limit", 2, "--repetitions", 2, "-u", faulty_server.url).code == 0
+    assert call(*settings, "--limit", 2, "--set", "repetitions=2", "-u", faulty_server.url).code == 0
     assert call("score", "out", "--metric", "f1").code == 0
     assert call("report", "out", "--markdown", "--out", "shown").code == 0
     report = (tmp_path / "shown" / "report.md").read_text("utf-8")
     servers = f"{faulty_server.url}, {other.url}"
     assert f"The responses of m in the run vanilla-jsonl are of several servers: {servers}." in report
     other.close()
+
+
+def test_models_that_a_file_names_are_run_at_the_address_of_the_command(call, tmp_path, data, url):
+    path = write_experiment(tmp_path, data, models=["wait-0", "wait-1"])
+    done = call("run", path, "--base-url", url, "--limit", 2, "--json")
+    assert done.code == 0, done.err
+    said = json.loads(done.out)
+    assert (said["answered"], said["expected"]["responses"]) == (4, 4)
+    with RunStore.open(tmp_path / "runs" / "small") as store:
+        assert [system.model for system in store.systems()] == ["wait-0", "wait-1"]

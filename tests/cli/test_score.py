@@ -18,11 +18,11 @@ from dialore.experiments.dataframes import load_run
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import FILE, Job, RunStore
 from dialore.response import Response
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.cli.processes import interrupted
 from tests.experiments.conftest import write_dialogues
 
-CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._english_tokens, meteor.find_wordnet]
+CACHED = [overlap._sacrebleu, overlap._bleu_sums, overlap._english_tokenizer, meteor.find_wordnet]
 
 
 @pytest.fixture
@@ -32,7 +32,7 @@ def run(tmp_path):
     given = {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     folder = tmp_path / "run"
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    assert asyncio.run(run_experiment(config, folder, connect_model)).ok == 12
+    assert asyncio.run(run_experiment(config, folder, open_model)).ok == 12
     with RunStore.open(folder) as store, store.writing():
         store.add(Job(5, 0), Response(id="d5", method="vanilla", text="", status="failed", error="down"))
     return folder
@@ -150,11 +150,11 @@ def test_how_chinese_is_counted_is_part_of_what_a_measure_is(call, tmp_path):
         done = call("score", "out", "-x", "f1", "--json", *options)
         return json.loads(done.out)[0]["scores"]["f1"]["value"]
 
-    by_character, by_word = figure(), figure("--tokens", "word")
+    by_character, by_word = figure(), figure("--set", "tokens=word")
     assert by_character == pytest.approx(7 / 8)
     assert by_word not in {by_character, 0.0}
     assert figure() == by_character
-    assert "by character or by word" in call("score", "out", "-x", "f1", "--tokens", "syllable").complaint
+    assert "by character or by word" in call("score", "out", "-x", "f1", "--set", "tokens=syllable").complaint
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,9 @@ def test_what_a_judge_said_stays_where_no_judge_is_given(call, tmp_path, url):
     assert call("run", path, "--out", "out").code == 0
     unjudged = call("score", "out", "--json")
     assert unjudged.lines[0][0]["scores"]["meep"]["reason"] == "no judge was given (2)"
-    judged = call("score", "out", "--json", "-u", url, "-m", "m", "--no-cache").lines[0][0]["scores"]["meep"]
+    judged = call("score", "out", "--json", "-u", url, "-m", "m", "--set", "model.no_cache=true").lines[0][0]["scores"][
+        "meep"
+    ]
     assert judged["n"] == 2
     again = call("score", "out", "--json")
     assert again.lines[0][0]["scores"]["meep"] == judged
@@ -217,7 +219,7 @@ def test_an_interrupt_says_what_is_kept(run, faulty_server):
     from tests.llm.server import hang
 
     faulty_server.always = hang()
-    asked = ("-m", "m", "-u", faulty_server.url, "--no-cache")
+    asked = ("-m", "m", "-u", faulty_server.url, "--set", "model.no_cache=true")
     err = interrupted(faulty_server, "score", run, "-x", "meep", *asked)
     assert "interrupted: what is measured is kept" in err
 
@@ -230,7 +232,7 @@ def test_a_system_is_shown_by_its_name_whatever_signs_are_in_it(call, tmp_path):
         {"name": "small", "dataset": {"name": "jsonl", "path": str(data)}, "systems": systems}
         | {"models": [{"model": "lexical"}]}
     )
-    assert asyncio.run(run_experiment(config, tmp_path / "run", connect_model)).failed == 0
+    assert asyncio.run(run_experiment(config, tmp_path / "run", open_model)).failed == 0
     done = call("score", tmp_path / "run", "-x", "f1")
     assert done.code == 0
     assert [name for name in names if name in done.out] == names
@@ -245,9 +247,9 @@ def test_the_embedder_of_answer_relevance_is_named_else_the_files(call, tmp_path
         "utf-8",
     )
     assert call("run", path, "--out", "out").code == 0
-    judged = ("score", "out", "-u", url, "-m", "m", "--no-cache")
+    judged = ("score", "out", "-u", url, "-m", "m", "--set", "model.no_cache=true")
     for embedder in ("endpoint:e@http://127.0.0.1:9/v1", "static"):
-        assert call(*judged, *(("--embedder", "static") if embedder == "static" else ())).code == 0
+        assert call(*judged, *(("--set", "embedder=static") if embedder == "static" else ())).code == 0
         with RunStore.open(tmp_path / "out") as store:
             assert store.metrics()["ragas-answer-relevance"]["identity"].endswith(f", {embedder}")
 
@@ -303,7 +305,7 @@ def test_an_unfinished_run_is_reported_as_such(call, tmp_path, caplog):
         "runs/p",
         "-y",
     ]
-    call(*run, "--max-tokens", "250")
+    call(*run, "--set", "budget.tokens=250")
     with RunStore.open(Path("runs/p")) as store:
         count = len(store.jobs())
     assert 0 < count < 4

@@ -69,7 +69,18 @@ def _read(terminal):
 def test_results_and_messages_stand_above_the_bar(talks, faulty_server):
     faulty_server.reply(say("One."), status(500, "boom"))
     faulty_server.always = say("Three.")
-    options = ("-M", "vanilla", "-u", faulty_server.url, "--no-cache", "--retries", 0, "--concurrency", 1)
+    options = (
+        "-M",
+        "vanilla",
+        "-u",
+        faulty_server.url,
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "model.retries=0",
+        "--set",
+        "model.concurrency=1",
+    )
     code, lines, shown = at_terminal("respond", talks, *options)
     assert code == 1
     assert "answering" in shown
@@ -86,7 +97,16 @@ def test_what_is_logged_stands_above_the_bar(talks, faulty_server, tmp_path):
     (tmp_path / "noisy.py").write_text(NOISY, "utf-8")
     faulty_server.always = say("One.")
     code, lines, shown = at_terminal(
-        "respond", talks, "-M", "noisy.py", "-u", faulty_server.url, "--no-cache", "--concurrency", 1
+        "respond",
+        talks,
+        "-M",
+        "noisy.py",
+        "-u",
+        faulty_server.url,
+        "--set",
+        "model.no_cache=true",
+        "--set",
+        "model.concurrency=1",
     )
     assert code == 0
     assert "answering" in shown
@@ -103,7 +123,7 @@ def test_a_chat_shows_the_stage_at_work(faulty_server):
 
 def test_a_question_shows_its_steps_and_the_draft_greyed_and_leaves_the_answer(faulty_server):
     faulty_server.always = say("Honey helps.")
-    code, lines, shown = at_terminal("ask", "My throat hurts.", "-u", faulty_server.url, "--no-cache")
+    code, lines, shown = at_terminal("ask", "My throat hurts.", "-u", faulty_server.url, "--set", "model.no_cache=true")
     assert code == 0
     assert re.search(r"(draft|needs|look up graph) · 1 of 2 · 0 s", CONTROL.sub("", shown))
     assert "system: Honey helps." in lines
@@ -128,14 +148,14 @@ def test_of_a_long_answer_the_end_is_shown_while_it_comes():
 
 def test_a_failure_is_said_once(call, talks, faulty_server):
     faulty_server.always = status(500, "boom")
-    done = call("ask", "Why?", "-M", "vanilla", "-u", faulty_server.url, "--retries", 0)
+    done = call("ask", "Why?", "-M", "vanilla", "-u", faulty_server.url, "--set", "model.retries=0")
     assert done.code == 2
     assert (done.out + done.err).count("boom") == 1
 
 
 def test_one_question(call, faulty_server):
     faulty_server.always = say("It scatters.")
-    options = ("-M", "vanilla", "-u", faulty_server.url, "--no-cache")
+    options = ("-M", "vanilla", "-u", faulty_server.url, "--set", "model.no_cache=true")
     assert "system: It scatters." in call("ask", "Why is the sky blue?", *options).out
     [line] = call("ask", "-", *options, "--json", stdin="Why is the sky blue?\n").lines
     assert (line["id"], line["text"]) == ("question", "It scatters.")

@@ -27,19 +27,19 @@ def test_every_command_of_the_page_works_in_the_order_shown(call, small, tmp_pat
     assert "both: persona" in done[1].out
     assert "ranker" in done[2].out
     assert done[3].out.startswith("# A trained planner of Dialore")
-    listed = json.loads(call("models", "list", "models", "--json").out)
+    listed = json.loads(call("models", "models", "--json").out)
     assert [(one["path"], one["kind"]) for one in listed] == [
         ("models/planner", "planner"),
         ("models/ranker", "ranker"),
     ]
-    assert json.loads(call("models", "show", "models/ranker", "--json").out)["measured"]["persona"]["mean"] > 90
+    assert json.loads(call("models", "models/ranker", "--json").out)["measured"]["persona"]["mean"] > 90
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("models", "list", "nowhere"), "there is no folder nowhere"),
-        (("models", "show", "nowhere"), "nowhere holds no trained model"),
+        (("models", "nowhere"), "there is no folder nowhere"),
+        (("models", "nowhere"), "nowhere holds no trained model"),
         (("train", "planner", "kbp", "--data", "nowhere", "--out", "model"), "nowhere has no train.json"),
         (("train", "retriever", "kbp", "--data", ".", "--out", "m", "--kind", "tree"), "did you mean trees?"),
     ],

@@ -106,7 +106,7 @@ def keyed(world):
 @pytest.fixture(scope="package")
 def service(world, keyed):
     """`dialore serve` with keys."""
-    with world.running("serve", "keyed.toml") as url:
+    with world.running("serve", "--settings", "keyed.toml") as url:
         body = {"messages": [{"role": "user", "content": QUESTION}]}
         headers = {"Authorization": f"Bearer {keyed[1]}"}
         made = httpx.post(f"{url}/v1/chat/completions", json=body, headers=headers, timeout=60, trust_env=False)

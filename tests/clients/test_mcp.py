@@ -23,7 +23,7 @@ from dialore.sources.mcp import open_mcp
 from tests.clients.conftest import ANSWER, HANDBOOK, QUESTION
 from tests.server.hostile import SITES
 
-WORDS = ("mcp", "dialore.toml")
+WORDS = ("mcp", "--settings", "dialore.toml")
 OURS = ("DIALORE_CACHE", "PYTHONPATH")
 
 
@@ -134,7 +134,7 @@ def test_an_address_that_others_reach_needs_keys(world):
 async def test_its_store_is_closed_when_it_is_asked_to_end(world):
     settings = (world.folder / "dialore.toml").read_text("utf-8").replace('"known"', '"closing"')
     (world.folder / "closing.toml").write_text(settings, "utf-8")
-    with world.running("mcp", "closing.toml", "--http") as url:
+    with world.running("mcp", "--settings", "closing.toml", "--http") as url:
         async with Client(f"{url}/mcp") as session:
             await session.call_tool("list_memory", {})
         assert (world.folder / "closing" / "store.sqlite-wal").exists()
@@ -142,7 +142,7 @@ async def test_its_store_is_closed_when_it_is_asked_to_end(world):
 
 
 async def test_a_key_is_wanted_where_there_are_keys(world, keyed):
-    with world.running("mcp", "keyed.toml", "--http") as url:
+    with world.running("mcp", "--settings", "keyed.toml", "--http") as url:
         made = httpx.post(f"{url}/mcp", json={}, headers={"Authorization": "Bearer dlr-wrong"}, trust_env=False)
         assert (made.status_code, made.json()["error"]["code"]) == (401, "invalid_api_key")
         headers = {"Authorization": f"Bearer {keyed[0]}"}
@@ -160,13 +160,13 @@ DOCUMENTS = {"tool": "search_documents", "arguments": {"top": 3}, "result": {"pa
 @pytest.mark.parametrize("how", ["stdio", "http", "http with a key"])
 async def test_it_is_a_source_of_another_agent(world, request, keyed, tmp_path, monkeypatch, how):
     """`mcp:FILE`: see tests/sources/test_mcp.py."""
-    call = {"command": [sys.executable, "-m", "dialore", "mcp", str(world.folder / "dialore.toml")]}
+    call = {"command": [sys.executable, "-m", "dialore", "mcp", "--settings", str(world.folder / "dialore.toml")]}
     with contextlib.ExitStack() as running:
         if how == "http":
             call = {"url": request.getfixturevalue("address")}
         elif how == "http with a key":
             monkeypatch.setenv("KEY", keyed[0])
-            url = running.enter_context(world.running("mcp", "keyed.toml", "--http"))
+            url = running.enter_context(world.running("mcp", "--settings", "keyed.toml", "--http"))
             call = {"url": f"{url}/mcp", "headers": {"Authorization": "Bearer $KEY"}}
         else:
             call["env"] = {name: value for name, value in world.environment.items() if name in OURS}

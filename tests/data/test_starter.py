@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import pytest
 
-from dialore.retrieval.graph.opening import starter_facts, starter_files
 from dialore.retrieval.graph.relations import RELATIONS
+from dialore.retrieval.graph.starter import starter_facts, starter_files
 
 
 class Line(NamedTuple):

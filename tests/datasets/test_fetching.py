@@ -134,9 +134,9 @@ def test_an_archive_is_fetched_once_checked_and_its_members_found_by_name(call, 
     config = make_config({"name": "x", "dataset": {"name": "kbp", "split": "test"}, "systems": ["vanilla"]})
     assert len(list(load_dialogues(config.dataset))) == 2
     assert len(list(data_set("kbp").read(data_file("kbp", "test")))) == 2
-    assert call("stats", "kbp", "--split", "test")[0] == 0
-    assert "name one of dev, test by --split" in call("stats", "kbp")[2]
-    assert "the split 'train' of kbp is not here (fetch it" in call("stats", "kbp", "--split", "train")[2]
+    assert call("show", "kbp", "--stats", "--split", "test")[0] == 0
+    assert "name one of dev, test as the split" in call("show", "--stats", "kbp")[2]
+    assert "the split 'train' of kbp is not here (fetch it" in call("show", "--stats", "kbp", "--split", "train")[2]
 
 
 def test_the_only_file_that_is_here_needs_no_split(call, kbp, cache):

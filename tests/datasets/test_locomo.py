@@ -66,3 +66,17 @@ def test_the_published_file():
     assert len(dialogues) == 999 - 237 - 85
     assert sum(bool(one.knowledge) for one in dialogues) > 670
     assert len(list(data_set("locomo-adversarial").read(path))) == 237
+
+
+@pytest.mark.parametrize("text", [None, "", "  "])
+def test_a_question_whose_evidence_has_no_text_is_left_out_and_counted(tmp_path, text):
+    turn = {"speaker": "Ann", "dia_id": "D1:1", "text": text}
+    sample = {**SAMPLE, "conversation": {**SAMPLE["conversation"], "session_1": [turn]}}
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([sample]), "utf-8")
+    with pytest.raises(InputError, match="locomo-conv-1-0"):
+        list(data_set("locomo").read(path))
+    sample["conversation"]["session_1"] = [{**turn, "blip_caption": "a red boat"}]
+    path.write_text(json.dumps([sample]), "utf-8")
+    (dialogue,) = split_dialogues(data_set("locomo").read(path), cut="all")
+    assert dialogue.knowledge[0]["text"] == "[shares a picture: a red boat]"

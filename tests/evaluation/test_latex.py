@@ -23,7 +23,7 @@ from dialore.experiments.results import RunResults
 from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import RunStore
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.evaluation.made_up import EVIL, made_up
 
 pytest.importorskip("scipy", reason="the evaluation extra is not installed")
@@ -48,7 +48,7 @@ def real(tmp_path_factory):
     systems += [{"name": "*top #5", "method": "dcrag", "options": {"top": 5}}]
     given = {"name": "run_1", "dataset": {"name": "jsonl", "path": str(folder / "data.jsonl")}, "systems": systems}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    asyncio.run(run_experiment(config, folder / "run", connect_model))
+    asyncio.run(run_experiment(config, folder / "run", open_model))
     with RunStore.open(folder / "run") as store:
         with store.writing():
             asyncio.run(measure_run(store, load_metrics(METRICS, Context())))

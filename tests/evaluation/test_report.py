@@ -304,6 +304,17 @@ def test_model_size_against_score_only_where_sizes_are_known():
     assert [row[1] for row in sizes.rows] == ["7", "13"]
 
 
+def test_model_sizes_are_compared_where_each_model_is_a_group_of_its_own():
+    report = make_report(made_up(models=("x-7B", "x-70B")), dialogues=0)
+    groups = report.figures["f1"]
+    assert [title for title, _ in groups] == ["x-7B", "x-70B", report.table.groups[0].rows[0].system.dataset]
+    (sizes,) = groups[-1][1]
+    assert sizes.name == "sizes"
+    assert {(row[0], row[1]) for row in sizes.rows} == {
+        (row.system.name, size) for row in report.table.groups[0].rows for size in ("7", "70")
+    }
+
+
 def test_an_interval_that_does_not_hold_its_figure_is_not_shown():
     import dataclasses
 

@@ -76,6 +76,20 @@ def test_every_system_has_its_line(count):
     assert len(figure.rows) == 6 * count
 
 
+def test_every_figure_names_the_metric_on_its_axis():
+    names = ["dcrag", "vanilla"]
+    values, given = drawn(names)
+    rows = rows_of(names)
+    found = [bars(ABOUT, rows, "d"), distribution(ABOUT, rows, values, "d")]
+    found += [knowledge_against(ABOUT, rows, values, given, "d")]
+    assert all("f1 (%)" in words_of(figure) for figure in found)
+
+
+def test_lines_of_one_colour_differ_in_their_stroke():
+    assert "stroke-dasharray" not in figure_of(8).render("svg").decode()
+    assert "stroke-dasharray" in figure_of(9).render("svg").decode()
+
+
 def test_steps_hold_every_response_once():
     figure = figure_of(2)
     assert [sum(int(row[4]) for row in figure.rows if row[0] == name) for name in (LONG, "system 1")] == [40, 40]

@@ -589,7 +589,7 @@ async def test_a_model_without_an_endpoint_or_a_cache_is_refused(config_of, tmp_
     for made in (FakeModel(), None, connect("m", "http://127.0.0.1:9/v1")):
         with pytest.raises(InputError, match=r"--batch|batch=") as raised:
             await run_experiment(config, tmp_path / "run", lambda c, n, made=made: made)
-        assert "--no-cache" in raised.value.hint
+        assert "model.no_cache" in raised.value.hint
     with pytest.raises(InputError, match="ray"):
         await run_experiment(config, tmp_path / "run", engine=lambda *_: None)
     assert not (tmp_path / "run").exists()

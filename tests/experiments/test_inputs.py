@@ -20,7 +20,7 @@ OURS = [*(EXAMPLES / "scg-qp").glob("*.yaml"), *(EXAMPLES / "edit").glob("*.yaml
 
 def said(path, monkeypatch, *, extras=True, **changes):
     monkeypatch.setattr("dialore.experiments.config.find_spec", lambda name: object() if extras else None)
-    return missing_inputs(read_config(path, changes), path)
+    return missing_inputs(read_config(path, changes))
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*/*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
@@ -76,7 +76,7 @@ def test_extras_are_named_too_but_for_models_that_are_rehearsed(path, tmp_path, 
     assert all(f"{name}: {install('local')}" in missing for name in wanted)
     reranker = f"cross:cross-encoder/ms-marco-MiniLM-L-6-v2: {install('sentence-transformers')}"
     assert any(line.startswith(f"{reranker}, or leave it: -o reranker=fused") for line in missing) == ("cross:" in text)
-    rehearsed = said(path, monkeypatch, extras=False, **{"models.model": "rehearsal"})
+    rehearsed = said(path, monkeypatch, extras=False, **{"model.model": "rehearsal"})
     assert not any("hf:" in line for line in rehearsed)
 
 
@@ -91,7 +91,7 @@ def test_the_command_lists_them_a_line_each_and_leaves(tmp_path, monkeypatch, ca
         "data/wow.base",
         "data/wizard_of_wikipedia/train.json",
     ]
-    assert "wants 3 things that are not here" in error
+    assert "missing inputs: 3" in error
     assert not (tmp_path / "runs").exists()
 
 

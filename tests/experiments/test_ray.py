@@ -13,7 +13,7 @@ from dialore.errors import ModelError
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
 from dialore.llm.fake import FakeModel
-from dialore.session import connect_model
+from dialore.session import open_model
 
 pytestmark = [
     pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="ray is not installed: pip install ray"),
@@ -35,10 +35,10 @@ def cluster():
         ray.shutdown()
 
 
-def on_ray(config, folder, connect_model, workers=1, **settings):
+def on_ray(config, folder, open_model, workers=1, **settings):
     from dialore.experiments.ray import RayEngine
 
-    return asyncio.run(run_experiment(config, folder, connect_model, engine=RayEngine(workers), **settings))
+    return asyncio.run(run_experiment(config, folder, open_model, engine=RayEngine(workers), **settings))
 
 
 def rehearse(config, name):
@@ -120,7 +120,7 @@ def test_an_endpoint_that_refuses_stops_all_workers(cluster, config_of, tmp_path
 
 def test_the_commands_own_models_travel_to_the_workers(cluster, config_of, tmp_path):
     models = [{"model": "lexical", "cache": str(tmp_path / "cache.sqlite"), "timeout": 5.0}]
-    ended = on_ray(config_of(4, models=models), tmp_path / "run", connect_model)
+    ended = on_ray(config_of(4, models=models), tmp_path / "run", open_model)
     assert (ended.ok, ended.failed) == (8, 0)
     with RunStore.open(tmp_path / "run") as store:
         assert {response.model for _, _, response in store.responses()} == {"no model"}

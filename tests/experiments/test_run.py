@@ -25,7 +25,7 @@ from dialore.llm.fake import FakeModel
 from dialore.llm.model import Usage
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
-from dialore.session import Session, connect_model
+from dialore.session import Session, open_model
 from tests.experiments.conftest import misbehaving, write_dialogues
 from tests.llm.models import ask
 from tests.retrieval.graph.graphs import build, facts
@@ -51,9 +51,9 @@ def moody(config, name):
 
 
 async def test_a_second_run_does_only_what_is_missing(config_of, tmp_path):
-    first = await run_experiment(config_of(), tmp_path / "run", connect_model)
+    first = await run_experiment(config_of(), tmp_path / "run", open_model)
     assert (first.total, first.before, first.ok, first.failed) == (12, 0, 12, 0)
-    second = await run_experiment(config_of(repetitions=2), tmp_path / "run", connect_model)
+    second = await run_experiment(config_of(repetitions=2), tmp_path / "run", open_model)
     assert (second.total, second.before, second.ok) == (24, 12, 12)
     with RunStore.open(tmp_path / "run") as store:
         jobs = [job for job, _, _ in store.responses()]
@@ -105,10 +105,10 @@ async def test_a_run_is_not_gone_on_with_on_another_graph(config_of, tmp_path):
     for number in (1, 2):
         build(tmp_path / f"{number}.graph", facts(f"tea | RelatedTo | milk {number}", "rain | RelatedTo | umbrella"))
     first = config_of(3, **{"sources.graph": [str(tmp_path / "1.graph")]})
-    await run_experiment(first, tmp_path / "run", connect_model)
+    await run_experiment(first, tmp_path / "run", open_model)
     other = config_of(3, **{"sources.graph": [str(tmp_path / "2.graph")], "repetitions": 2})
     with pytest.raises(InputError, match="another graph"):
-        await run_experiment(other, tmp_path / "run", connect_model)
+        await run_experiment(other, tmp_path / "run", open_model)
     with RunStore.open(tmp_path / "run") as store:
         assert len(store.done()) == 6
         assert store.facts()["config"]["repetitions"] == 1
@@ -144,7 +144,7 @@ async def test_a_run_is_not_gone_on_with_by_other_prompts_unless_that_is_accepte
     with pytest.raises(InputError) as refused:
         await run(changed)
     assert f"was made with other prompts: {old}, now {new.removeprefix(f'{name}.en ')}" in str(refused.value)
-    assert "--accept-changed-prompts" in refused.value.hint
+    assert "accept the changed prompts" in refused.value.hint
     assert "another folder" in refused.value.hint
     assert asked == []
     with RunStore.open(tmp_path / "run") as store:
@@ -323,7 +323,8 @@ import dialore.methods.baselines, dialore.methods.stages, dialore.sources.graph
 from dialore.experiments.config import read_config
 from dialore.experiments.run import run_experiment
 from dialore.experiments.store import RunStore
-from dialore.llm.cache import Cached, cache_key
+from dialore.llm.cache import CompletionCache, cache_key
+from dialore.llm.client import ModelClient
 from dialore.llm.fake import FakeModel
 
 class Slow(FakeModel):
@@ -331,7 +332,7 @@ class Slow(FakeModel):
         await asyncio.sleep(random.random() * 0.02)
         return await super().complete(request, on_token)
 
-class Paid(Cached):
+class Paid(ModelClient):
     async def complete(self, request, on_token=None):
         completion = await super().complete(request, on_token)
         if not completion.usage.cached:
@@ -350,7 +351,8 @@ for line in sys.stdin:
     child = os.fork()
     if not child:
         config = read_config(Path(sys.argv[1]))
-        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: Paid(Slow(), sys.argv[3])))
+        paid = Paid(Slow(), cache=CompletionCache(sys.argv[3], "rehearsal"))
+        asyncio.run(run_experiment(config, Path(sys.argv[2]), lambda c, n: paid))
         os._exit(0)
     os.write(1, f"child {child}\\n".encode())
     os.waitpid(child, 0)
@@ -612,7 +614,7 @@ async def test_a_models_temperature_stands_in_place_of_the_prompts(config_of, mo
     dialogue = Dialogue(id="d", turns=["Hello."])
     other = settings.model_copy(update={"temperature": None, "top_p": 0.9, "max_tokens": 77})
     for chosen in (settings, settings.model_copy(update={"temperature": None}), other):
-        async with Session(connect=connect_model) as bench:
+        async with Session(connect=open_model) as bench:
             await bench.agent("vanilla", bench.models(chosen)).respond(dialogue)
     assert seen[0] == (0.1, *seen[1][1:])
     assert seen[1][0] == 0.7
@@ -648,7 +650,7 @@ def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, 
 
     def sent(changes=None):
         (settings,) = read_config(path, changes).models
-        asyncio.run(asked(connect_model(settings)))
+        asyncio.run(asked(open_model(settings)))
         return faulty_server.calls[-1].headers.get("Authorization")
 
     async def asked(model):
@@ -657,6 +659,23 @@ def test_a_file_that_says_an_address_gets_no_key_unasked(tmp_path, monkeypatch, 
 
     assert sent() is None
     assert "which " + str(path) + " names" in caplog.text
-    assert sent({"models.base_url": faulty_server.url, "models.model": "m"}) == "Bearer our-key"
+    assert sent({"model.base_url": faulty_server.url, "model.model": "m"}) == "Bearer our-key"
     monkeypatch.setenv("DIALORE_KEY_HOSTS", faulty_server.url.split("/")[2])
     assert sent() == "Bearer our-key"
+
+
+def test_an_option_of_models_holds_for_each_and_a_model_replaces_them(tmp_path):
+    path = tmp_path / "run.yaml"
+    given = {"dataset": {"name": "jsonl", "path": "d.jsonl"}, "systems": ["vanilla"]}
+    given["models"] = ["small-8b", {"model": "large-70b", "base_url": "http://theirs/v1"}]
+    path.write_text(json.dumps(given), "utf-8")
+    small, large = read_config(path, {"models.temperature": 0.2}).models
+    assert (small.model, small.temperature, large.model, large.temperature) == ("small-8b", 0.2, "large-70b", 0.2)
+    assert large.named_by == str(path)
+    ours = read_config(path, {"models.base_url": "http://ours/v1"}).models
+    assert [(model.model, model.base_url, model.named_by) for model in ours] == [
+        ("small-8b", "http://ours/v1", ""),
+        ("large-70b", "http://ours/v1", ""),
+    ]
+    (only,) = read_config(path, {"models.model": "other", "models.temperature": 0.2}).models
+    assert (only.model, only.base_url) == ("other", None)

@@ -29,8 +29,8 @@ class Answers:
         pass
 
 
-def row(number, output, split="valid"):
-    task = "scg-qp/query-generation.paper.en"
+def row(number, output, split="valid", language="en"):
+    task = f"scg-qp/query-generation.paper.{language}"
     return Row(
         task=task,
         input=f"prompt {number}",
@@ -57,6 +57,12 @@ async def test_the_longest_common_subsequence_counts_for_rouge_l_only():
     (result,) = await score_stages(model, [row(1, "history of tea")])
     assert result.scores["rouge1"] == 1.0
     assert result.scores["rougeL"] == pytest.approx(1 / 3)
+
+
+async def test_chinese_outputs_are_compared_by_character():
+    model = Answers({"prompt 1": "茶的历史"})
+    (result,) = await score_stages(model, [row(1, "茶的产地", language="zh")])
+    assert result.scores == pytest.approx({"rouge1": 1 / 2, "rouge2": 1 / 3, "rougeL": 1 / 2})
 
 
 async def test_without_held_out_rows_there_is_nothing_to_score():

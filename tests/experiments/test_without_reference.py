@@ -46,7 +46,7 @@ def test_the_last_turn_is_answered_where_no_reference_is_said(tmp_path, caplog):
     with caplog.at_level(logging.WARNING):
         cut = list(load_dialogues(DatasetConfig(name="jsonl", path=path, cut="last")))
     assert [each.reference for each in cut] == ["Do otters swim?", "They do."]
-    assert "1 dialogues of" in caplog.text
+    assert "left out: 1 (" in caplog.text
     assert "'one'" in caplog.text
 
 

@@ -11,6 +11,7 @@ import pytest
 from dialore.cli.training import TuningOptions
 from dialore.errors import InputError
 from dialore.training.presets import PRESETS
+from tests.test_train_commands import parse  # noqa: F401
 
 ROOT = Path(__file__).parents[2]
 
@@ -73,7 +74,7 @@ def figures(cell):
     return [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e-\d+)?", cell)]
 
 
-def test_the_table_of_all_that_trains_has_the_presets_settings():
+def test_the_table_of_all_that_trains_has_the_presets_settings(parse):  # noqa: F811
     rows = training_table()
     assert {row["preset"].strip("`") for row in rows} == {*PRESETS, "-"}
     for row in rows:
@@ -83,7 +84,8 @@ def test_the_table_of_all_that_trains_has_the_presets_settings():
             continue
         name = row["preset"].strip("`")
         preset = PRESETS[name]
-        one = TuningOptions(preset=name).tuning(0, preset.command, **DEFAULTS.get(preset.command, {}))
+        data = "rows.jsonl" if preset.command == "stages" else "kbp --data data"
+        _, _, one = parse(f"dialore train {preset.command} {data} --as {name} --out models/x")
         assert row["base"].split(",")[0] == preset.base
         assert row["base"].endswith("LoRA") == one.lora
         assert figures(row["epochs"]) == [one.epochs]
@@ -92,10 +94,7 @@ def test_the_table_of_all_that_trains_has_the_presets_settings():
         assert figures(row["batch"])[0] == one.batch * one.accumulation
         assert figures(row["batch"])[1:] in ([], [one.batch, one.accumulation])
         assert ("dot product" in row["loss"]) == preset.dot
-        assert f"train {preset.command}" in text or preset.command == "nli", (name, file)
-
-
-DEFAULTS = {"retriever": {"batch": 32}}  # of `dialore train retriever`
+        assert re.search(rf"^# +dialore train {preset.command} .*--as {name} ", text, re.MULTILINE), (name, file)
 
 
 def test_the_page_of_learning_has_the_table_of_its_template():

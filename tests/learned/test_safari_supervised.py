@@ -70,7 +70,7 @@ def test_a_supervised_file_trains_runs_and_is_scored(name, world, monkeypatch):
     monkeypatch.chdir(world)
     path = Path("examples/safari") / f"{name}.yaml"
     text, config = path.read_text("utf-8"), read_config(path)
-    missing = [said for said in missing_inputs(config, path) if said.startswith("models/")]
+    missing = [said for said in missing_inputs(config) if said.startswith("models/")]
     made = [one for one in trained(text) if any(said.partition(": ")[0] in one.split() for said in missing)]
     assert len(made) == len(missing)  # each is missing with the command that makes it
     for one in made:

@@ -12,7 +12,8 @@ from dialore.errors import InputError, StageError
 from dialore.llm.connection import connect
 from dialore.llm.distilled import Row, write_lines
 from dialore.methods.dcrag import Dcrag
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import default_sources
 from dialore.training.finetune import finetune

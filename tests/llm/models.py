@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from dialore.llm.cache import CompletionCache
+from dialore.llm.client import ModelClient
 from dialore.llm.model import Completion, Message, OnToken, Request, Usage
+from dialore.llm.recording import Recorder
 
 if TYPE_CHECKING:
     import asyncio
@@ -12,6 +16,18 @@ if TYPE_CHECKING:
 
 def ask(text: str = "Hi", **changes) -> Request:
     return Request(messages=(Message(role="user", content=text),), **changes)
+
+
+def with_cache(model, path, address="") -> ModelClient:
+    return replace(ModelClient.around(model), cache=CompletionCache(path, model.name, address=address))
+
+
+def with_recording(model, path) -> ModelClient:
+    return replace(ModelClient.around(model), recorder=Recorder(path))
+
+
+def with_budget(model, budget, price=None) -> ModelClient:
+    return ModelClient.around(model).with_budget(budget, price)
 
 
 class Scripted:

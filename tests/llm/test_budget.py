@@ -6,14 +6,13 @@ import pytest
 
 from dialore.errors import BudgetError, InputError, ModelError
 from dialore.experiments.store import RunStore
-from dialore.llm.cache import Cached
-from dialore.llm.model import Budget, Budgeted, Usage, cost_of
-from tests.llm.models import Scripted, ask
+from dialore.llm.model import Budget, Usage, cost_of
+from tests.llm.models import Scripted, ask, with_budget, with_cache
 
 
 async def test_tokens_run_out_before_a_call():
     model = Scripted()
-    budgeted = Budgeted(model, Budget(30))
+    budgeted = with_budget(model, Budget(30))
     await budgeted.complete(ask())
     await budgeted.complete(ask())
     assert budgeted.budget.tokens == 30
@@ -23,7 +22,7 @@ async def test_tokens_run_out_before_a_call():
 
 
 async def test_money_runs_out():
-    budgeted = Budgeted(Scripted(), Budget(max_cost=0.00004), price=(1.0, 2.0))
+    budgeted = with_budget(Scripted(), Budget(max_cost=0.00004), price=(1.0, 2.0))
     await budgeted.complete(ask())
     assert budgeted.budget.cost == pytest.approx(20e-6)
     await budgeted.complete(ask())
@@ -32,7 +31,7 @@ async def test_money_runs_out():
 
 
 async def test_hits_of_the_cache_are_free(tmp_path):
-    budgeted = Budgeted(Cached(Scripted(), tmp_path / "cache"), Budget(16))
+    budgeted = with_budget(with_cache(Scripted(), tmp_path / "cache"), Budget(16))
     for _ in range(5):
         await budgeted.complete(ask())
     assert budgeted.budget.tokens == 15
@@ -40,7 +39,7 @@ async def test_hits_of_the_cache_are_free(tmp_path):
 
 
 async def test_failed_calls_are_not_counted():
-    budgeted = Budgeted(Scripted(ModelError("down"), "ok"), Budget(1))
+    budgeted = with_budget(Scripted(ModelError("down"), "ok"), Budget(1))
     with pytest.raises(ModelError):
         await budgeted.complete(ask())
     assert (await budgeted.complete(ask())).text == "ok"
@@ -54,15 +53,15 @@ def test_impossible_budgets(settings):
 
 def test_impossible_prices():
     with pytest.raises(InputError, match="cannot be negative"):
-        Budgeted(Scripted(), Budget(), price=(-1.0, 1.0))
+        with_budget(Scripted(), Budget(), price=(-1.0, 1.0))
 
 
 async def test_several_models_spend_from_one_budget_each_at_its_price(tmp_path):
     budget = Budget(max_cost=100e-6)
     cheap, dear = Scripted(name="cheap"), Scripted(name="dear")
     models = [
-        Budgeted(Cached(cheap, tmp_path / "cache"), budget, (1.0, 1.0)),
-        Budgeted(dear, budget, (4.0, 4.0)),
+        with_budget(with_cache(cheap, tmp_path / "cache"), budget, (1.0, 1.0)),
+        with_budget(dear, budget, (4.0, 4.0)),
     ]
     await models[0].complete(ask())
     await models[0].complete(ask())  # from the cache: free
@@ -82,20 +81,20 @@ async def test_calls_under_way_when_a_shared_budget_runs_out_finish_and_are_coun
     slow = [Scripted(name=name) for name in "ab"]
     for model in slow:
         model.gate = gate
-    calls = [asyncio.create_task(Budgeted(model, budget).complete(ask())) for model in slow]
+    calls = [asyncio.create_task(with_budget(model, budget).complete(ask())) for model in slow]
     await asyncio.sleep(0)
     gate.set()
     assert [completion.text for completion in await asyncio.gather(*calls)] == ["ok", "ok"]
     assert budget.tokens == 30
     with pytest.raises(BudgetError, match="15 tokens is spent"):
-        await Budgeted(Scripted(), budget).complete(ask())
+        await with_budget(Scripted(), budget).complete(ask())
 
 
 def test_a_budget_of_money_wants_a_price_of_every_model():
     budget = Budget(max_cost=1.0)
-    Budgeted(Scripted(), budget, (1.0, 1.0))
+    with_budget(Scripted(), budget, (1.0, 1.0))
     with pytest.raises(InputError, match="needs the price of scripted"):
-        Budgeted(Scripted(), budget)
+        with_budget(Scripted(), budget)
 
 
 async def test_cached_prompt_tokens_have_their_own_price():

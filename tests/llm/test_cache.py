@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.cache import Cached
 from dialore.llm.fake import FakeModel
 from dialore.llm.model import Message, OutputSchema, Request, Sampling
-from tests.llm.models import Scripted, ask
+from tests.llm.models import Scripted, ask, with_cache
 
 ROOT = Path(__file__).parents[2]
 
@@ -28,11 +27,11 @@ def path(tmp_path):
 
 
 async def test_a_hit_costs_nothing_and_survives_reopening(path):
-    first = Cached(Scripted("said once"), path)
+    first = with_cache(Scripted("said once"), path)
     fresh = await first.complete(ask(label="a"))
     await first.close()
     model = Scripted("other")
-    second = Cached(model, path)
+    second = with_cache(model, path)
     pieces: list[str] = []
     hit = await second.complete(ask(label="another label"), pieces.append)
     assert model.asked == []
@@ -47,7 +46,7 @@ async def test_a_hit_costs_nothing_and_survives_reopening(path):
 
 async def test_all_that_changes_the_answer_is_in_the_key(path):
     model = Scripted()
-    cached = Cached(model, path)
+    cached = with_cache(model, path)
     schema = OutputSchema(name="S", definition={"a": 1})
     different = [
         ask(),
@@ -68,7 +67,7 @@ async def test_all_that_changes_the_answer_is_in_the_key(path):
         ("scripted", "http://a/v1 completions"),
     ]:
         other = Scripted(name=name)
-        shared = Cached(other, path, address=address)
+        shared = with_cache(other, path, address=address)
         for _ in range(2):
             await shared.complete(ask())
         assert len(other.asked) == 1
@@ -79,7 +78,7 @@ async def test_all_that_changes_the_answer_is_in_the_key(path):
 async def test_equal_requests_under_way_share_one_call(path):
     model = Scripted()
     model.gate = asyncio.Event()
-    cached = Cached(model, path)
+    cached = with_cache(model, path)
     tasks = [asyncio.create_task(cached.complete(ask())) for _ in range(5)]
     while not model.asked:
         await asyncio.sleep(0.001)
@@ -93,7 +92,7 @@ async def test_equal_requests_under_way_share_one_call(path):
 async def test_a_shared_call_outlives_who_asked_first(path):
     model = Scripted()
     model.gate = asyncio.Event()
-    cached = Cached(model, path)
+    cached = with_cache(model, path)
     tasks = [asyncio.create_task(cached.complete(ask())) for _ in range(3)]
     while not model.asked:
         await asyncio.sleep(0.001)
@@ -106,7 +105,7 @@ async def test_a_shared_call_outlives_who_asked_first(path):
 
 async def test_a_failure_is_shared_but_not_kept(path):
     model = Scripted(ModelError("down"), "up")
-    cached = Cached(model, path)
+    cached = with_cache(model, path)
     both = await asyncio.gather(*[cached.complete(ask()) for _ in range(2)], return_exceptions=True)
     assert [type(outcome) for outcome in both] == [ModelError, ModelError]
     assert (await cached.complete(ask())).text == "up"
@@ -125,7 +124,7 @@ async def test_a_foreign_or_damaged_file_is_one_clear_error(tmp_path, damage):
             database.execute("CREATE TABLE people (name)")
         database.close()
     else:
-        cached = Cached(Scripted("x" * 50_000), path)
+        cached = with_cache(Scripted("x" * 50_000), path)
         await cached.complete(ask())
         await cached.close()
         if damage == "torn":
@@ -136,7 +135,7 @@ async def test_a_foreign_or_damaged_file_is_one_clear_error(tmp_path, damage):
                 database.execute("PRAGMA user_version = 99")
             database.close()
     before = path.read_bytes() if path.is_file() else None
-    cached = Cached(Scripted(), path)
+    cached = with_cache(Scripted(), path)
     with pytest.raises(InputError, match=str(path)):
         await cached.complete(ask())
     await cached.close()
@@ -146,9 +145,9 @@ async def test_a_foreign_or_damaged_file_is_one_clear_error(tmp_path, damage):
 @pytest.mark.parametrize("trouble", ["PRAGMA max_page_count = 1", "PRAGMA query_only = 1"])
 async def test_a_completion_that_cannot_be_stored_is_not_lost(path, caplog, trouble):
     model = Scripted("x" * 100_000)
-    cached = Cached(model, path)
-    cached.open()
-    cached._database.execute(trouble)
+    cached = with_cache(model, path)
+    cached.cache.open()
+    cached.cache._database.execute(trouble)
     with caplog.at_level(logging.WARNING):
         texts = [(await cached.complete(ask(str(number)))).text for number in range(3)]
     assert texts == ["x" * 100_000] * 3
@@ -158,9 +157,9 @@ async def test_a_completion_that_cannot_be_stored_is_not_lost(path, caplog, trou
 
 
 async def test_a_damaged_row_is_asked_anew(path):
-    cached = Cached(Scripted("one", "two"), path)
+    cached = with_cache(Scripted("one", "two"), path)
     await cached.complete(ask())
-    cached._database.execute("UPDATE completions SET completion = '{\"text\": 3'")
+    cached.cache._database.execute("UPDATE completions SET completion = '{\"text\": 3'")
     assert (await cached.complete(ask())).text == "two"
     assert (await cached.complete(ask())).text == "two"
     await cached.close()
@@ -168,11 +167,10 @@ async def test_a_damaged_row_is_asked_anew(path):
 
 CHILD = """
 import asyncio, sys
-from dialore.llm.cache import Cached
-from tests.llm.models import Scripted, ask
+from tests.llm.models import Scripted, ask, with_cache
 
 async def main(path, first, count, endless):
-    cached = Cached(Scripted("kept"), path)
+    cached = with_cache(Scripted("kept"), path)
     for number in range(first, first + count):
         await cached.complete(ask(str(number)))
         sys.stdout.write(f"{number}\\n")
@@ -206,7 +204,7 @@ async def test_it_survives_kill_9_and_several_processes(path):
             other.communicate()
             assert other.returncode == 0
     model = Scripted("anew")
-    cached = Cached(model, path)
+    cached = with_cache(model, path)
     for number in [*range(last + 1), *range(20_000, 20_200)]:
         assert (await cached.complete(ask(str(number)))).text == "kept"
     await cached.close()
@@ -214,7 +212,7 @@ async def test_it_survives_kill_9_and_several_processes(path):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_cache_works_in_a_process_that_was_forked(tmp_path):
-    cached = Cached(FakeModel(), tmp_path / "cache.sqlite")
+    cached = with_cache(FakeModel(), tmp_path / "cache.sqlite")
     request = Request(messages=(Message(role="user", content="Hello"),))
     first = asyncio.run(cached.complete(request))
     _FORKED.update(cached=cached, request=request)

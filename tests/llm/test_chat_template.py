@@ -9,7 +9,7 @@ import pytest
 from dialore.llm.local import LocalModel
 from dialore.llm.model import ChatForm, Message, Request, Sampling
 from dialore.llm.structured import complete_structured
-from dialore.methods.stages import Text
+from dialore.methods.stage_runner import Text
 from tests.llm.tiny_causal import make_tiny_causal, needs_torch
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), needs_torch]

@@ -7,11 +7,11 @@ import json
 
 import pytest
 
-from dialore.llm.cache import Cached
+from dialore.llm.client import ModelClient
 from dialore.llm.endpoint import Endpoint
-from dialore.llm.model import Budget, Budgeted, LanguageModel, SamplingOverride
-from dialore.llm.recording import Recorder, Replay
-from tests.llm.models import Scripted, ask
+from dialore.llm.model import Budget, LanguageModel
+from dialore.llm.recording import Replay
+from tests.llm.models import Scripted, ask, with_budget, with_cache, with_recording
 from tests.llm.server import say
 
 ANSWER = "an answer, 好的 and more"
@@ -30,12 +30,12 @@ def replay(server, folder):
 MODELS = {
     "endpoint": endpoint,
     "replay": replay,
-    "sampled": lambda server, folder: SamplingOverride(Scripted(ANSWER, name="m"), 1),
-    "budgeted": lambda server, folder: Budgeted(Scripted(ANSWER, name="m"), Budget(10_000)),
-    "cached": lambda server, folder: Cached(Scripted(ANSWER, name="m"), folder / "cache"),
-    "recorder": lambda server, folder: Recorder(Scripted(ANSWER, name="m"), folder / "recording"),
-    "all of them": lambda server, folder: Budgeted(
-        Recorder(Cached(endpoint(server, folder), folder / "cache"), folder / "recording"), Budget()
+    "sampled": lambda server, folder: ModelClient(Scripted(ANSWER, name="m"), sample=1),
+    "budgeted": lambda server, folder: with_budget(Scripted(ANSWER, name="m"), Budget(10_000)),
+    "cached": lambda server, folder: with_cache(Scripted(ANSWER, name="m"), folder / "cache"),
+    "recorder": lambda server, folder: with_recording(Scripted(ANSWER, name="m"), folder / "recording"),
+    "all of them": lambda server, folder: with_budget(
+        with_recording(with_cache(endpoint(server, folder), folder / "cache"), folder / "recording"), Budget()
     ),
 }
 

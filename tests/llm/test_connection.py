@@ -7,7 +7,6 @@ import pytest
 
 from dialore.errors import InputError, ModelError
 from dialore.llm import connection
-from dialore.llm.cache import Cached
 from dialore.llm.connection import connect, find
 from dialore.llm.endpoint import Endpoint
 from tests.llm.models import ask
@@ -49,13 +48,13 @@ def test_openai_key_goes_to_openai_only(monkeypatch, caplog):
 
 async def test_a_connected_model_answers(faulty_server, tmp_path):
     model = connect("served-model", faulty_server.url, "a-key-1234")
-    assert isinstance(model, Endpoint)
+    assert isinstance(model.backend, Endpoint)
     assert (await model.complete(ask())).text == "hello"
     assert faulty_server.calls[0].headers["Authorization"] == "Bearer a-key-1234"
     assert "a-key-1234" not in repr(model)
     await model.close()
     cached = connect("served-model", faulty_server.url, cache=tmp_path / "cache")
-    assert isinstance(cached, Cached)
+    assert cached.cache is not None
     assert [(await cached.complete(ask())).usage.cached for _ in range(2)] == [0, 1]
     await cached.close()
 

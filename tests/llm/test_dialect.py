@@ -150,7 +150,7 @@ async def test_a_wrong_key_ends_a_run_however_it_is_said(faulty_server, name, st
     error = await failure(faulty_server, PLAN, streamed=streamed)
     assert error.configuration
     assert not error.retryable
-    assert "--api-key" in error.hint
+    assert "model.api_key" in error.hint
     assert len(faulty_server.calls) == 1
 
 
@@ -202,7 +202,9 @@ async def test_a_character_split_over_two_pieces_is_whole(faulty_server):
     assert await ask(faulty_server, streamed=True) == "hi \U0001f600!"
 
 
-def test_streaming_is_given_up_where_no_stream_ever_ended_well():
+def test_streaming_is_paused_if_the_first_streams_all_break_off(monkeypatch):
+    now = 1000.0
+    monkeypatch.setattr("dialore.llm.capabilities.time.monotonic", lambda: now)
     never, once = ServerCapabilities(), ServerCapabilities()
     once.stream_ended(whole=True)
     for _ in range(3):
@@ -211,6 +213,14 @@ def test_streaming_is_given_up_where_no_stream_ever_ended_well():
         once.stream_ended(whole=False)
     assert not never.streams
     assert once.streams
+    now += 600
+    assert never.streams  # a model that was down does not end streaming until a restart
+    never.stream_ended(whole=False)
+    assert not never.streams
+    now += 600
+    never.stream_ended(whole=True)
+    never.stream_ended(whole=False)
+    assert never.streams
 
 
 async def test_a_stream_that_breaks_off_ends_streaming_for_nobody_else(faulty_server):
@@ -268,7 +278,7 @@ async def test_a_model_that_thinks_gets_tokens_for_it(faulty_server, caplog):
     for _ in range(2):
         assert await ask(faulty_server) == "at eight"
     assert [asked.body["max_tokens"] for asked in faulty_server.calls] == [100, 4196, 4196]
-    assert "--thinking" in caplog.text
+    assert "model.thinking" in caplog.text
 
 
 async def test_how_much_a_model_thinks_may_be_said(faulty_server):
@@ -276,7 +286,7 @@ async def test_how_much_a_model_thinks_may_be_said(faulty_server):
     assert await ask(faulty_server, thinking=600) == "at eight"
     assert len(faulty_server.calls) == 1
     error = await failure(faulty_server, thinking=0)
-    assert "--thinking" in error.hint
+    assert "model.thinking" in error.hint
     assert not error.retryable
 
 
@@ -306,7 +316,7 @@ async def test_silence_is_not_waited_for_twice(faulty_server):
     error = await failure(faulty_server, timeout=0.2, retries=4)
     assert isinstance(error, ModelTimeoutError)
     assert (error.tries, len(faulty_server.calls)) == (1, 1)
-    assert "--timeout" in error.hint
+    assert "model.timeout" in error.hint
 
 
 async def test_a_model_that_is_loaded_is_waited_for(faulty_server, caplog, monkeypatch):

@@ -214,7 +214,7 @@ async def test_time_out(faulty_server, streamed):
     assert isinstance(error, ModelTimeoutError)
     assert not error.retryable
     assert "was silent for 0.2 s" in error.message
-    assert "--timeout" in error.hint
+    assert "model.timeout" in error.hint
 
 
 async def test_an_endless_body_is_cut_off(faulty_server):

@@ -6,8 +6,8 @@ import pytest
 
 from dialore.errors import InputError, ModelError, NotRecordedError
 from dialore.llm.model import OutputSchema
-from dialore.llm.recording import Recorded, Recorder, Replay
-from tests.llm.models import Scripted, ask
+from dialore.llm.recording import Recorded, Replay
+from tests.llm.models import Scripted, ask, with_recording
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def path(tmp_path):
 
 
 async def record(path, *calls):
-    recorder = Recorder(Scripted(*[text for _, text in calls]), path)
+    recorder = with_recording(Scripted(*[text for _, text in calls]), path)
     for request, _ in calls:
         await recorder.complete(request)
     await recorder.close()
@@ -39,7 +39,7 @@ async def test_a_recording_is_one_line_a_call(path):
 
 async def test_failed_calls_are_not_recorded_and_recordings_are_appended_to(path):
     await record(path, (ask("a"), "1"))
-    recorder = Recorder(Scripted(ModelError("down"), "2"), path)
+    recorder = with_recording(Scripted(ModelError("down"), "2"), path)
     with pytest.raises(ModelError):
         await recorder.complete(ask("b"))
     await recorder.complete(ask("c"))
@@ -175,7 +175,7 @@ def test_files_that_cannot_be_read(tmp_path):
 
 @pytest.mark.parametrize("path", ["/dev/full", "/proc/none/recording.jsonl"])
 async def test_a_recording_that_cannot_be_written(path):
-    recorder = Recorder(Scripted(), path)
+    recorder = with_recording(Scripted(), path)
     with pytest.raises(InputError, match=f"cannot write {path}"):
         await recorder.complete(ask())
     await recorder.close()

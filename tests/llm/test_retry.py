@@ -4,7 +4,7 @@ import pytest
 
 from dialore.errors import ModelError
 from dialore.llm.http import LoadingError
-from dialore.llm.pacing import LISTENER, Retry
+from dialore.llm.pacing import LISTENER, Retry, Tries
 
 PASSING = ModelError("passing", retryable=True)
 LASTING = ModelError("lasting")
@@ -90,7 +90,7 @@ async def test_what_will_not_pass_is_not_retried(error):
 
 
 async def test_no_retry_once_it_is_over():
-    calls = Calls(PASSING, "ok")
+    naps = Naps()
     with pytest.raises(ModelError):
-        await retry(Naps()).run(calls, is_over=lambda: True)
-    assert len(calls.failures) == 1
+        await Tries(retry(naps)).wait_after(PASSING, may_retry=False)
+    assert naps.taken == []

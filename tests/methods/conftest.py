@@ -13,7 +13,8 @@ from dialore.knowledge import Fact
 from dialore.llm.model import Completion, Request, Usage
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph

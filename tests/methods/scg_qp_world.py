@@ -9,7 +9,8 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.baselines import Vanilla
 from dialore.methods.citations import MarkReader, read_citations
 from dialore.methods.edit import Edit
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 from dialore.sources.in_memory import InMemoryPassages
@@ -180,7 +181,7 @@ def test_streamed_in_any_pieces_it_comes_out_the_same(seed):
             out += reader.feed(left[:size])
             assert whole.text.startswith(out)
             left = left[size:]
-        out += reader.close()
+        out += reader.finish()
         assert out == whole.text
         assert out == reader.text
         assert reader.notes == whole.notes

@@ -10,9 +10,10 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Usage
+from dialore.llm.streams import FilteredStream
 from dialore.methods.baselines import Vanilla
-from dialore.methods.cleaning import CleanStream, clean_response
-from dialore.methods.stages import LLMRunner
+from dialore.methods.cleaning import CleanFilter, clean_response
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.history import friend_labels
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
@@ -65,10 +66,10 @@ def test_of_leads_that_begin_alike_the_longest_goes(said, cleaned, leads):
 
 def streamed(pieces, labels, leads=()):
     passed = []
-    stream = CleanStream(passed.append, labels, leads)
+    stream = FilteredStream([CleanFilter(labels, leads)], passed.append)
     for piece in pieces:
         stream.feed(piece)
-    stream.close()
+    stream.finish()
     assert all(passed), "an empty piece says nothing"
     return "".join(passed)
 
@@ -127,7 +128,7 @@ def test_streamed_in_any_pieces_it_comes_out_the_same(seed, labels, leads):
 )
 def test_an_ordinary_answer_waits_no_longer_than_a_label_is(text, labels):
     passed, longest = [], max(map(len, labels))
-    stream = CleanStream(passed.append, labels)
+    stream = FilteredStream([CleanFilter(labels)], passed.append)
     for place, letter in enumerate(text):
         stream.feed(letter)
         late = place + 1 - len("".join(passed))
@@ -136,7 +137,7 @@ def test_an_ordinary_answer_waits_no_longer_than_a_label_is(text, labels):
 
 def test_a_quotation_waits_for_its_end_and_no_longer():
     passed = []
-    stream = CleanStream(passed.append, EN)
+    stream = FilteredStream([CleanFilter(EN)], passed.append)
     for letter in '"Yes," she':
         stream.feed(letter)
     assert "".join(passed) == '"Yes," she'

@@ -12,7 +12,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import UnknownNameError
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 
 AS_PUBLISHED = {"prompt_variant": "paper", "keep_whole_sets": True, "parallel_selection": False}

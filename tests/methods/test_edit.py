@@ -16,7 +16,8 @@ from dialore.llm.model import Completion, Usage
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.edit import Better, read_answer, read_questions
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 
 QUESTIONS = [

@@ -11,7 +11,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.knowledge import Knowledge, Passage
 from dialore.methods.edit import Edit
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from tests.methods.test_edit import Asked

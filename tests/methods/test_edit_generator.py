@@ -9,7 +9,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.llm.connection import connect
 from dialore.methods.edit import Edit
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.history import render_history
 from dialore.prompts.library import PromptLibrary
 from tests.methods.test_edit import Asked

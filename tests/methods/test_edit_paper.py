@@ -11,7 +11,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.experiments.config import read_config
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from tests.methods.test_edit import QUESTIONS, Asked, Base, prompt_of
 

@@ -11,7 +11,8 @@ from dialore.dialogue import Dialogue
 from dialore.errors import BudgetError, InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.parallel import gather
 from dialore.prompts.library import PromptLibrary
 from dialore.session import create_agent

@@ -7,9 +7,10 @@ import pytest
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.llm.model import Completion, Request
+from dialore.llm.streams import FilteredStream
 from dialore.methods.baselines import Vanilla
-from dialore.methods.cleaning import ECHO, INSTRUCTIONS, SCRIPT, EchoStream, answer_fault
-from dialore.methods.stages import LLMRunner
+from dialore.methods.cleaning import ECHO, INSTRUCTIONS, SCRIPT, EchoFilter, answer_fault
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 
 QUESTION = "Can I bring my dog on the ferry?"
@@ -53,10 +54,8 @@ def test_a_greeting_may_be_given_back(last):
 def test_a_short_question_that_is_said_back_is_no_answer(last, fault):
     assert answer_fault(last, dialogue(last)) == fault
     assert answer_fault(f"{last} Yes.", dialogue(last)) == ""
-    pieces: list[str] = []
-    stream = EchoStream(pieces.append, last)
-    stream.feed(last)
-    assert bool(pieces) == (not fault)
+    text = EchoFilter(last).feed(last)
+    assert bool(text) == (not fault)
 
 
 def test_chinese_echoes_are_seen():
@@ -108,12 +107,13 @@ async def test_instructions_that_are_said_back_are_asked_for_once_more():
 def test_a_stream_is_held_while_it_may_be_an_echo(size):
     for text, flows in ((ANSWER, True), (QUESTION, False), (f"{QUESTION} {ANSWER}", True)):
         pieces: list[str] = []
-        stream = EchoStream(pieces.append, QUESTION)
+        echo = EchoFilter(QUESTION)
+        stream = FilteredStream([echo], pieces.append)
         for place in range(0, len(text), size):
             stream.feed(text[place : place + size])
-        assert stream.flows is flows
+        assert echo.flows is flows
         assert "".join(pieces) == (text if flows else "")
-        stream.close()
+        stream.finish()
         assert "".join(pieces) == text
 
 

@@ -8,7 +8,7 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError
 from dialore.knowledge import Fact, Knowledge
-from dialore.methods.stages import HOW_TO_ADD_A_MODEL
+from dialore.methods.stage_runner import HOW_TO_ADD_A_MODEL
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph
 from dialore.session import create_agent

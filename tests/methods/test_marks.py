@@ -11,7 +11,7 @@ from dialore.knowledge import Knowledge
 from dialore.methods import edit, scg_qp
 from dialore.methods.cleaning import as_data, prompt_line
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from tests.methods.conftest import ScriptedModel
 

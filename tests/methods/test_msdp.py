@@ -16,7 +16,8 @@ from dialore.knowledge import Fact
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.msdp import read_facts, read_line
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.writing import build_graph

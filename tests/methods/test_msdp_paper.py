@@ -9,11 +9,11 @@ import pytest
 
 from dialore.agent import Agent
 from dialore.dialogue import Dialogue
-from dialore.experiments.config import read_config
+from dialore.experiments.config import SystemConfig, read_config
 from dialore.knowledge import Knowledge, PassageDetail
 from dialore.methods.few_shot import SampleDatabase, build_samples, samples_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import load_embedder
 from dialore.sources.base import SearchResult
@@ -124,6 +124,42 @@ async def test_the_retrieved_sentence_stands_where_the_generated_one_does(asked)
     assert found[RG].continuation == written[RG].continuation
     _, response, _ = await asked(row("table-1", "Retrieval (top 1)"))
     assert response.text == SAID["en"][0]
+
+
+LONG_HISTORY = {
+    0: "( Tea ) Good morning! Hello. What do you drink? Coffee or tea? Tea with lemon.",
+    1: "( Tea ) Tea with lemon.",
+    3: "( Tea ) What do you drink? Coffee or tea? Tea with lemon.",
+    99: "( Tea ) Good morning! Hello. What do you drink? Coffee or tea? Tea with lemon.",
+}
+
+
+@pytest.mark.parametrize(("count", "expected"), LONG_HISTORY.items())
+@pytest.mark.parametrize("method", ["msdp-kg", "msdp"])
+async def test_the_retrieval_query_has_as_many_turns_as_query_turns_says(asked, method, count, expected, monkeypatch):
+    monkeypatch.setitem(TURNS, "en", ["Good morning!", "Hello.", "What do you drink?", *TURNS["en"]])
+    options = {"prompt_variant": "paper", "topic": "checked", "retrieved": True}
+    system = SystemConfig(name="retrieved", method=method, options=options)
+    _, _, query = await asked(system, query_turns=count)
+    assert query == (expected, 1)
+    _, _, default = await asked(system)
+    assert default == (LONG_HISTORY[3], 1)
+
+
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [
+        ("table-1-fkg", "DPR (seen)"),
+        ("table-1-wiki", "DPR (wiki)"),
+        ("table-3-fcm", "FCM w/ DPR (seen)"),
+        ("table-3-wiki", "FCM w/ DPR (wiki)"),
+    ],
+)
+async def test_tuned_retrievers_are_asked_with_the_whole_history(asked, table, name, monkeypatch):
+    """Appendix F.2: the query has the topic and all turns."""
+    monkeypatch.setitem(TURNS, "en", ["Good morning!", "Hello.", "What do you drink?", *TURNS["en"]])
+    _, _, query = await asked(row(table, name))
+    assert query == (LONG_HISTORY[0], 1)
 
 
 @pytest.mark.parametrize(("which", "topic"), [("checked", "Tea "), ("chosen", "Breakfast "), ("none", "")])

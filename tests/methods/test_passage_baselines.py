@@ -8,7 +8,8 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, StageError, WindowError
 from dialore.knowledge import Passage
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.session import create_agent
 from dialore.sources.base import Listed, list_knowledge

@@ -39,7 +39,8 @@ async def test_the_topic_comes_first_where_there_is_one(small_graph, model, dial
 
 
 def stages_of(model, dialogue):
-    from dialore.methods.stages import LLMRunner, StageContext
+    from dialore.methods.stage_runner import LLMRunner
+    from dialore.methods.stages import StageContext
     from dialore.prompts.library import PromptLibrary
 
     return StageContext(LLMRunner(model, PromptLibrary()), "pplm", dialogue)

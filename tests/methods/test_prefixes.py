@@ -9,7 +9,7 @@ from dialore.dialogue import Dialogue
 from dialore.knowledge import Passage
 from dialore.llm.model import Completion
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource

@@ -12,7 +12,8 @@ from dialore.errors import InputError, SourceError, StageError, UnknownNameError
 from dialore.knowledge import Knowledge
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.response import Response
 from dialore.session import create_agent

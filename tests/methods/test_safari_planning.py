@@ -6,7 +6,8 @@ import pytest
 
 from dialore.methods.registry import create_method
 from dialore.methods.safari import mend_plan, read_plan
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.sources.declared import DeclaredSource, DeclaredSources, default_sources, in_order
 from tests.methods.conftest import ScriptedModel

@@ -12,7 +12,8 @@ from dialore.errors import InputError, ModelError, SourceError, StageError
 from dialore.knowledge import Passage
 from dialore.llm.model import Message
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, StageContext
+from dialore.methods.stage_runner import LLMRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.library import PromptLibrary
 from dialore.session import create_agent
 from tests.methods.conftest import ScriptedModel

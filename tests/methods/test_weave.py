@@ -15,9 +15,8 @@ from dialore.knowledge import Knowledge, Passage
 from dialore.llm.model import Completion, Usage
 from dialore.methods import weave as module
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.library import PromptLibrary
-from dialore.server.service import _Metered
 from dialore.sources.in_memory import InMemoryPassages
 from dialore.sources.persona import PersonaSource
 
@@ -334,6 +333,16 @@ async def test_a_piece_that_was_found_may_stay_unused():
     assert response.text == response.draft == DRAFT
     assert [piece.used for piece in response.knowledge] == [False]
     assert response.citations == []
+
+
+@pytest.mark.parametrize("turn", ["The Lantern Café was closed yesterday.", "灯笼咖啡馆昨天关门了，我很失望。"])
+async def test_a_turn_that_only_tells_something_leaves_the_draft_as_it_is(turn):
+    """Small models mark the needs of every turn as requested and unclear."""
+    needs = [{"what": "its owner", "source": "library", "query": "café owner", "asked": True, "unclear": True}]
+    model = Model({"needs": {"needs": needs, "topics": []}})
+    response, _ = await answer(model, dialogue=Dialogue(id="told", turns=[turn]))
+    assert response.text == DRAFT
+    assert "write" not in model.asked
 
 
 async def test_a_draft_that_goes_against_what_is_found_is_mended():
@@ -689,9 +698,9 @@ async def test_the_first_look_is_by_the_whole_talk_and_by_the_last_turn(monkeypa
     assert (FIRST, TALK.last.text) in asked
 
 
-def test_what_wraps_a_runner_of_stages_tells_how_slow_it_is():
+def test_copies_of_a_runner_share_how_slow_the_model_is():
     runner = LLMRunner(Model({}), PromptLibrary())
     copied = dataclasses.replace(runner, instructions=("be brief",))
-    assert not _Metered(copied).is_slow
+    assert not copied.is_slow
     runner.timings[:] = [(5, 1.0)]  # what is learnt by one request holds for the next
-    assert _Metered(copied).is_slow
+    assert copied.is_slow

@@ -35,6 +35,12 @@ def search_and_close(name):
     return texts
 
 
+def reads_with_the_connection_of(parent):
+    store = _SOURCES["graph"].store
+    with store.read():
+        return id(store._local.transaction) == parent
+
+
 @pytest.fixture(autouse=True)
 def sources(tmp_path):
     (tmp_path / "a.md").write_text("Honey helps a sore throat.", "utf-8")
@@ -59,13 +65,20 @@ def test_a_source_is_searched_and_closed_in_forked_processes(name):
     assert search(name) == texts
 
 
-def test_a_forked_process_leaves_the_state_that_its_parent_reads(tmp_path):
+def test_a_forked_process_leaves_the_connections_of_its_parent(tmp_path):
     search("graph")
-    state = _SOURCES["graph"]._last.store._live()
-    readers = state.file.env.readers()
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        pool.apply_async(search_and_close, ["graph"]).get(timeout=30)
-    assert set(readers.splitlines()) <= set(state.file.env.readers().splitlines())
-    with GraphEditor(tmp_path / "a.graph") as editor:
-        editor.add([Fact("warm tea", "UsedFor", "sore throat")])
+    store = _SOURCES["graph"].store
+    with store.read():
+        facts_before = store.meta.facts
+        with multiprocessing.get_context("fork").Pool(1) as pool:
+            assert (
+                pool.apply_async(reads_with_the_connection_of, [id(store._local.transaction)]).get(timeout=30) is False
+            )
+            pool.apply_async(search_and_close, ["graph"]).get(timeout=30)
+        with GraphEditor(tmp_path / "a.graph") as editor:
+            editor.add([Fact("warm tea", "UsedFor", "sore throat")])
+        assert store.find("warm tea") is None
+        assert store.meta.facts == facts_before
     assert len(search("graph")) == 2
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert len(pool.apply_async(search, ["graph"]).get(timeout=30)) == 2

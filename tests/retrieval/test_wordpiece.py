@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dialore.errors import InputError
-from dialore.retrieval.graph.opening import starter_facts
+from dialore.retrieval.graph.starter import starter_facts
 from dialore.retrieval.static import WordPiece
 from dialore.text import is_chinese
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
+import ssl
+import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -110,6 +113,38 @@ def test_an_endpoint_that_does_not_listen_is_an_error(serving, tmp_path):
     assert answer.status_code == 502
     assert "listens" in answer.json()["error"]["message"]
     assert service.http.get("/healthz").status_code == 200
+
+
+@pytest.fixture
+def self_signed_endpoint(tmp_path):
+    """The URL of an endpoint over TLS whose certificate no authority has signed."""
+    if (openssl := shutil.which("openssl")) is None:
+        pytest.skip("the command openssl is not installed")
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    command = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    names = ["-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1"]
+    subprocess.run([*command, *names, "-out", certificate, "-keyout", key], check=True, capture_output=True, timeout=60)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), FailingEndpoint)
+    server.handle_error = lambda *_: None  # the client ends the handshake
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"https://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
+def test_an_endpoint_with_an_untrusted_certificate_is_an_error(serving, self_signed_endpoint, streamed):
+    service = serving(connect("m", base_url=self_signed_endpoint, retries=0), method="vanilla")
+    answer = service.say(stream=streamed)
+    error = answer.json()["error"] if answer.status_code != 200 else last_event(answer.text)["error"]
+    assert streamed or answer.status_code == 502
+    assert "certificate" in error["message"]
+    assert "SSL_CERT_FILE" in error["message"]
+    assert "127.0.0.1" not in error["message"]
+    assert service.http.get("/healthz", timeout=5).status_code == 200
 
 
 def test_figures_count_the_outcome_of_a_stream_and_not_its_head(running, endpoint):

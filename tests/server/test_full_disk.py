@@ -18,7 +18,7 @@ START = """
 import resource, sys
 from dialore.cli import main
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[1]), resource.RLIM_INFINITY))
-sys.argv = ["dialore", "serve", sys.argv[2]]
+sys.argv = ["dialore", "serve", "--settings", sys.argv[2]]
 main()
 """
 

@@ -162,7 +162,7 @@ def test_what_held_before_is_shown_corrected_and_found(serving):
     assert running.http.get("/v1/memory", **asked).json()["data"] == [new, old]
 
 
-def test_the_command_lists_corrects_exports_and_forgets(serving, tmp_path):
+def test_the_command_lists_exports_and_deletes(serving, tmp_path):
     running = serving(Listening())
     consent(running)
     for text in ("I live in Leeds.", "I moved to York."):
@@ -175,7 +175,9 @@ def test_the_command_lists_corrects_exports_and_forgets(serving, tmp_path):
     assert [each["text"] for each in json.loads(command("list", "--json").stdout)] == ["I moved to York."]
     [new, old] = json.loads(command("list", "--history", "--json").stdout)
     assert (old["text"], old["holds_until"]) == ("I live in Leeds.", new["said"])
-    assert command("edit", old["id"], "--from", "2020-01-01", "--text", "I lived in Hull.").returncode == 0
+    path = f"/v1/memory/{old['id']}"
+    changes = {"user": "ann", "text": "I lived in Hull.", "holds_from": "2020-01-01T00:00:00Z"}
+    assert running.http.patch(path, json=changes).status_code == 200
     assert command("export", tmp_path / "ann.jsonl").returncode == 0
     kept = open_memory(tmp_path / "ann.jsonl").statements
     assert [(each.text, each.begins.year) for each in kept] == [
@@ -183,7 +185,7 @@ def test_the_command_lists_corrects_exports_and_forgets(serving, tmp_path):
         ("I lived in Hull.", 2020),
     ]
     assert command("list", "--as-of", "2021-06-01", "--json").stdout.count("I lived in Hull.") == 1
-    assert [command("forget", new["id"]).returncode for _ in range(2)] == [0, 2]
+    assert [command("delete", new["id"]).returncode for _ in range(2)] == [0, 2]
     assert memory(running)["data"] == []
 
 
@@ -418,3 +420,19 @@ def test_feedback_goes_with_the_trace_that_it_is_about(serving, tmp_path):
     assert find_word(tmp_path, "Ottokar")
     forget_all(running)
     assert find_word(tmp_path, "Ottokar") == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_kept"), [({"text": "I keep a cat."}, False), ({"holds_until": "2999-01-01T00:00:00Z"}, True)]
+)
+def test_a_new_text_of_a_statement_deletes_what_quotes_the_old_one(serving, tmp_path, changes, is_kept):
+    running = serving(Listening("Good to know."))
+    consent(running)
+    trace = tell(running, "I keep a marmot.")["grounding"]["trace"]
+    feedback = {"user": "ann", "trace": trace, "good": False, "better": "Its name is Ottokar."}
+    assert running.http.post("/v1/feedback", json=feedback).status_code == 200
+    identifier = memory(running)["data"][0]["id"]
+    answer = running.http.patch(f"/v1/memory/{identifier}", json={"user": "ann", **changes})
+    assert answer.status_code == 200
+    assert running.http.get(f"/v1/traces/{trace}").status_code == (200 if is_kept else 404)
+    assert bool(find_word(tmp_path, "Ottokar")) == is_kept

@@ -22,7 +22,7 @@ import yaml
 from dialore.cli import main
 from dialore.settings import read_settings
 from tests.llm.server import FaultyServer, say
-from tests.retrieval.graph.postgres_server import binaries
+from tests.postgres_server import binaries
 from tests.server.conftest import is_up, wait_until
 
 ROOT = Path(__file__).parents[2]
@@ -87,7 +87,17 @@ class Workers:
             "DIALORE_MODEL": "served-model",
             "DIALORE_CACHE": self.cache,
         }
-        words = [sys.executable, "-m", "dialore", "serve", "dialore.toml", "--port", str(port), "--no-cache"]
+        words = [
+            sys.executable,
+            "-m",
+            "dialore",
+            "serve",
+            "dialore.toml",
+            "--port",
+            str(port),
+            "--set",
+            "model.no_cache=true",
+        ]
         with self.log(port).open("a") as err:
             self.processes[port] = subprocess.Popen(words, cwd=self.folder, env=environment, stderr=err)
         wait_until(lambda: self.processes[port].poll() is not None or self.is_ready(port), 60)

@@ -16,7 +16,7 @@ from dialore.experiments.run import run_experiment
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import Job, RunStore
 from dialore.server.middleware import new_key
-from dialore.session import connect_model
+from dialore.session import open_model
 from tests.experiments.conftest import write_dialogues
 from tests.server.hostile import RUNS
 
@@ -29,7 +29,7 @@ def write_run(folder, *, name="small", done=4):
     data = write_dialogues(folder.parent / f"{name}.jsonl", 4)
     given = {"name": name, "dataset": {"name": "jsonl", "path": str(data)}, "systems": ["vanilla", "dcrag"]}
     config = make_config(given | {"models": [{"model": "lexical"}]})
-    asyncio.run(run_experiment(config, folder, connect_model))
+    asyncio.run(run_experiment(config, folder, open_model))
     with RunStore.open(folder) as store:
         for job in store.jobs():
             response = store.response(job)

@@ -65,11 +65,11 @@ def ask_chat(settings, folder):
 def ask_respond(settings, folder):
     dialogues = [Dialogue([question]).model_dump(mode="json", exclude_unset=True) for question in (FIRST, SECOND)]
     (folder / "talks.jsonl").write_text("".join(json.dumps(each) + "\n" for each in dialogues), "utf-8")
-    run_command(["respond", "talks.jsonl", *options_of(settings, folder), "--concurrency", "1"])
+    run_command(["respond", "talks.jsonl", *options_of(settings, folder), "--set", "model.concurrency=1"])
 
 
 def options_of(settings, folder):
-    options = ["-M", "weave", "--documents", str(folder / "notes.md"), "--no-cache"]
+    options = ["-M", "weave", "--documents", str(folder / "notes.md"), "--set", "model.no_cache=true"]
     for name, value in settings.items():
         options += [f"--{name.replace('_', '-')}", value]
     return options

@@ -32,7 +32,15 @@ class Workers:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
         (folder / "dialore.toml").write_text(f'[server]\nfolder = "{folder}/known"\n', "utf-8")
-        words = ["serve", str(folder / "dialore.toml"), "--workers", "2", "--port", str(self.port)]
+        words = [
+            "serve",
+            "--settings",
+            str(folder / "dialore.toml"),
+            "--set",
+            "server.workers=2",
+            "--port",
+            str(self.port),
+        ]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "dialore", *words], stderr=subprocess.PIPE, text=True, env=environment()
         )
@@ -118,7 +126,7 @@ def test_a_worker_that_dies_ends_the_service(workers):
 def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
     settings = f'[sources]\ndocuments = "{tmp_path}/nowhere.idx"\n[server]\nfolder = "{tmp_path}/known"\nport = 0\n'
     (tmp_path / "dialore.toml").write_text(settings, "utf-8")
-    words = ["serve", "--settings", str(tmp_path / "dialore.toml"), "--workers", str(count)]
+    words = ["serve", "--settings", str(tmp_path / "dialore.toml"), "--set", f"server.workers={count}"]
     command = [sys.executable, "-m", "dialore", *words]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment(), check=False)
     assert "nowhere.idx (build one with `dialore documents build`)" in ended.stderr
@@ -135,7 +143,7 @@ def test_a_source_that_cannot_be_opened_is_told_in_one_line(tmp_path, count):
 def test_an_address_that_is_taken_is_told_before_anything_is_opened(tmp_path, count):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        command = [sys.executable, "-m", "dialore", "serve", "--port", str(port), "--workers", str(count)]
+        command = [sys.executable, "-m", "dialore", "serve", "--port", str(port), "--set", f"server.workers={count}"]
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=60, env=environment(), cwd=tmp_path, check=False
         )

@@ -285,6 +285,7 @@ async def test_it_is_one_of_several_sources_of_documents_and_its_failure_is_note
     found = await both.search("swans", DIALOGUE)
     assert [piece.text for piece in found] == ["Swans swim."]
     assert "birds could not be asked" in found.notes[0]
+    assert list(found.failures) == ["birds"]
     assert {*await texts(MultiDocuments([shelf, opened()]))} == {"Swans swim.", "First of geese.", "Second."}
 
 

@@ -13,7 +13,7 @@ from dialore.errors import InputError, SourceError
 from dialore.llm.model import Completion, Usage
 from dialore.methods.memory_extraction import extract_statements, sentences_of_himself
 from dialore.methods.registry import create_method
-from dialore.methods.stages import LLMRunner, NullRunner
+from dialore.methods.stage_runner import LLMRunner, NullRunner
 from dialore.methods.usefulness import probabilities_of_use
 from dialore.prompts.library import PromptLibrary
 from dialore.session import Session
@@ -454,3 +454,53 @@ def test_the_same_said_again_has_held_since_it_was_first_said():
     closed = with_intervals([again, other, first], NOW)
     assert [(one.text, one.holds_until) for one in closed] == [(other.text, None), (first.text, other.said)]
     assert closed[0].replaces == first.id
+
+
+@pytest.mark.parametrize(
+    ("usual", "limited"),
+    [
+        ("I work as a nurse.", "I work as a baker in January."),
+        ("I work as a nurse.", "I work as a baker in December 2027."),
+        ("I live in Leeds.", "I live in York in August."),
+        ("I am single.", "I am married in 2031."),
+    ],
+)
+def test_a_statement_of_another_time_does_not_end_one_that_holds_now(usual, limited):
+    statements = [statement(usual, days=3), statement(limited, days=1)]
+    assert {one.text for one in standing(statements, NOW)} == {usual, limited}
+
+
+@pytest.mark.parametrize(
+    ("earlier", "later"),
+    [
+        ("I work as a nurse.", "I work as a baker since March."),
+        ("I live in Leeds.", "I moved to York in August."),
+        ("My birthday is on May 3.", "My birthday is on May 4."),
+    ],
+)
+def test_a_statement_that_holds_since_a_time_ends_an_earlier_one(earlier, later):
+    statements = [statement(earlier, days=3), statement(later, days=1)]
+    assert [one.text for one in standing(statements, NOW)] == [later]
+
+
+async def test_a_statement_of_another_time_does_not_replace_one_that_the_model_names():
+    known = [statement("I work as a nurse.")]
+    text = "I work as a baker in January."
+    model = Model(extraction={"statements": [{"text": text, "replaces": [1]}]})
+    made = await extract_statements(talk(text), known, asked(model))
+    assert [one.text for one in made.statements] == [text]
+    assert not made.replaced
+
+
+async def test_a_question_of_the_present_with_a_month_finds_what_holds_now():
+    memory = MemorySource([
+        statement("I work as a nurse.", days=500),
+        statement("I work as a teacher.", days=20),
+        statement("I am allergic to peanuts.", days=70),
+    ])  # fmt: skip
+    present = "We fly in August; what food must I avoid?"
+    found = await memory.search(present, talk(present), top=3)
+    assert "I work as a nurse." not in [piece.text for piece in found]
+    past = "What did I work as in August?"
+    found = await memory.search(past, talk(past), top=1)
+    assert [piece.text for piece in found] == ["I work as a nurse."]

@@ -12,8 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from dialore.errors import ON_COMMAND_LINE
-
 __all__ = ["main"]
 
 _INTERRUPTED = 130
@@ -27,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     Args:
         arguments: what stands after `dialore`; those of this process where None.
     """
-    speaking = ON_COMMAND_LINE.set(True)
     _replace_closed_streams()
     _drop_odd_widths()
     _handle_interrupts()
@@ -39,8 +36,6 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
         code = _BROKEN_PIPE
     except KeyboardInterrupt:  # also in the first moments, while modules are read
         code = _INTERRUPTED
-    finally:
-        ON_COMMAND_LINE.reset(speaking)
     sys.exit(code)
 
 
@@ -130,7 +125,9 @@ def _begin(arguments: Sequence[str] | None) -> int:  # noqa: C901 - a branch for
     except usage_error as error:
         message = _usage(error) if str(error) else ""  # a verb group without a verb: typer has shown its help
     except DialoreError as error:
-        message = str(error)
+        from dialore.cli.options import describe_error
+
+        message = describe_error(error)
     except (OSError, sqlite3.Error) as error:  # a disk that is full, a file that is gone
         message = _failure(error)
     except Exception as error:  # noqa: BLE001 - a fault of ours; its text may hold control characters

@@ -24,7 +24,7 @@ from dialore.experiments.results import RunResults
 from dialore.experiments.store import RunStore
 from dialore.files import write_whole
 from dialore.response import Response
-from dialore.text import check_language
+from dialore.text import check_language, count_noun
 
 PLACE = "A folder of filled-in sheets with its key beside it, or what `annotate import` wrote."
 app = typer.Typer(no_args_is_help=True)
@@ -220,7 +220,7 @@ def judged(
         raise InputError(f"{place} has no response of these runs", hint="name the runs that the sheets were made of")
     write_whole(out, "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines))
     say(str(out))
-    note(f"{len(lines)} responses with the means of their annotators' ratings")
+    note(f"{count_noun(len(lines), 'responses')} with the means of their annotators' ratings")
 
 
 @app.command("criteria")

@@ -34,19 +34,20 @@ _COMMANDS = {
     "serve": "Serve agents to any client of OpenAI's API, with what they rest on.",
     "mcp": "Offer agents and sources as tools of the Model Context Protocol.",
     "methods": "List the methods, or one with its hyper-parameters, switches and stages.",
+    "prompts": "List the prompts, print one, or export all to change them.",
+    "models": "List trained parts, show one, or score a model against held-out rows.",
+    "settings": "List everything that --set takes.",
     "import": "Read responses made elsewhere into a run, for score, report, judge and annotate.",
 }
 _GROUPS = {
     "graph": "Build a commonsense graph, look into it, ask it, change it.",
     "documents": "Build an index of documents, change it, look into it, ask it.",
-    "prompts": "Show and export the prompts.",
     "data": "List data sets, look into their published files, convert them.",
     "samples": "Build a base of samples to prompt with (for msdp).",
     "train": "Train small parts that need no language model, on a laptop's processor.",
-    "models": "List trained parts, and show what they are made of.",
     "annotate": "Export blind sheets for people to judge by, import them, agreement.",
     "feedback": "What users said of a service's responses.",
-    "memory": "What a service remembers of a user.",
+    "memory": "List, export and delete what a service remembers of a user.",
     "bench": "Measure your own endpoint, or a model.",
 }
 _HOMES = {"ask": "respond:ask", "ground": "respond:ground", "simulate": "run:simulate"}

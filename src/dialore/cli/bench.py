@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import asdict
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -11,9 +10,24 @@ from typing import Annotated, Any
 
 import numpy as np
 import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Accepted, AgentSettings, Json, connecting, one_of, takes_settings
+from dialore.cli.options import (
+    Accept,
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Json,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+    connecting,
+    one_of,
+)
 from dialore.cli.output import Table, console, escape, note, print_json, progress, run_progress
 from dialore.datasets.handbook import HALVES, LANGUAGES
 from dialore.dialogue import Dialogue, Utterance, read_dialogues
@@ -22,39 +36,49 @@ from dialore.experiments import benches
 from dialore.experiments.run import Progress
 from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
 from dialore.response import Response
-from dialore.session import Connect, connect_model, open_agents
+from dialore.session import Connect, open_agents, open_model
 from dialore.settings import ModelSettings, Settings
-from dialore.text import check_language
+from dialore.text import check_language, count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command("endpoint")
-@takes_settings
 def endpoint(
-    settings: AgentSettings,
+    context: Context,
     file: Annotated[Path | None, Argument(metavar="[FILE]", help="Dialogues to answer. (default: the demo's)")] = None,
     dialogues: Annotated[
         int, Option("--dialogues", "-n", min=1, help="How many are answered; a shorter file is begun again.")
     ] = 32,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
     json: Json = False,
 ) -> None:
     """Measure calls a second, latency and tokens a second of your endpoint.
 
-    Dialogues are answered by a method, with at most --concurrency calls at
-    once; nothing is cached. The ideal is the calls' time at the endpoint,
+    Dialogues are answered by a method, with at most model.concurrency calls
+    at once; nothing is cached. The ideal is the calls' time at the endpoint,
     shared by all connections: what is lacking to 100% is spent between calls.
 
     [bold]Examples[/bold]
-    dialore bench endpoint --concurrency 8
+    dialore bench endpoint --set model.concurrency=8
     dialore bench endpoint talks.jsonl -n 200 -M vanilla --json
     """
     given = _dialogues(file, dialogues)
-    figures = asyncio.run(_measure(settings, given))
+    chosen = agent_settings(context)
+    figures = asyncio.run(_measure(chosen, given))
     if json:
         print_json(figures)
         return
-    about = f"{settings.method[0]}, {len(given)} dialogues, at most {settings.model.concurrency} calls at once"
+    dialogue_count = count_noun(len(given), "dialogues")
+    about = f"{chosen.method[0]}, {dialogue_count}, at most {chosen.model.concurrency} calls at once"
     console().print(f"[bold]{escape(figures['model'])}[/], {escape(about)}")
     latency = figures["latency_ms"]
     answered = f"{figures['calls']:,}, {figures['retries']:,} retries, {figures['unparsed']:,} answers not parsed"
@@ -96,9 +120,9 @@ async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[st
             return calls[-1]
 
     def connect(chosen: ModelSettings, name: str | None) -> LanguageModel:
-        model = connect_model(chosen, name)
+        model = open_model(chosen, name)
         if model is None:
-            raise InputError("an endpoint is needed", hint="set --base-url and --model")
+            raise InputError("an endpoint is needed", hint="set model.base_url and model.model")
         return Timed(model) if name is None else model
 
     concurrency = settings.model.concurrency
@@ -140,10 +164,18 @@ async def _measure(settings: Settings, dialogues: Sequence[Dialogue]) -> dict[st
 
 
 @app.command("handbook")
-@takes_settings
 def handbook(
-    settings: AgentSettings,
-    accepted: Accepted,
+    context: Context,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
+    accept_changed: Accept = None,
     half: Annotated[str, Option(metavar="a|b|both", help="Tune prompts on a alone, report figures of b.")] = "b",
     language: Annotated[str | None, Option(metavar="en|zh", help="Only this language.")] = None,
     limit: Annotated[int | None, Option(min=1, help="So many turns of each language and half, by chance.")] = None,
@@ -172,7 +204,16 @@ def handbook(
         figures = benches.retrieval_table(halves, languages)
     else:
         folders = benches.run_folders(out or Path("runs") / f"handbook-{half}", halves, languages)
-        _run(partial(benches.run_handbook, settings, folders, limit=limit, **asdict(accepted)))
+        _run(
+            partial(
+                benches.run_handbook,
+                agent_settings(context),
+                folders,
+                limit=limit,
+                accept_changed_prompts="prompts" in (accept_changed or ()),
+                accept_changed_server="server" in (accept_changed or ()),
+            )
+        )
         figures = benches.handbook_table(folders.values())
     if json:
         print_json(figures)
@@ -183,10 +224,18 @@ def handbook(
 
 
 @app.command("injection")
-@takes_settings
 def injection(
-    settings: AgentSettings,
-    accepted: Accepted,
+    context: Context,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
+    accept_changed: Accept = None,
     fences: Annotated[bool, Option("--fences/--no-fences", help="With what guards prompts, or without it.")] = True,
     limit: Annotated[int | None, Option(min=1, help="So many of each carrier, by chance.")] = None,
     out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/injection)")] = None,
@@ -205,7 +254,17 @@ def injection(
     dialore bench injection --model llama3.1 -M rag --limit 5 --json
     """
     folder = out or Path("runs") / ("injection" if fences else "injection-without-fences")
-    _run(partial(benches.run_injections, settings, folder, fences=fences, limit=limit, **asdict(accepted)))
+    _run(
+        partial(
+            benches.run_injections,
+            agent_settings(context),
+            folder,
+            fences=fences,
+            limit=limit,
+            accept_changed_prompts="prompts" in (accept_changed or ()),
+            accept_changed_server="server" in (accept_changed or ()),
+        )
+    )
     figures = benches.injection_table(folder)
     if json:
         print_json(figures)

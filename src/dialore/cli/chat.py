@@ -10,11 +10,25 @@ from typing import Annotated, Any
 
 import typer
 from pydantic import TypeAdapter, ValidationError
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from dialore.agent import Agent
 from dialore.cli import render
-from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
+from dialore.cli.options import (
+    WITHOUT_MODEL,
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Json,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+    connecting,
+)
 from dialore.cli.output import console, escape, note, note_languages, read_line, say, say_error, say_json
 from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, read_dialogues
@@ -24,7 +38,7 @@ from dialore.methods.registry import method_names
 from dialore.response import Response
 from dialore.session import Session, options_by_method
 from dialore.settings import Settings
-from dialore.text import spoken_in
+from dialore.text import count_noun, spoken_in
 
 _BEST = 5
 """Pieces of knowledge shown for a turn where there is no model; /why shows all."""
@@ -38,12 +52,20 @@ _HELP = """\
 /quit           leave (or Ctrl-D)"""
 
 
-@takes_settings
 def chat(
-    settings: AgentSettings,
+    context: Context,
     file: Annotated[
         Path | None, Argument(metavar="[FILE]", help="A dialogue to go on with, as /save or anybody writes it.")
     ] = None,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
     language: Annotated[
         str | None, Option("--language", "-l", metavar="NAME", help="en, zh, fr, ... (default: the last turn's)")
     ] = None,
@@ -61,19 +83,20 @@ def chat(
     printf 'My throat hurts.\n/why\n' | dialore chat
     dialore chat talk.json                  (what /save kept)
 
-    Nothing is cached unless --cache says so. Exit code of lines from a pipe:
+    Nothing is cached unless model.cache is set. Exit code of lines from a pipe:
     0 all went well, 1 some failed, 2 nothing was answered.
     """
+    chosen = agent_settings(context)
     begun = read_dialogues(file)[0] if file else None
     if language:
         spoken_in([], language)
     # One event loop for the whole chat: an endpoint keeps its connections in it.
     with asyncio.Runner() as runner:
         connect, say_without = connecting()
-        bench = Session(settings.knowledge, cite=settings.cite, connect=connect)
+        bench = Session(chosen.knowledge, cite=chosen.cite, connect=connect)
         try:
-            session = _ChatSession(runner, bench, settings, language=language, json=json)
-            session.use(settings.method[0])
+            session = _ChatSession(runner, bench, chosen, language=language, json=json)
+            session.use(chosen.method[0])
             say_without(WITHOUT_MODEL)
             if begun is not None:
                 session.go_on(begun)
@@ -193,6 +216,7 @@ class _ChatSession:
             say()
         if response.status == "failed":
             raise InputError(f"no response: {response.error}", hint="say it again")
+        render.note_failed_sources(response)
         if self._json:
             say_json(render.as_line(response))
         else:
@@ -249,7 +273,7 @@ class _ChatSession:
 
     def _graph(self, _: str) -> None:
         graph = self._bench.source("graph", needed=True)
-        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {graph.facts_count:,} facts")
+        console(stderr=self._json).print(f"graph: {escape(graph.name)}, {count_noun(graph.facts_count, 'facts')}")
 
     def _reset(self, _: str) -> None:
         self._turns, self._responses = [], []
@@ -268,7 +292,7 @@ class _ChatSession:
         responses = [render.as_line(response) for response in self._responses]
         kept = {"id": path.stem, **about, "turns": self._turns[:-1], "responses": responses}
         write_whole(path, f"{render.dumps(kept)}\n", private=True)
-        self._say(f"{len(self._turns)} turns written to {path}")
+        self._say(f"{count_noun(len(self._turns), 'turns')} written to {path}")
 
     def _help(self, _: str) -> None:
         self._say(_HELP)

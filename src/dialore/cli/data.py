@@ -20,7 +20,7 @@ from dialore.dialogue import Dialogue
 from dialore.errors import InputError
 from dialore.files import write_whole
 from dialore.plugins import loadable
-from dialore.text import Language
+from dialore.text import Language, count_noun
 
 _SHOWN = ("name", "version", "languages", "has", "paper", "licence", "where", "form")
 
@@ -111,16 +111,24 @@ def show(
     file: _File = None,
     split: _Split = "",
     count: Annotated[int, Option("--count", "-n", min=1, help="How many dialogues.")] = 3,
+    stats: Annotated[bool, Option("--stats", help="Count and measure all dialogues instead.")] = False,
     json: Json = False,
 ) -> None:
-    """Show whole dialogues, each turn beside the gold knowledge that it was written with.
+    """Show whole dialogues with the gold knowledge of each turn, or count and measure them all.
+
+    Samples, which --stats counts, are turns that may be a reference: the
+    system's or wizard's where a data set has such roles, else any but the first.
 
     [bold]Examples[/bold]
     dialore data show everyday
     dialore data show kbp dev.json -n 1
-    dialore data show wizard-of-internet valid.jsonl --json
+    dialore data show kbp kbp.zip:dev.json --stats --json
     """
-    for dialogue in islice(data_set(name).read(file or data_file(name, split)), count):
+    path = file or data_file(name, split)
+    if stats:
+        _show_figures(describe_file(name, path), json=json)
+        return
+    for dialogue in islice(data_set(name).read(path), count):
         gold = {answer.turn: answer for answer in answers_of(dialogue)}
         if json:
             print_json(_as_data(dialogue, gold))
@@ -135,18 +143,7 @@ def show(
         out.print(rows)
 
 
-@app.command("stats")
-def stats(name: _Name, file: _File = None, split: _Split = "", json: Json = False) -> None:
-    """Count a file's dialogues and samples; measure their turns, knowledge, personas and plans.
-
-    A sample is a turn that may be a reference: the system's or wizard's
-    where a data set has such roles, else any but the first.
-
-    [bold]Examples[/bold]
-    dialore data stats kbp train.json
-    dialore data stats kbp kbp.zip:dev.json --json
-    """
-    figures = describe_file(name, file or data_file(name, split))
+def _show_figures(figures: dict[str, Any], *, json: bool) -> None:
     if json:
         print_json(figures)
         return
@@ -213,7 +210,7 @@ def convert(
         return
     _note_report(reader)
     if out is not None:
-        note(f"{count} dialogues of {name} written to {out}")
+        note(f"{count_noun(count, 'dialogues')} of {name} written to {out}")
 
 
 def _note_report(reader: DataSet) -> None:

@@ -4,19 +4,34 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import METHODS, Accepted, Json, MethodOptions, takes_settings
+from dialore.cli.options import (
+    METHODS,
+    BaseUrl,
+    Data,
+    DataSet,
+    Documents,
+    Graph,
+    Json,
+    Limit,
+    MethodOption,
+    Model,
+    RunSet,
+    Sources,
+    read_changes,
+)
 from dialore.cli.output import note, print_json
-from dialore.cli.run import RunOptions, carry_out, configured
+from dialore.cli.run import carry_out, run_config
 from dialore.errors import InputError
 from dialore.experiments import distill as distilling
+from dialore.experiments.config import RunConfig
 from dialore.llm.distilled import write_lines
+from dialore.text import count_noun
 
 
-@takes_settings
 def distill(
-    said: RunOptions,
+    context: Context,
     what: Annotated[
         str, Argument(metavar="METHOD[/STAGE]", help="Stages before the response, or one.", autocompletion=METHODS)
     ],
@@ -28,7 +43,16 @@ def distill(
     folder: Annotated[
         Path | None, Option("--run", metavar="FOLDER", help="Where the run is kept. (default: runs/distill-...)")
     ] = None,
-    option: MethodOptions = None,
+    dataset: DataSet = None,
+    data: Data = None,
+    limit: Limit = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    changes: RunSet = None,
     coq: Annotated[
         bool,
         Option("--coq", help="Of edit-questions: contexts with their fit questions, as train, dev and test in --out."),
@@ -42,19 +66,20 @@ def distill(
 
     [bold]Examples[/bold]
     dialore distill dcrag --from runs/first --out rows.jsonl
-    dialore distill weave --dataset dailydialog --split train --limit 2000 --documents base --out rows.jsonl
+    dialore distill weave --dataset dailydialog --set dataset.split=train --limit 2000 --documents base --out rows.jsonl
     """
+    changed = read_changes(context, RunConfig.list_settings())
     stages = distilling.stages_of(what)
-    if source and "dataset.name" in said:
+    if source and "dataset.name" in changed.values:
         raise InputError("--from takes the answers of a finished run", hint="leave the data set out")
     if coq and stages != {"edit/question-generation"}:
         raise InputError("--coq is of questions", hint="dialore distill edit-questions --coq ...")
     places = source or []
     if not places:
-        config = configured(None, said, [what.partition("/")[0]], option or [])
+        config = run_config(None, changed, [what.partition("/")[0]], option or [])
         config = config.model_copy(update={"name": f"distill-{config.name}"})
         places = [folder or Path("runs") / config.name]
-        ended = carry_out(config, places[0], lambda _: None, Accepted())
+        ended = carry_out(config, places[0], lambda _: None)
         note(f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {places[0]}")
     rows = [row for path in places for row in distilling.read_answers(path)]
     kept = {row.fingerprint: row for row in rows if row.stage in stages}
@@ -68,4 +93,5 @@ def distill(
     if json:
         print_json({"path": str(out), "lines": count, "rows": dict(sorted(of_stages.items()))})
     else:
-        note(f"{count:,} lines in {out}: " + ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items())))
+        stage_counts = ", ".join(f"{name} {many:,}" for name, many in sorted(of_stages.items()))
+        note(f"{count_noun(count, 'lines')} in {out}: {stage_counts}")

@@ -3,14 +3,14 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from pydantic import Field
+from typer import Argument, Context, Option
 
-from dialore.cli.options import DATA_SETS, Json, one_of, takes_settings
+from dialore.cli.options import DataSet, Json, one_of, options_as, set_option
 from dialore.cli.output import Table, console, escape, note, note_rejects, print_json, progress, say
 from dialore.datasets import data_set, knowledge_pieces
 from dialore.datasets.published import data_file
@@ -21,54 +21,41 @@ from dialore.retrieval.documents.filters import metadata_of
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
+from dialore.retrieval.loaders.formats import FILE_FORMATS
 from dialore.retrieval.loaders.reader import Reader
-from dialore.retrieval.loaders.reading import FILE_FORMATS
+from dialore.settings import Strict
 from dialore.sources.base import SearchResult
 from dialore.sources.documents import RETRIEVERS, DocumentIndex, narrow, open_documents
+from dialore.text import count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
-_WIDEST = 300
-_SHOWN = 10
+_MAX_TEXT_CHARS = 300
+_MAX_LISTED = 10
 _Index = Annotated[str, Argument(metavar="INDEX", help="The index: a file, or postgresql://user@host/database#name.")]
-_Files = Annotated[list[Path], Argument(metavar="FILES...", help="Files, and folders with all below.")]
-_FORMATS = "text|lines|markdown|html|pdf|docx|pptx|xlsx|jsonl|csv|eml|epub"
+_Meta = Annotated[
+    list[str] | None, Option(metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text.")
+]
+_Groups = Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")]
+_ReadSet = Annotated[list[str] | None, set_option("dialore.cli.documents:ReadSettings")]
+_BuildSet = Annotated[list[str] | None, set_option("dialore.cli.documents:BuildSettings")]
 
 
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """Options of how files are read, and what is noted of their passages."""
+class ReadSettings(Strict):
+    """How files are read."""
 
-    dataset: Annotated[
-        str | None, Option(metavar="NAME", help="Take this data set's knowledge.", autocompletion=DATA_SETS)
-    ] = None
-    file_format: Annotated[str | None, Option("--format", metavar=_FORMATS, help="Read all files like this.")] = None
-    meta: Annotated[
-        list[str] | None, Option(metavar="NAME=VALUE", help="Metadata of every passage, to filter by; JSON or text.")
-    ] = None
-    groups: Annotated[str | None, Option(metavar="A,B", help="Who may read them: groups of a service's keys.")] = None
-    ocr: Annotated[bool, Option("--ocr", help="Read scanned pages of PDFs, too, by the extra ocr.")] = False
-    include_hidden: Annotated[
-        bool, Option("--include-hidden", help="Read what Office files hide, too: sheets, rows, columns, slides, text.")
-    ] = False
-    read_seconds: Annotated[float, Option(min=1, help="That reading one file may take.")] = 120
-    read_memory: Annotated[int, Option(metavar="MB", min=200, help="That reading files may take.")] = 2000
+    format: str | None = Field(
+        default=None, description=f"Read all files in this format: {', '.join(FILE_FORMATS)}. Default: by their names."
+    )
+    ocr: bool = Field(default=False, description="Read scanned pages of PDFs, too, by the extra ocr.")
+    include_hidden: bool = Field(
+        default=False, description="Read hidden content of Office files, too: sheets, rows, columns, slides, text."
+    )
+    read_seconds: float = Field(default=120, ge=1, description="Maximum seconds for reading one file.")
+    read_memory: int = Field(default=2000, ge=200, description="Maximum megabytes for reading files.")
 
-    def given(self, files: Sequence[Path] | None) -> dict[str, Any]:
-        """Return what is taken in: the files, or the knowledge of the data set that they are of; with metadata."""
-        read_as = one_of("format", self.file_format, FILE_FORMATS) if self.file_format is not None else None
-        given = {"file_format": read_as, "metadata": metadata_of(self.meta or (), self.groups)}
-        if self.dataset is None:
-            if not files:
-                raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
-            return {**given, "files": files}
-        files = files or [*data_set(self.dataset).bundled.values()][:1] or [data_file(self.dataset)]
-        texts = (Piece(*piece) for path in files for piece in knowledge_pieces(self.dataset, path))
-        return {**given, "texts": texts, "texts_name": f"dataset:{self.dataset}"}
-
-    @property
     def reader(self) -> Reader:
-        """A reader of files."""
+        """Return a reader of files."""
         return Reader(
             seconds=self.read_seconds,
             memory=self.read_memory * 10**6,
@@ -77,22 +64,49 @@ class _Reading:
         )
 
 
+class BuildSettings(ReadSettings):
+    """How files are read and split, when an index is built."""
+
+    name: str | None = Field(default=None, description="The index's name. Default: the file's.")
+    chunk_words: int | None = Field(default=None, ge=1, description="Words of a passage. Default: 120.")
+    overlap: int = Field(default=1, ge=0, description="Sentences that a passage repeats.")
+
+
+def _inputs(
+    settings: ReadSettings,
+    files: Sequence[Path] | None,
+    dataset: str | None,
+    meta: Sequence[str] | None,
+    groups: str | None,
+) -> dict[str, Any]:
+    """Return what goes into an index: files, or the knowledge of a data set; with format and metadata."""
+    file_format = None if settings.format is None else one_of("format", settings.format, FILE_FORMATS)
+    inputs: dict[str, Any] = {"file_format": file_format, "metadata": metadata_of(meta or (), groups)}
+    if dataset is None:
+        if not files:
+            raise InputError("no file is named", hint="name files or folders, or a data set by --dataset")
+        return {**inputs, "files": files}
+    paths = files or [*data_set(dataset).bundled.values()][:1] or [data_file(dataset)]
+    texts = (Piece(*piece) for path in paths for piece in knowledge_pieces(dataset, path))
+    return {**inputs, "texts": texts, "texts_name": f"dataset:{dataset}"}
+
+
 @app.command("build")
-@takes_settings
 def build(
-    reading: _Reading,
+    context: Context,
     index: _Index,
     files: Annotated[
         list[Path] | None,
         Argument(metavar="[FILES...]", help="Files, and folders with all below; else what there is of --dataset."),
     ] = None,
+    dataset: DataSet = None,
     chunk: Annotated[
         str | None, Option(metavar="words|sentence|whole", help="A passage. (default: words; for a data set whole)")
     ] = None,
-    chunk_words: Annotated[int | None, Option(min=1, help="Words a passage; sentences whole. (default: 120)")] = None,
-    overlap: Annotated[int, Option(min=0, help="Sentences that a passage repeats.")] = 1,
-    name: Annotated[str | None, Option(help="The index's name. (default: the file's)")] = None,
     embedder: Annotated[str, Option(metavar="SPEC|none", help="Makes vectors: static, onnx:FOLDER, ...")] = "static",
+    meta: _Meta = None,
+    groups: _Groups = None,
+    changes: _BuildSet = None,
     json: Json = False,
 ) -> None:
     """Build an index; an old one stays in place until the new one is whole.
@@ -105,24 +119,29 @@ def build(
     dialore documents build handbook docs/ manual.pdf
     dialore documents build base notes.txt --chunk sentence
     dialore documents build wow --dataset wizard-of-wikipedia valid.json.gz
+    dialore documents build scans scans/ --set ocr=true
     dialore respond talk.json --documents handbook
     """
-    given = reading.given(files)
-    unit: Any = chunk or ("whole" if reading.dataset and chunk_words is None else "words")
+    settings = options_as(BuildSettings, context)
+    inputs = _inputs(settings, files, dataset, meta, groups)
+    unit: Any = chunk or ("whole" if dataset and settings.chunk_words is None else "words")
     encoder = None if embedder == "none" else load_embedder(embedder)
-    given |= {"name": name, "chunking": Chunking(unit, chunk_words or 120, overlap)}
-    given |= {"embedder": encoder, "vectors": encoder is not None}
-    with progress("reading") as step, reading.reader as reader:
-        report = build_documents(index, **given, reader=reader, on_step=step)
+    inputs |= {"name": settings.name, "chunking": Chunking(unit, settings.chunk_words or 120, settings.overlap)}
+    inputs |= {"embedder": encoder, "vectors": encoder is not None}
+    with progress("reading") as step, settings.reader() as reader:
+        report = build_documents(index, **inputs, reader=reader, on_step=step)
     _show_report(report, json=json)
 
 
 @app.command("add")
-@takes_settings
 def add(
+    context: Context,
     index: _Index,
-    files: _Files,
-    reading: _Reading,
+    files: Annotated[list[Path], Argument(metavar="FILES...", help="Files, and folders with all below.")],
+    dataset: DataSet = None,
+    meta: _Meta = None,
+    groups: _Groups = None,
+    changes: _ReadSet = None,
     prune: Annotated[bool, Option("--prune", help="Drop documents whose files vanished from the folders.")] = False,
     json: Json = False,
 ) -> None:
@@ -136,9 +155,10 @@ def add(
     dialore documents add handbook docs/ --prune
     dialore documents add handbook news.jsonl
     """
-    given = reading.given(files)
-    with progress("reading") as step, reading.reader as reader:
-        report = add_documents(index, **given, reader=reader, prune=prune, on_step=step)
+    settings = options_as(ReadSettings, context)
+    inputs = _inputs(settings, files, dataset, meta, groups)
+    with progress("reading") as step, settings.reader() as reader:
+        report = add_documents(index, **inputs, reader=reader, prune=prune, on_step=step)
     _show_report(report, json=json)
 
 
@@ -195,7 +215,7 @@ def search(
         return
     out = console()
     for rank, piece in enumerate(result, start=1):
-        text = piece.text if len(piece.text) <= _WIDEST else f"{piece.text[: _WIDEST - 2]} …"
+        text = piece.text if len(piece.text) <= _MAX_TEXT_CHARS else f"{piece.text[: _MAX_TEXT_CHARS - 2]} …"
         detail = piece.passage
         location = detail.url or (Path(detail.file).name if detail.file else "")
         places = (detail.title, location, f"page {detail.page}" if detail.page else "", detail.index)
@@ -205,17 +225,17 @@ def search(
         note("nothing fits")
 
 
-@app.command("list")
-def list_documents(
+@app.command("show")
+def show(
     index: _Index,
     passages: Annotated[bool, Option("--passages", help="Every passage, with its id.")] = False,
     json: Json = False,
 ) -> None:
-    """List an index's documents, or its passages.
+    """Show how an index was built and its documents, or all passages.
 
     [bold]Examples[/bold]
-    dialore documents list handbook
-    dialore documents list handbook --passages --json
+    dialore documents show handbook
+    dialore documents show handbook --passages --json
     """
     with DocumentIndex(index) as opened:
         if passages:
@@ -225,55 +245,49 @@ def list_documents(
                 else:
                     say(f"{piece.id}\t{' '.join(piece.text.split())}")
             return
-        rows = Table(">passages", ">size", "document")
-        for document in opened.documents():
-            if json:
-                print_json(document.model_dump())
-            size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
-            rows.add_row(f"{document.passages:,}", size, document.name)
-        if not json:
-            console().print(rows)
-
-
-@app.command("stats")
-def stats(index: _Index, json: Json = False) -> None:
-    """Count an index's documents and passages, and say how it was built.
-
-    [bold]Example[/bold]
-    dialore documents stats handbook
-    """
-    with DocumentIndex(index) as opened:
         data: dict[str, Any] = opened.stats()
+        documents = list(opened.documents())
     if json:
-        print_json(data)
+        print_json({**data, "files": [document.model_dump() for document in documents]})
         return
     out = console()
-    out.print(f"[bold]{escape(data['name'])}[/]  {data['passages']:,} passages of {data['documents']:,} documents")
+    counts = _count_contents(data["passages"], data["documents"])
+    out.print(f"[bold]{escape(data['name'])}[/]  {counts}")
     vectors = f"{data['embedder']}, {data['dimension']} components" if data["embedder"] else "none"
     out.print(f"[dim]{escape(data['path'])} · {data['bytes'] / 2**20:.1f} MB · vectors: {escape(vectors)}[/]")
     chunking = ", ".join(f"{key} {value}" for key, value in data["chunking"].items())
     out.print(f"[dim]split into passages: {escape(chunking)}[/]")
+    rows = Table(">passages", ">size", "document")
+    for document in documents:
+        size = f"{document.bytes / 1024:,.1f} kB" if document.bytes else ""
+        rows.add_row(f"{document.passages:,}", size, document.name)
+    out.print(rows)
 
 
 def _show_report(report: DocumentReport, *, json: bool) -> None:
-    note_rejects(report.rejects[:_SHOWN], report.rejected)
-    for sentence in report.notices[:_SHOWN]:
+    note_rejects(report.rejects[:_MAX_LISTED], report.rejected)
+    for sentence in report.notices[:_MAX_LISTED]:
         note(sentence)
-    if len(report.notices) > _SHOWN:
-        note(f"{len(report.notices) - _SHOWN:,} more notices: --json lists all")
+    if len(report.notices) > _MAX_LISTED:
+        note(f"{count_noun(len(report.notices) - _MAX_LISTED, 'notices')} more: --json lists all")
     if report.skipped:
-        names = ", ".join(Path(file).name for file in report.skipped[:_SHOWN])
-        more = ", ..." if len(report.skipped) > _SHOWN else ""
+        names = ", ".join(Path(file).name for file in report.skipped[:_MAX_LISTED])
+        more = ", ..." if len(report.skipped) > _MAX_LISTED else ""
         note(f"passed over, their names do not say how to read them: {len(report.skipped):,} ({names}{more})")
     if json:
         print_json(report.model_dump())
         return
     if report.gone:
-        names = ", ".join(Path(file).name for file in report.gone[:_SHOWN])
-        more = ", ..." if len(report.gone) > _SHOWN else ""
+        names = ", ".join(Path(file).name for file in report.gone[:_MAX_LISTED])
+        more = ", ..." if len(report.gone) > _MAX_LISTED else ""
         files = f"{len(report.gone):,} ({names}{more})"
         note(f"files that are gone, but still in the index: {files}; delete them by `documents add --prune`")
-    note(f"{_summary(report)}: {report.path} has {report.passages:,} passages of {report.documents:,} documents")
+    contents = _count_contents(report.passages, report.documents)
+    note(f"{_summary(report)}: {report.path} has {contents}")
+
+
+def _count_contents(passages: int, documents: int) -> str:
+    return f"{count_noun(passages, 'passages')} of {count_noun(documents, 'documents')}"
 
 
 def _summary(report: DocumentReport) -> str:

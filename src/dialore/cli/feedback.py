@@ -9,7 +9,21 @@ import typer
 from typer import Argument, Option
 
 from dialore.cli.memory import Store, ask_store
-from dialore.cli.options import AgentSettings, Json, connecting, one_of, takes_settings
+from dialore.cli.options import (
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Json,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+    connecting,
+    one_of,
+)
 from dialore.cli.output import Table, console, note, print_json, run_progress
 from dialore.cli.score import show_scores
 from dialore.errors import InputError
@@ -20,6 +34,7 @@ from dialore.experiments.feedback import replay as answer_anew
 from dialore.experiments.results import RunResults
 from dialore.experiments.scoring import measure_run
 from dialore.experiments.store import RunStore
+from dialore.text import count_noun
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -76,14 +91,22 @@ def export(
     count = feedback.write_lines(out, make[one_of("form", form, list(make))](rows))
     if json:
         print_json({"file": str(out), "entries": count})
-    note(f"{count} of {len(rows)} responses: {out}")
+    note(f"{count} of {count_noun(len(rows), 'responses')}: {out}")
 
 
 @app.command("replay")
-@takes_settings
 def replay(
-    settings: AgentSettings,
+    context: typer.Context,
     store: Store,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
     out: Annotated[Path, Option(metavar="FOLDER", help="The run.")] = Path("runs/replay"),
     again: Annotated[bool, Option("--all", help="Good responses, too.")] = False,
     json: Json = False,
@@ -95,12 +118,12 @@ def replay(
 
     [bold]Examples[/bold]
     dialore feedback replay store.sqlite -M weave --documents notes.index
-    dialore feedback replay store.sqlite -M rag -o top=10 --prompts mine
+    dialore feedback replay store.sqlite -M rag -o top=10 --set sources.prompts=mine
     """
     rows = _rows(store, bad=not again)
     connect, say_without = connecting()
     with run_progress("answering") as on_progress:
-        asyncio.run(answer_anew(rows, settings, out, connect, on_progress))
+        asyncio.run(answer_anew(rows, agent_settings(context), out, connect, on_progress))
     say_without("what was found is scored")
     names = ("f1", "rouge-l") if any(row["better"] for row in rows) else ("distinct-2",)
     with RunStore.open(out) as run:

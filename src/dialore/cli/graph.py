@@ -1,7 +1,7 @@
 """`dialore graph`: build a commonsense graph, look into it, ask it, change it."""
 
 import difflib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,15 +18,18 @@ from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.response import Demands
 from dialore.retrieval.embedding import load_embedder
-from dialore.retrieval.graph.changes import GraphEditor, compact_graph, problems_of
+from dialore.retrieval.graph.changes import GraphEditor, compact_graph
+from dialore.retrieval.graph.checking import problems_of
 from dialore.retrieval.graph.facts import EXPORT_FORMATS, FILE_FORMATS, Rejects, export_graph, lines_of, read_facts
-from dialore.retrieval.graph.opening import NAME, starter_graph
-from dialore.retrieval.graph.store import FactStore, GraphStore
+from dialore.retrieval.graph.starter import NAME, starter_graph
+from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.graph.writing import build_graph
+from dialore.sources.graph import Graph as OpenGraph
 from dialore.sources.graph import open_graph
-from dialore.text import check_language, detect_language
+from dialore.text import check_language, count_noun, detect_language
 
 _CHUNK = 20_000
+_MAX_FACTS, _MAX_CONCEPTS = 50, 10
 _NAMES_COMPARED = 300_000
 """A larger graph's names are not compared one by one for a "did you mean"."""
 
@@ -75,105 +78,122 @@ def build(
         return
     merged = f", {report.merged:,} duplicates merged" if report.merged else ""
     size = f"{report.bytes / 2**20:.1f} MB, {report.seconds:.1f} s"
-    note(f"{report.facts:,} facts of {report.concepts:,} concepts{merged}: {report.path} ({size})")
-
-
-@app.command("stats")
-def stats(
-    graph: Annotated[str, Argument(metavar="[GRAPH]", help="The graph's file, or starter.")] = "starter",
-    top: Annotated[int, Option(min=0, help="How many of the best-connected concepts to name.")] = 10,
-    json: Json = False,
-) -> None:
-    """Count a graph's facts, concepts and relations.
-
-    [bold]Examples[/bold]
-    dialore graph stats
-    dialore graph stats my.graph --json
-    """
-    with closing(open_graph(graph)) as opened:
-        store, meta = opened.store, opened.store.meta
-        relations, degrees = _count(store)
-        best = [(store.concept(int(number)), int(degrees[number])) for number in np.argsort(-degrees)[:top]]
-        path = getattr(store, "path", None)  # a graph on a server has none
-        data: dict[str, Any] = {"name": meta.name, "path": str(path or graph), "facts": meta.facts}
-        data |= {"concepts": meta.concepts, "languages": meta.languages, "relations": relations}
-        data |= {"best_connected": dict(best), "embedder": meta.embedder, "fingerprint": meta.fingerprint}
-        data |= {"bytes": path.stat().st_size if path else 0}
-    if json:
-        print_json(data)
-        return
-    out = console()
-    size = f"{data['bytes'] / 2**20:.1f} MB"
-    counts = f"{meta.facts:,} facts, {meta.concepts:,} concepts, {', '.join(meta.languages)}"
-    out.print(f"[bold]{escape(meta.name)}[/]  {escape(counts)}")
-    out.print(f"[dim]{escape(data['path'])} · {size} · vectors: {escape(meta.embedder)} · {meta.fingerprint}[/]")
-    rows = [(name, f"{count:,}", f"{count / max(1, meta.facts):.1%}") for name, count in relations.items()]
-    out.print(Table("relation", ">facts", ">share", rows=rows))
-    if best:
-        out.print("best connected: " + escape(", ".join(f"{concept} ({degree:,})" for concept, degree in best)))
+    concepts = count_noun(report.concepts, "concepts")
+    note(f"{count_noun(report.facts, 'facts')} of {concepts}{merged}: {report.path} ({size})")
 
 
 @app.command("show")
 def show(
-    concept: Annotated[str, Argument(metavar="CONCEPT", help="A word or phrase.")],
+    concept: Annotated[str | None, Argument(metavar="[CONCEPT]", help="A word or phrase. (default: the graph)")] = None,
     graph: _Graph = "starter",
-    limit: Annotated[int, Option(min=1, help="How many facts to show, the heaviest first.")] = 50,
+    limit: Annotated[
+        int | None, Option(min=1, help="Facts or concepts to list. (default: 50 facts, 10 concepts)")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Show the facts of one concept.
+    """Show the facts of one concept, or count a graph's facts, concepts and relations.
 
     [bold]Examples[/bold]
     dialore graph show "sore throat"
     dialore graph show 饺子 --json
+    dialore graph show --graph my.graph
     """
     with closing(open_graph(graph)) as opened:
-        facts_found = opened.facts_of(concept)
-        if not facts_found:
-            linked = opened.linker.link(concept)
-            if not linked or linked[0].how == "contained":
-                near = [link.name for link in linked] or _alike(concept, opened.store)
-                hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
-                raise InputError(f"no concept {concept!r} in the graph {opened.name}", hint=hint)
-            note(f"{concept!r} stands in the graph as {linked[0].name!r}")
-            facts_found = opened.facts_of(linked[0].name)
+        if concept is None:
+            _show_figures(_figures(opened.store, limit or _MAX_CONCEPTS), json=json)
+        else:
+            _show_facts(_facts_of(concept, opened), limit or _MAX_FACTS, json=json)
+
+
+def _facts_of(concept: str, graph: OpenGraph) -> Sequence[Fact]:
+    """Return the facts of a concept, or of the concept that it is linked to; raise InputError if there is none."""
+    facts = graph.facts_of(concept)
+    if facts:
+        return facts
+    links = graph.link([concept])
+    if not links or links[0].how == "contained":
+        near = [link.name for link in links] or _similar_names(concept, graph.store)
+        hint = f"did you mean {' or '.join(near)}?" if near else "try another word for it"
+        raise InputError(f"no concept {concept!r} in the graph {graph.name}", hint=hint)
+    note(f"{concept!r} stands in the graph as {links[0].name!r}")
+    return graph.facts_of(links[0].name)
+
+
+def _show_facts(facts: Sequence[Fact], limit: int, *, json: bool) -> None:
     if json:
         fields = ("head", "relation", "tail", "weight", "provenance", "graph", "id")
-        facts = [{name: getattr(fact, name) for name in fields} for fact in facts_found[:limit]]
-        print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in facts])
+        listed = [{name: getattr(fact, name) for name in fields} for fact in facts[:limit]]
+        print_json([{**fact, "weight": round(fact["weight"], 4)} for fact in listed])
         return
     rows = Table("head", "relation", "tail", ">weight", "from")
-    for fact in facts_found[:limit]:
+    for fact in facts[:limit]:
         rows.add_row(fact.head, fact.relation, fact.tail, f"{fact.weight:g}", fact.provenance)
     console().print(rows)
-    if len(facts_found) > limit:
-        note(f"{len(facts_found) - limit} more facts: --limit {len(facts_found)}")
+    if len(facts) > limit:
+        note(f"{len(facts) - limit} more facts: --limit {len(facts)}")
 
 
-@app.command("retrieve")
-def retrieve(
+def _figures(store: GraphStore, limit: int) -> dict[str, Any]:
+    """Return the figures of a graph as plain data."""
+    meta = store.meta
+    relations, degrees = _count(store)
+    best = [(store.concept(int(number)), int(degrees[number])) for number in np.argsort(-degrees)[:limit]]
+    return {
+        "name": meta.name,
+        "path": str(store.path),
+        "facts": meta.facts,
+        "concepts": meta.concepts,
+        "languages": meta.languages,
+        "relations": relations,
+        "best_connected": dict(best),
+        "embedder": meta.embedder,
+        "fingerprint": meta.fingerprint,
+        "bytes": store.path.stat().st_size,
+    }
+
+
+def _show_figures(figures: dict[str, Any], *, json: bool) -> None:
+    if json:
+        print_json(figures)
+        return
+    out = console()
+    size = f"{figures['bytes'] / 2**20:.1f} MB"
+    counts = f"{figures['facts']:,} facts, {figures['concepts']:,} concepts, {', '.join(figures['languages'])}"
+    out.print(f"[bold]{escape(figures['name'])}[/]  {escape(counts)}")
+    origin = f"{size} · vectors: {escape(figures['embedder'])} · {figures['fingerprint']}"
+    out.print(f"[dim]{escape(figures['path'])} · {origin}[/]")
+    rows = Table("relation", ">facts", ">share")
+    for name, count in figures["relations"].items():
+        rows.add_row(name, f"{count:,}", f"{count / max(1, figures['facts']):.1%}")
+    out.print(rows)
+    best = [f"{concept} ({degree:,})" for concept, degree in figures["best_connected"].items()]
+    if best:
+        out.print("best connected: " + escape(", ".join(best)))
+
+
+@app.command("search")
+def search(
     query: Annotated[list[str] | None, Option("--query", "-q", help="A query; may be repeated.")] = None,
     topic: Annotated[list[str] | None, Option("--topic", "-t", help="A topic; may be repeated.")] = None,
     history: Annotated[str | None, Option(help="What the facts are ranked by. (default: queries and topics)")] = None,
-    language: Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="(default: the text's)")] = None,
     top: Annotated[int, Option(min=1, help="Facts to keep of each set.")] = 10,
     ranking: Annotated[str, Option(metavar="default|paper", help="paper: cosine with the history alone.")] = "default",
     graph: _Graph = "starter",
     json: Json = False,
 ) -> None:
-    """Retrieve the facts between and around queries and topics, ranked.
+    """Search for the facts between and around queries and topics, ranked.
 
     Foreseen facts lie between a query and a topic; unforeseen ones hold
     either.
 
     [bold]Example[/bold]
-    dialore graph retrieve -q "sore throat" -t honey --history "It hurts."
+    dialore graph search -q "sore throat" -t honey --history "It hurts."
     """
     queries, topics = query or [], topic or []
     if not queries and not topics:
         raise InputError("nothing to look for", hint="give --query, --topic or both")
     text = history or " ".join([*queries, *topics])
-    spoken = check_language(language) if language else detect_language(text)
-    dialogue = Dialogue.model_validate({"id": "retrieve", "language": spoken, "turns": [text]})
+    dialogue = Dialogue.model_validate({"id": "search", "language": detect_language(text), "turns": [text]})
     with closing(open_graph(graph, ranking)) as opened:
         retrieved = opened.retrieve(Demands(explicit=queries, maintained=topics), dialogue, top)
     if json:
@@ -189,65 +209,52 @@ def retrieve(
         out.print(f"{escape(phrase)} [dim]->[/] [yellow]no concept[/]")
     for kind, count in (("foreseen", retrieved.foreseen_found), ("unforeseen", retrieved.unforeseen_found)):
         facts = getattr(retrieved, kind)
-        out.print(f"\n[bold]{kind}[/]: {count:,} facts" + (f", the best {len(facts)}" if len(facts) < count else ""))
+        best = f", the best {len(facts)}" if len(facts) < count else ""
+        out.print(f"\n[bold]{kind}[/]: {count_noun(count, 'facts')}{best}")
         if facts:
             show_ranked(out, facts)
 
 
-@app.command("add")
-def add(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
-    """Add facts to a graph; of one that is there, the heavier is kept.
+@app.command("edit")
+def edit(
+    graph: _File,
+    add: Annotated[
+        list[Path] | None, Option(metavar="FILE", help="Add facts; of one that exists, keep the heavier.")
+    ] = None,
+    delete: Annotated[list[Path] | None, Option(metavar="FILE", help="Delete facts, whatever their weight.")] = None,
+    file_format: _Format = None,
+    compact: Annotated[bool, Option("--compact", help="Then copy the graph without its unused pages.")] = False,
+    json: Json = False,
+) -> None:
+    """Add and delete facts of a graph.
 
-    All of them are there afterwards, or none. Who reads the graph goes on
-    reading it as it was; new readers see the new facts.
+    The change is one transaction. Readers may continue: each question sees
+    the graph before or after it. To change a weight, delete and add the fact.
 
-    [bold]Example[/bold]
-    dialore graph add my.graph more.tsv
+    [bold]Examples[/bold]
+    dialore graph edit my.graph --add more.tsv --delete wrong.tsv
+    dialore graph edit my.graph --compact
     """
-    _change("add", graph, files, file_format, json=json)
-
-
-@app.command("delete")
-def delete(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
-    """Delete facts from a graph, whatever their weight.
-
-    [bold]Example[/bold]
-    dialore graph delete my.graph wrong.tsv
-    """
-    _change("delete", graph, files, file_format, json=json)
-
-
-@app.command("update")
-def update(graph: _File, files: _Files, file_format: _Format = None, json: Json = False) -> None:
-    """Give facts that are there the weight and provenance of the files.
-
-    [bold]Example[/bold]
-    dialore graph update my.graph weights.jsonl
-    """
-    _change("update", graph, files, file_format, json=json)
-
-
-@app.command("compact")
-def compact(graph: _File, json: Json = False) -> None:
-    """Copy a graph that was changed often, without unused pages, in its place.
-
-    [bold]Example[/bold]
-    dialore graph compact my.graph
-    """
-    before = graph.stat().st_size if graph.is_file() else 0
-    compact_graph(graph)
-    after = graph.stat().st_size
-    if json:
-        print_json({"path": str(graph), "bytes_before": before, "bytes": after})
-    else:
-        note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
+    files = {"add": add or [], "delete": delete or []}
+    if any(files.values()):
+        _change(graph, files, file_format, json=json)
+    elif not compact:
+        raise InputError("nothing to change", hint="give --add, --delete or --compact")
+    if compact:
+        before = graph.stat().st_size if graph.is_file() else 0
+        compact_graph(graph)
+        after = graph.stat().st_size
+        if json:
+            print_json({"path": str(graph), "bytes_before": before, "bytes": after})
+        else:
+            note(f"{graph}: {before / 2**20:.1f} MB before, {after / 2**20:.1f} MB now")
 
 
 @app.command("verify")
 def verify(graph: _File, json: Json = False) -> None:
-    """Check a graph file: each table against the others.
+    """Check a graph file: its pages, and each table against the others.
 
-    Exit code 1 where something is wrong.
+    Exit code 1 if something is wrong.
 
     [bold]Example[/bold]
     dialore graph verify my.graph
@@ -287,26 +294,27 @@ def export(
             return
         with progress("writing facts") as step:
             done = export_graph(store, out, chosen, step)
-    note(f"{done:,} facts: {out}")
+    note(f"{count_noun(done, 'facts')}: {out}")
 
 
-def _change(verb: str, graph: Path, files: Sequence[Path], file_format: str | None, *, json: bool) -> None:
-    """Change a graph and say what came of it; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
+def _change(graph: Path, files: Mapping[str, Sequence[Path]], file_format: str | None, *, json: bool) -> None:
+    """Change a graph by files of facts, by verb; raises GraphError as `GraphEditor.commit` and `read_facts` do."""
     rejects = Rejects()
     editor = GraphEditor(graph)
     with progress("reading facts") as step:
-        facts = _facts(files, file_format, None, rejects, step, keep_all=verb == "delete")
-        getattr(editor, verb)(facts)
+        for verb, paths in files.items():
+            if paths:
+                getattr(editor, verb)(_facts(paths, file_format, None, rejects, step, keep_all=verb == "delete"))
         step("changing the graph", 0, None)
         report = editor.commit()
     note_rejects(rejects.first, rejects.count)
     if json:
         left_out = report.left_out + rejects.left_out.total()
         print_json({**report.model_dump(), "left_out": left_out, "rejected": rejects.count})
-    else:
-        done = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
-        summary = ", ".join(f"{count:,} {name}" for name, count in done.items() if count) or "nothing to change"
-        note(f"{summary}: {graph} has {report.facts:,} facts of {report.concepts:,} concepts")
+        return
+    counts = {name: getattr(report, name) for name in ("added", "updated", "deleted", "unchanged", "missing")}
+    summary = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "nothing to change"
+    note(f"{summary}: {graph} has {count_noun(report.facts, 'facts')} of {count_noun(report.concepts, 'concepts')}")
 
 
 def _facts(
@@ -343,7 +351,7 @@ def _check_target(out: Path, files: Sequence[Path], *, force: bool) -> None:
             raise GraphError(f"{out} is there and is not a graph", hint="--force overwrites it") from error
 
 
-def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
+def _count(store: GraphStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[np.int64]]]:
     """Facts by relation, the most frequent first, and each concept's number of facts."""
     meta = store.meta
     relations = np.zeros(len(meta.relations), np.int64)
@@ -361,8 +369,8 @@ def _count(store: FactStore) -> tuple[dict[str, int], np.ndarray[Any, np.dtype[n
     return {meta.relations[number]: int(relations[number]) for number in order if relations[number]}, degrees
 
 
-def _alike(concept: str, store: FactStore) -> list[str]:
-    """Names that are nearly written so."""
+def _similar_names(concept: str, store: GraphStore) -> list[str]:
+    """Return the names of concepts that are spelled similarly."""
     if store.meta.concepts > _NAMES_COMPARED:
         return []
     names = map(store.concept, range(store.meta.concepts))

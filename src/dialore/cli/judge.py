@@ -7,9 +7,9 @@ from math import isnan
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Json, JudgeModel, JudgePrompts, takes_settings
+from dialore.cli.options import BaseUrl, Json, JudgeSet, JudgeSettings, Model, options_as
 from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.cli.score import require_judge
 from dialore.errors import InputError, UnknownNameError
@@ -35,9 +35,8 @@ _DEFAULTS: dict[Judged, tuple[str, ...]] = {
 }
 
 
-@takes_settings
 def judge(
-    asked: JudgeModel,
+    context: Context,
     run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run.")],
     pairwise: Annotated[
         tuple[str, str] | None, Option(metavar="A B", help="Compare two systems, dialogue by dialogue, in both orders.")
@@ -46,7 +45,7 @@ def judge(
         bool, Option("--together", help="Score all systems, or those of --system, in one prompt a dialogue.")
     ] = False,
     system: Annotated[
-        list[str] | None, Option("--system", "-s", metavar="NAME", help="With --together: this system; several times.")
+        list[str] | None, Option("--system", metavar="NAME", help="With --together: this system; several times.")
     ] = None,
     criteria: Annotated[
         str | None, Option("--criteria", "-c", metavar="NAME,...", help="By what. Default: what the papers compare by.")
@@ -54,7 +53,9 @@ def judge(
     queries: Annotated[bool, Option("--queries", help="Judge the queries that were asked, not the responses.")] = False,
     limit: Annotated[int | None, Option("--limit", "-n", min=1, metavar="N", help="The first N dialogues.")] = None,
     seed: Annotated[int, Option(help="With --together: of the order that systems are shown in.")] = 0,
-    prompts: JudgePrompts = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    changes: JudgeSet = None,
     json: Json = False,
 ) -> None:
     """Have a judge compare systems of a run; it is asked by --model and --base-url.
@@ -72,14 +73,15 @@ def judge(
         raise InputError("judge what?", hint="name --pairwise A B or --together, one of them")
     if system and not together:
         raise InputError("--system goes with --together", hint="--pairwise names its two systems itself")
+    settings = options_as(JudgeSettings, context)
     named = tuple(name.strip() for name in (criteria or "").split(",") if name.strip())
     judged: Judged = "queries" if queries else "responses"
 
     async def work() -> list[dict[str, Any]]:
-        asker = JudgeClient(require_judge(asked), PromptLibrary(prompts))
+        asker = JudgeClient(require_judge(settings.model), PromptLibrary(settings.prompts))
         try:
             with progress("judging") as step:
-                shared: dict[str, Any] = {"at_once": asked.concurrency, "limit": limit, "on_progress": step}
+                shared: dict[str, Any] = {"at_once": settings.model.concurrency, "limit": limit, "on_progress": step}
                 if pairwise is not None:
                     shared |= {"criteria": named or _DEFAULTS[judged], "judged": judged}
                     return _compared(await compare_systems(store, asker, (systems[0], systems[1]), **shared))

@@ -1,4 +1,4 @@
-"""`dialore memory`: what a service remembers of a user, listed, corrected, exported and forgotten."""
+"""`dialore memory`: list, export and delete what a service remembers of a user."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,6 @@ if TYPE_CHECKING:  # they need the extra `serve`
 T = TypeVar("T")
 Store = Annotated[str, Argument(metavar="STORE", help="The service's store: a SQLite file or a postgresql:// address.")]
 _Name = Annotated[str, Argument(metavar="USER", help="The user, as requests name them; the page's is `page`.")]
-_Id = Annotated[str, Argument(metavar="ID", help="The statement's id, as `list` shows it.")]
 _Key = Annotated[str, Option("--key", metavar="NAME", help="The key that asks for them; local where none is.")]
 app = typer.Typer(no_args_is_help=True)
 
@@ -59,7 +58,7 @@ def export(
     out: Annotated[Path, Argument(metavar="OUT", help="The JSONL file that it goes to.")],
     key: _Key = "local",
 ) -> None:
-    """Write all that is remembered, also what holds no longer, as a file that `--memory` takes.
+    """Write all that is remembered, also what holds no longer, as a file for `sources.memory`.
 
     [bold]Examples[/bold]
     dialore memory export store.sqlite ann ann.jsonl
@@ -70,44 +69,22 @@ def export(
     note(f"{len(statements)} statements: {out}")
 
 
-@app.command("edit")
-def edit(
+@app.command("delete")
+def delete(
     store: Store,
     user: _Name,
-    identifier: _Id,
+    identifier: Annotated[str, Argument(metavar="ID", help="The statement's id, as `list` shows it.")],
     key: _Key = "local",
-    text: Annotated[str | None, Option(help="What it says.")] = None,
-    since: Annotated[datetime | None, Option("--from", metavar="DATE", help="Since when it holds.")] = None,
-    until: Annotated[datetime | None, Option(metavar="DATE", help="Until when it held.")] = None,
 ) -> None:
-    """Correct a statement.
+    """Delete a statement. Statements are corrected by the API, the page or MCP.
 
     [bold]Examples[/bold]
-    dialore memory edit store.sqlite ann passage:0123456789ab --until 2026-05-01
-    """
-    moments = {"holds_from": since, "holds_until": until}
-    changes: dict[str, object] = {name: at.replace(tzinfo=UTC) for name, at in moments.items() if at is not None}
-    changes |= {} if text is None else {"text": text}
-    edited = _with(store, user, key, lambda kept, who: kept.edit(who, identifier, changes))
-    if edited is None:
-        raise _none(identifier)
-    note(f"{edited.id}: {edited.text}")
-
-
-@app.command("forget")
-def forget(store: Store, user: _Name, identifier: _Id, key: _Key = "local") -> None:
-    """Delete a statement.
-
-    [bold]Examples[/bold]
-    dialore memory forget store.sqlite ann passage:0123456789ab
+    dialore memory delete store.sqlite ann passage:0123456789ab
     """
     if not _with(store, user, key, lambda kept, who: kept.forget(who, identifier)):
-        raise _none(identifier)
-    note("forgotten")
-
-
-def _none(identifier: str) -> InputError:
-    return InputError(f"nothing of the id {identifier} is kept of the user", hint="`dialore memory list` gives the ids")
+        problem = f"nothing of the id {identifier} is kept of the user"
+        raise InputError(problem, hint="`dialore memory list` gives the ids")
+    note(f"deleted {identifier}")
 
 
 def _with(place: str, user: str, key: str, work: "Callable[[ServerStore, User], Awaitable[T]]") -> T:

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from rich.text import Text
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Json, JudgeModel, MeasureSettings, Metrics, takes_settings
+from dialore.cli.options import BaseUrl, Json, JudgeSet, JudgeSettings, Metrics, Model, options_as
 from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.cli.score import abouts, default_metrics, measuring
 from dialore.errors import InputError
@@ -32,16 +32,17 @@ Step = Callable[[str, int, int | None], None]
 _COLUMNS = {"spearman": "Spearman", "kendall": "Kendall", "pearson": "Pearson", "auc": "AUC"}
 
 
-@takes_settings
 def meta(
-    judge: JudgeModel,
-    measures: MeasureSettings,
+    context: Context,
     sets: Annotated[list[Path], Argument(metavar="SET...", help="Files of judged responses, or folders of them.")],
     metric: Metrics = None,
     limit: Annotated[
         int | None, Option("--limit", "-n", min=3, metavar="N", help="Only a sample of N responses of each set.")
     ] = None,
     seed: Annotated[int, Option(help="Of the sample, the bootstrap and the folds.")] = 0,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    changes: JudgeSet = None,
     json: Json = False,
 ) -> None:
     """Correlate metrics and judges with human scores; judges are asked by --model and --base-url.
@@ -57,12 +58,13 @@ def meta(
     dialore meta judged.jsonl
     dialore meta judged/ -x meep -x overall --limit 60 -m gpt-4o
     """
-    names = metric or default_metrics(measures, without=("plan",))  # there are no judgements of plans
+    settings = options_as(JudgeSettings, context)
+    names = metric or default_metrics(settings, without=("plan",))  # there are no judgements of plans
     needs = {need for about in abouts(names) for need in about.needs}
     read = {path.name.split(".")[0]: read_judgements(path) for path in _files(sets)}
 
     async def measure_all() -> list[Found]:
-        async with measuring(measures, judge, needs, must_judge=True) as context:
+        async with measuring(settings, needs, must_judge=True) as opened:
             results: list[Found] = []
             with progress("measuring") as step:
                 for name, judgements in read.items():
@@ -72,8 +74,8 @@ def meta(
                     # For the IDF, the whole set's histories, each once.
                     corpus = list({judged.dialogue.history: judged.dialogue for judged in judgements}.values())
                     own: dict[str, Any] = {"idf_corpus": partial(list, corpus), "idf_corpus_name": name}
-                    for loaded in load_metrics(names, dataclasses.replace(context, **own)):
-                        await _measure(result, loaded, some, judge.concurrency, seed, step)
+                    for loaded in load_metrics(names, dataclasses.replace(opened, **own)):
+                        await _measure(result, loaded, some, settings.model.concurrency, seed, step)
                     results.append(result)
             return results
 

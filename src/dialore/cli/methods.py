@@ -62,7 +62,7 @@ def _show_one(method: dict[str, Any]) -> None:
         prompt = (stage["prompt"], ", ".join(stage["languages"]), str(stage["version"]))
         rows.add_row(stage["name"], *prompt, stage["output"])
     out.print(rows)
-    out.print("[dim]`dialore prompts show PROMPT` prints a prompt; --stage-model STAGE=NAME has another model do it[/]")
+    out.print("[dim]`dialore prompts PROMPT` prints a prompt; --set model.stages.STAGE=NAME has another model do it[/]")
 
 
 def _sources(method: dict[str, Any]) -> str:

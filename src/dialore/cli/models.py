@@ -1,81 +1,78 @@
-"""`dialore models`: trained parts on disk, and how well they answer held-out rows."""
+"""`dialore models`: trained parts on disk, and how well a model answers held-out rows."""
 
 import asyncio
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
-import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Json, JudgeModel, takes_settings
+from dialore.cli.options import Json, JudgeSet, JudgeSettings, options_as
 from dialore.cli.output import Table, console, note, print_json, progress, say
 from dialore.errors import InputError
-from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
-from dialore.llm.distilled import read_rows
-from dialore.session import connect_model
+from dialore.session import open_model
+from dialore.settings import ModelSettings
 from dialore.trained import list_cards, read_card
 
-app = typer.Typer(no_args_is_help=True)
 
-
-@app.command("list")
-def list_models(
-    folder: Annotated[Path, Argument(metavar="[FOLDER]", help="Where they lie.")] = Path("models"), json: Json = False
+def models(
+    context: Context,
+    model: Annotated[
+        str, Argument(metavar="[FOLDER|MODEL]", help="A trained part, a folder of them, or a model.")
+    ] = "models",
+    rows: Annotated[
+        Path | None,
+        Option(metavar="FILE", help="Score the model against held-out rows of `dialore distill`, by ROUGE."),
+    ] = None,
+    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="With --rows: how many. (default: all)")] = None,
+    changes: JudgeSet = None,
+    json: Json = False,
 ) -> None:
-    """List the trained parts in a folder.
+    """List the trained parts in a folder, show one's card, or score a model against held-out rows.
 
-    [bold]Example[/bold]
-    dialore models list models
+    [bold]Examples[/bold]
+    dialore models models
+    dialore models models/planner
+    dialore models trained:models/scg-qp-query --rows rows.jsonl
+    dialore models hf:google/flan-t5-large --rows rows.jsonl
     """
-    if not folder.is_dir():
+    folder = Path(model)
+    if rows is not None:
+        settings = options_as(JudgeSettings, context).model
+        _score(settings.model_copy(update={"model": model}), rows, limit, json=json)
+    elif (folder / "README.md").is_file():
+        card = read_card(folder)
+        if json:
+            print_json({"path": model, **card})
+        else:
+            say((folder / "README.md").read_text(encoding="utf-8").rstrip())
+    elif folder.is_dir():
+        _list(folder, json=json)
+    else:
         raise InputError(f"there is no folder {folder}", hint="name one, or train a model: `dialore train --help`")
+
+
+def _list(folder: Path, *, json: bool) -> None:
     cards = list(list_cards(folder))
     if json:
         print_json([{"path": str(path), **card} for path, card in cards])
         return
-    shown = Table("!folder", "kind", "data set", ">responses", ">seed")
+    table = Table("!folder", "kind", "data set", ">responses", ">seed")
     for path, card in cards:
         data = card["data"]
-        shown.add_row(str(path), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
-    console().print(shown)
+        table.add_row(str(path), card["kind"], data["dataset"], f"{data['responses']:,}", str(card["seed"]))
+    console().print(table)
     note(f"{len(cards)} trained parts in {folder}")
 
 
-@app.command("show")
-def show(path: Annotated[Path, Argument(metavar="FOLDER", help="The model.")], json: Json = False) -> None:
-    """Show a model's card: its data, settings and figures.
+def _score(settings: ModelSettings, rows: Path, limit: int | None, *, json: bool) -> None:
+    from dialore.experiments.stage_rouge import VARIANTS, StageRouge, score_stages
+    from dialore.llm.distilled import read_rows
 
-    [bold]Example[/bold]
-    dialore models show models/planner
-    """
-    card = read_card(path)
-    if json:
-        print_json({"path": str(path), **card})
-    else:
-        say((path / "README.md").read_text(encoding="utf-8").rstrip())
-
-
-@app.command("rouge")
-@takes_settings
-def rouge(
-    rows: Annotated[Path, Argument(metavar="ROWS", help="Rows of `dialore distill`.")],
-    settings: JudgeModel,
-    limit: Annotated[int | None, Option("--limit", "-n", min=1, help="Number of held-out rows. (default: all)")] = None,
-    json: Json = False,
-) -> None:
-    """Score a model's outputs against held-out rows, by ROUGE.
-
-    Works for a model of `dialore train stages` (--model trained:FOLDER) and for
-    any other, for example the base that it was trained from (--model hf:NAME).
-
-    [bold]Example[/bold]
-    dialore models rouge rows.jsonl --model trained:models/scg-qp-query
-    """
     held_out = [row for row in read_rows(rows) if row.split == "valid"][:limit]
-    model = connect_model(settings)
+    model = open_model(settings)
     if model is None:
-        raise InputError("no model to score", hint="name one: --model trained:FOLDER, or hf:NAME")
+        raise InputError("no model to score", hint="name one: trained:FOLDER, or hf:NAME")
 
     async def score() -> list[StageRouge]:
         try:

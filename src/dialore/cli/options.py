@@ -1,20 +1,32 @@
-"""Options that commands share. `takes_settings` makes them of the fields of settings, each described once."""
+"""Options that commands share, each defined once, and the settings that they make.
+
+A command declares everyday options by the annotated types below and calls `agent_settings(context)`. Every other
+setting is reached by `--set section.field=value`; its help is the description of the field.
+"""
 
 # No deferred annotations here: typer reads them.
-import functools
-import inspect
 import pkgutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, is_dataclass
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
-from typer import Option
+from pydantic import Field
+from typer import Context, Option
 
 from dialore.cli.output import note
-from dialore.errors import UnknownNameError
-from dialore.settings import ModelSettings, Settings, Strict, check_settings, flags, read_settings, with_changes
-from dialore.settings import Option as Field
+from dialore.errors import DialoreError, InputError, UnknownNameError
+from dialore.settings import (
+    ModelSettings,
+    Setting,
+    Settings,
+    Strict,
+    check_settings,
+    parse_pairs,
+    parse_value,
+    read_settings,
+    with_changes,
+)
 
 if TYPE_CHECKING:
     from dialore.llm.model import LanguageModel
@@ -22,20 +34,82 @@ if TYPE_CHECKING:
 
 WITHOUT_MODEL = "what was found is shown"
 _Name = TypeVar("_Name", bound=str)
+S = TypeVar("S", bound=Strict)
 
-Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
-JudgePrompts = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Judges' prompts that override ours.")]
+EVERYDAY = {
+    "method": "method",
+    "option": "options",
+    "model": "model.model",
+    "base_url": "model.base_url",
+    "documents": "sources.documents",
+    "graph": "sources.graph",
+    "sources": "sources.declared",
+    "dataset": "dataset.name",
+    "data": "dataset.path",
+    "limit": "dataset.limit",
+    "host": "server.host",
+    "port": "server.port",
+}
+"""The settings that have an option of their own, by the name of the parameter."""
 
 
-def _completing(names: str) -> Callable[[str], list[str]]:
-    """Completes by the names that a function, `module:function`, gives; it is imported when a shell asks."""
+class Changes(NamedTuple):
+    """Settings that options change.
+
+    Attributes:
+        values: The values by dotted name.
+        labels: The option that set each value, for error messages.
+    """
+
+    values: dict[str, object]
+    labels: dict[str, str]
+
+
+# --- definitions
+
+
+def complete(names: str) -> Callable[[str], list[str]]:
+    """Return a shell completion by the names that a function, `module:function`, returns."""
     return lambda incomplete: [name for name in pkgutil.resolve_name(names)() if name.startswith(incomplete)]
 
 
-METHODS = _completing("dialore.methods.registry:method_names")
-DATA_SETS = _completing("dialore.datasets.registry:data_set_names")
-_METRICS = _completing("dialore.evaluation.registry:metric_names")
-_COMPLETED = {"--method": METHODS, "--dataset": DATA_SETS}
+def set_option(settings: str) -> Any:  # noqa: ANN401 - typer's
+    """Return the option `--set`, whose names are completed from settings, `module:class`."""
+
+    def complete_setting(incomplete: str) -> list[tuple[str, str]]:
+        listed = pkgutil.resolve_name(settings).list_settings()
+        return [(f"{each.path}=", each.help) for each in listed if each.path.startswith(incomplete)]
+
+    text = "Any other setting, such as model.temperature=0; repeatable. `dialore settings` lists them."
+    return Option("--set", "-s", metavar="NAME=VALUE", help=text, autocompletion=complete_setting)
+
+
+METHODS = complete("dialore.methods.registry:method_names")
+DATA_SETS = complete("dialore.datasets.registry:data_set_names")
+_METRICS = complete("dialore.evaluation.registry:metric_names")
+_HELP = {setting.path: setting.help for setting in Settings.list_settings()}
+_FILE_HELP = "Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS."
+_LOCATION = "PATH|URL"
+
+Method = Annotated[
+    list[str] | None,
+    Option("--method", "-M", metavar="NAME", help=_HELP["method"], autocompletion=METHODS),
+]
+MethodOption = Annotated[
+    list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="Of a method; see `dialore methods NAME`.")
+]
+Model = Annotated[str | None, Option("--model", "-m", metavar="NAME", help=_HELP["model.model"])]
+BaseUrl = Annotated[str | None, Option("--base-url", "-u", metavar="URL", help=_HELP["model.base_url"])]
+Documents = Annotated[list[str] | None, Option("--documents", "-d", metavar=_LOCATION, help=_HELP["sources.documents"])]
+Graph = Annotated[
+    list[str] | None, Option("--graph", "-g", metavar=f"{_LOCATION}|starter", help=_HELP["sources.graph"])
+]
+Sources = Annotated[str | None, Option("--sources", metavar="FILE", help=_HELP["sources.declared"])]
+SettingsFile = Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)]
+JudgeSet = Annotated[list[str] | None, set_option("dialore.cli.options:JudgeSettings")]
+AgentSet = Annotated[list[str] | None, set_option("dialore.settings:Settings")]
+RunSet = Annotated[list[str] | None, set_option("dialore.experiments.config:RunConfig")]
+Json = Annotated[bool, Option("--json", help="Print JSON (one object a line where there are many), nothing else.")]
 Metrics = Annotated[
     list[str] | None,
     Option(
@@ -46,162 +120,150 @@ LogTo = Annotated[
     str | None,
     Option("--log-to", metavar="mlflow|wandb", help="Tell a tracker, too. (default: the one that the run was told to)"),
 ]
-_FILE_HELP = "Settings in TOML or YAML; options and DIALORE_... variables win. Else DIALORE_SETTINGS."
-_FILE = inspect.Parameter(
-    "settings_file",
-    inspect.Parameter.KEYWORD_ONLY,
-    default=None,
-    annotation=Annotated[Path | None, Option("--settings", metavar="FILE", help=_FILE_HELP)],
-)
-
-
-MethodOptions = Annotated[
-    list[str] | None, Option("--option", "-o", metavar="NAME=VALUE", help="Of a method; see `dialore methods`.")
+DataSet = Annotated[
+    str | None,
+    Option("--dataset", "-D", metavar="NAME", help="A data set; see `dialore data list`.", autocompletion=DATA_SETS),
+]
+Limit = Annotated[
+    int | None, Option("--limit", "-n", min=1, help="Maximum number of dialogues, sampled by dataset.seed.")
+]
+Data = Annotated[
+    Path | None, Option("--data", metavar="FILE", help="The data set's file. (default: the package's, or the fetched)")
+]
+Accept = Annotated[
+    list[str] | None,
+    Option(
+        "--accept-changed",
+        metavar="prompts|server",
+        help="Go on although prompts, or a model's address, changed since the run began; it is reported.",
+    ),
 ]
 
 
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """Options of what a run may differ in from when it began."""
-
-    accept_changed_prompts: Annotated[
-        bool, Option("--accept-changed-prompts", help="Go on where prompts or a method's file changed; it is reported.")
-    ] = False
-    accept_changed_server: Annotated[
-        bool, Option("--accept-changed-server", help="Go on where a model has another address; it is reported.")
-    ] = False
+# --- what they say
 
 
-@dataclass(frozen=True, slots=True)
-class MeasureSettings:
-    """Options of what metrics measure with, beside the judge."""
+def read_changes(context: Context, settings: Iterable[Setting]) -> Changes:
+    """Return the settings that a command's options set.
 
-    graph: Annotated[
-        str | None, Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF. (default: starter)")
-    ] = None
-    nli: Annotated[str | None, Option(metavar="NAME", help="An NLI model, or trained:FOLDER, for consistency.")] = None
-    language_model: Annotated[str | None, Option(metavar="NAME", help="A causal model, for perplexity.")] = None
-    embedder: Annotated[
-        str | None, Option(metavar="SPEC", help="For ragas-answer-relevance: static, st:NAME, endpoint:MODEL.")
-    ] = None
-    tokens: Annotated[str, Option(metavar="character|word", help="How Chinese is counted.")] = "character"
-    prompts: JudgePrompts = None
-
-
-@dataclass(frozen=True, slots=True)
-class Spread:
-    """Marks a parameter that stands for the options of settings; `takes_settings` makes these.
-
-    It gets the settings; what the options say, by dotted name; or settings read of these, a file and the environment.
+    Raises:
+        InputError: `--set` does not have the form NAME=VALUE.
+        UnknownNameError: `--set` names no setting.
     """
+    known = {setting.path: setting for setting in settings}
+    values: dict[str, object] = {}
+    labels: dict[str, str] = {}
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        path = EVERYDAY.get(name, name)
+        if path not in known:
+            path = name
+        is_missing = value is None or (isinstance(value, list | tuple) and not value)
+        if path in known and not is_missing:
+            labels[path] = parameter.opts[0]
+            values[path] = _read_pairs(value or ()) if name == "option" else value
+    repeated: dict[str, list[object]] = {}
+    for text in context.params.get("changes") or ():
+        path, equals, value = text.partition("=")
+        if not equals:
+            raise InputError(f"--set {text}: not NAME=VALUE", hint="write --set section.field=value")
+        _check_path(path, known)
+        repeated.setdefault(path, []).append(parse_value(value))
+    for path, items in repeated.items():
+        labels[path] = f"--set {path}"
+        values[path] = items[0] if len(items) == 1 else items
+    return Changes(values, labels)
 
-    settings: type[Strict]
-    gets: Literal["settings", "said", "read"]
+
+def _read_pairs(texts: Sequence[str]) -> dict[str, str]:
+    try:
+        return parse_pairs(texts)
+    except InputError as error:
+        raise InputError(f"--option: {error.message}") from error
 
 
-AgentSettings = Annotated[Settings, Spread(Settings, "read")]
-JudgeModel = Annotated[ModelSettings, Spread(ModelSettings, "settings")]
+def _check_path(path: str, known: Mapping[str, Setting]) -> None:
+    if any(f"{path}.".startswith(f"{name}.") for name in known):
+        return
+    field = path.rpartition(".")[2]
+    in_other_sections = [name for name in known if name.rpartition(".")[2] == field]
+    if in_other_sections:
+        raise InputError(f"unknown setting: {path!r}", hint=f"did you mean {' or '.join(in_other_sections)}?")
+    in_section = [name for name in known if name.startswith(f"{path.partition('.')[0]}.")]
+    raise UnknownNameError("setting", path, in_section or known)
+
+
+def agent_settings(context: Context, file: Path | None = None) -> Settings:
+    """Return the settings of a command with the everyday options: options, environment, file, defaults.
+
+    Args:
+        context: The command with its options.
+        file: A settings file that the command takes as an argument.
+    """
+    named = context.params.get("settings")
+    if file is not None and named is not None:
+        raise InputError("two files of settings are named", hint="name one, with or without --settings")
+    changes = read_changes(context, Settings.list_settings())
+    return read_settings(file or named, changes.values, labels=changes.labels)
+
+
+def options_as(settings: type[S], context: Context) -> S:
+    """Return settings of another class, made of a command's options alone."""
+    changes = read_changes(context, settings.list_settings())
+    return check_settings(settings, with_changes({}, changes.values), where="options", named=changes.labels)
+
+
+class JudgeSettings(Strict):
+    """The model that judges, and what metrics measure with."""
+
+    model: ModelSettings = ModelSettings()
+    prompts: Path | None = Field(default=None, description="Folder of judges' prompts that override the package's.")
+    graph: str | None = Field(default=None, description="Graph for CDP and CDF. Default: starter.")
+    nli: str | None = Field(default=None, description="NLI model for consistency: a name, or trained:FOLDER.")
+    language_model: str | None = Field(default=None, description="Causal model for perplexity.")
+    embedder: str | None = Field(
+        default=None, description="Embedder of ragas-answer-relevance: static, st:NAME, endpoint:MODEL."
+    )
+    tokens: str = Field(default="character", description="How Chinese is counted: character or word.")
 
 
 def one_of(kind: str, name: str, known: Sequence[_Name]) -> _Name:
-    """Return the known name that was given; raise UnknownNameError, which says what a `kind` may be, for others."""
+    """Return the known name that equals `name`; raise UnknownNameError for an unknown one."""
     for candidate in known:
         if candidate == name:
             return candidate
     raise UnknownNameError(kind, name, known)
 
 
-def takes_settings(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command with the options of its settings, and of its dataclasses of options, in place of these."""
-    own: list[inspect.Parameter] = []
-    added: list[inspect.Parameter] = []
-    groups: dict[str, tuple[list[str], Callable[..., object]]] = {}
-    for parameter in inspect.signature(command).parameters.values():
-        kind = parameter.annotation
-        spread = next((mark for mark in get_args(kind)[1:] if isinstance(mark, Spread)), None)
-        if spread is not None:
-            added += (new := [_parameter(option) for option in _collect_options(spread.settings)])
-            if spread.gets == "read":
-                own.append(_FILE)
-                new = [*new, _FILE]
-            groups[parameter.name] = [field.name for field in new], functools.partial(_argument_value, spread)
-        elif isinstance(kind, type) and is_dataclass(kind):
-            hints, defaults = get_type_hints(kind, include_extras=True), inspect.signature(kind).parameters
-            own += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[name]) for name, field in defaults.items()]
-            groups[parameter.name] = list(defaults), kind
-        else:
-            own.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
-
-    @functools.wraps(command)
-    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
-        for name, (names, make) in groups.items():
-            values[name] = make(**{option_name: values.pop(option_name) for option_name in names})
-        command(**values)
-
-    grouped.__signature__ = inspect.Signature(own + added)  # type: ignore[attr-defined]
-    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in own + added}
-    return grouped
-
-
-def _argument_value(spread: Spread, settings_file: Path | None = None, **given: object) -> object:
-    """Return what a parameter gets of what options say, those that say nothing left out."""
-    told = {name: value for name, value in given.items() if not (value is None or value is False or value == [])}
-    by_path = {name.replace("__", "."): value for name, value in told.items()}
-    if spread.gets == "settings":
-        named = flags(spread.settings, by_path)
-        return check_settings(spread.settings, with_changes({}, by_path), where="options", named=named)
-    return read_settings(settings_file, by_path) if spread.gets == "read" else by_path
-
-
-def _collect_options(settings: type[Strict]) -> list[Field]:
-    """Return the options of settings; where two have one name, the outer one."""
-    offered: list[Field] = []
-    taken: set[str] = set()
-    for option in sorted(settings.flagged(), key=lambda option: option.path.count(".")):
-        if not taken & set(option.flag.names):
-            taken.update(option.flag.names)
-            offered.append(option)
-    return offered
-
-
-def _parameter(option: Field) -> inspect.Parameter:
-    """Return an option as a parameter of a command; what is not plain is text, which the settings read."""
-    types = (option.kind, *get_args(option.kind))
-    plain: Any = (
-        list[str] if option.several else next((kind for kind in types if kind in {bool, int, float, Path}), str)
-    )
-    usual = option.default
-    marked = Option(
-        *option.flag.names,
-        metavar=option.flag.metavar,
-        help=option.help,
-        rich_help_panel=option.flag.panel,
-        autocompletion=_COMPLETED.get(option.flag.names[0]),
-        min=option.least,
-        show_default=str(usual) if isinstance(usual, int | float | str) and usual not in {False, ""} else False,
-    )
-    return inspect.Parameter(
-        option.path.replace(".", "__"),
-        inspect.Parameter.KEYWORD_ONLY,
-        default=False if plain is bool else None,
-        annotation=Annotated[plain if plain is bool else plain | None, marked],
-    )
+def describe_error(error: DialoreError) -> str:
+    """Return an error with the options for the settings that its hint names."""
+    if error.hint.startswith("did you mean"):
+        return str(error)
+    options = []
+    for path in dict.fromkeys(re.findall(r"(?<![\w./-])[a-z]+\.[a-z_]+(?![\w(])", error.hint)):
+        name = next((name for name, setting in EVERYDAY.items() if setting == path), None)
+        if name is not None:
+            options.append(f"--{name.replace('_', '-')}")
+        elif path in _HELP:
+            options.append(f"--set {path}=VALUE")
+    return f"{error} [{', '.join(options)}]" if options else str(error)
 
 
 def connecting() -> "tuple[Connect, Callable[[str], None]]":
-    """Return a `connect_model`, and what tells on standard error, once all is open, that it found no model."""
-    from dialore.session import LEXICAL, connect_model
+    """Return an `open_model`, and a function that notes, once all is open, that it found no model."""
+    from dialore.session import LEXICAL, open_model
 
-    lacking = False
+    is_missing = False
 
-    def connect(settings: ModelSettings, name: str | None) -> "LanguageModel | None":
-        nonlocal lacking
-        model = connect_model(settings, name)
-        lacking = lacking or (model is None and name is None and settings.model != LEXICAL)
+    def connect(settings: ModelSettings, name: str | None = None) -> "LanguageModel | None":
+        nonlocal is_missing
+        model = open_model(settings, name)
+        if model is None and name is None and settings.model != LEXICAL:
+            is_missing = True
         return model
 
-    def say(otherwise: str) -> None:
-        if lacking:
-            note(f"no model: {otherwise}; add one: --base-url URL --model NAME")
+    def note_missing(consequence: str) -> None:
+        if is_missing:
+            note(f"no model: {consequence}; add one: --base-url URL --model NAME")
 
-    return connect, say
+    return connect, note_missing

@@ -126,7 +126,7 @@ class Notes(logging.Handler):
 
 def note_languages(names: Iterable[str]) -> None:
     """Say of each language that is neither English nor Chinese, once, what that means; an empty name is either."""
-    from dialore.methods.stages import FOREIGN
+    from dialore.methods.stage_runner import FOREIGN
 
     for name in sorted(set(names) - {""}):
         note(FOREIGN.format(name))

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Annotated
 
-import typer
 from typer import Argument, Option
 
 from dialore.cli.options import Json
@@ -15,20 +14,41 @@ from dialore.plugins import loadable, names_of
 from dialore.prompts.library import Prompt, PromptLibrary
 from dialore.text import check_language
 
-app = typer.Typer(no_args_is_help=True)
-_Folder = Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")]
-_Language = Annotated[str | None, Option("--language", "-l", metavar="en|zh", help="Only this language.")]
 
+def prompts(
+    name: Annotated[str | None, Argument(metavar="[NAME]", help="METHOD/STAGE, e.g. dcrag/query-production.")] = None,
+    language: Annotated[
+        str | None, Option("--language", "-l", metavar="en|zh", help="Only this language. (default of a prompt: en)")
+    ] = None,
+    prompts: Annotated[Path | None, Option("--prompts", metavar="FOLDER", help="Prompts that override ours.")] = None,
+    export: Annotated[Path | None, Option(metavar="FOLDER", help="Write all prompts into a folder.")] = None,
+    force: Annotated[bool, Option("--force", help="With --export: overwrite files.")] = False,
+    json: Json = False,
+) -> None:
+    """List the prompts with version and hash, print one, or export all to change them.
 
-@app.command("list")
-def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json = False) -> None:
-    """List every prompt with its version and hash.
-
-    [bold]Example[/bold]
-    dialore prompts list --language zh
+    [bold]Examples[/bold]
+    dialore prompts --language zh
+    dialore prompts dcrag/topic-planning --language zh
+    dialore prompts --export my-prompts
+    dialore respond talk.json --set sources.prompts=my-prompts
     """
-    wanted = check_language(language) if language else None
-    listed = [prompt for prompt in _library(prompts) if wanted in {None, prompt.language}]
+    list(loadable(names_of(GROUP), method_class))  # methods of other packages add their prompts
+    library = PromptLibrary(prompts)
+    if export is not None:
+        _export(PromptLibrary(), export, force=force, json=json)
+    elif name is not None:
+        prompt = library.get(name, check_language(language or "en"))
+        if json:
+            print_json({**_describe(prompt), "text": prompt.text})
+        else:
+            say(prompt.text.rstrip("\n"))
+    else:
+        wanted = check_language(language) if language else None
+        _list([prompt for prompt in library if wanted in {None, prompt.language}], json=json)
+
+
+def _list(listed: list[Prompt], *, json: bool) -> None:
     if json:
         print_json([_describe(prompt) for prompt in listed])
         return
@@ -36,55 +56,18 @@ def list_prompts(language: _Language = None, prompts: _Folder = None, json: Json
     console().print(Table("!prompt", "language", ">version", "hash", "output", rows=rows))
 
 
-@app.command("show")
-def show_prompt(
-    name: Annotated[str, Argument(metavar="NAME", help="METHOD/STAGE, e.g. dcrag/query-production.")],
-    language: Annotated[str, Option("--language", "-l", metavar="en|zh", help="In which language.")] = "en",
-    prompts: _Folder = None,
-    json: Json = False,
-) -> None:
-    """Print a prompt file as it is.
-
-    [bold]Example[/bold]
-    dialore prompts show dcrag/topic-planning --language zh
-    """
-    prompt = _library(prompts).get(name, check_language(language))
-    if json:
-        print_json({**_describe(prompt), "text": prompt.text})
-    else:
-        say(prompt.text.rstrip("\n"))
-
-
-@app.command("export")
-def export_prompts(
-    folder: Annotated[Path, Argument(metavar="FOLDER", help="Where they go; made if it is not there.")],
-    force: Annotated[bool, Option("--force", help="Overwrite files that are there.")] = False,
-    json: Json = False,
-) -> None:
-    """Write the prompts into a folder, to be changed and given back with --prompts.
-
-    [bold]Examples[/bold]
-    dialore prompts export my-prompts
-    dialore respond talk.json --prompts my-prompts
-    """
-    library = _library()
+def _export(library: PromptLibrary, folder: Path, *, force: bool, json: bool) -> None:
     targets = {folder / f"{prompt.name}.{prompt.language}.md": prompt.text for prompt in library}
-    there = [path for path in targets if path.exists()]
-    if there and not force:
-        more = f" (and {len(there) - 1} more)" if len(there) > 1 else ""
-        raise InputError(f"{there[0]} is already there{more}", hint="--force overwrites")
+    existing = [path for path in targets if path.exists()]
+    if existing and not force:
+        more = f" (and {len(existing) - 1} more)" if len(existing) > 1 else ""
+        raise InputError(f"{existing[0]} is already there{more}", hint="--force overwrites")
     for path, text in targets.items():
         write_whole(path, text)
     if json:
         print_json({"folder": str(folder), "prompts": [str(path) for path in targets]})
     else:
-        note(f"{len(targets)} prompts written to {folder}; use them with --prompts {folder}")
-
-
-def _library(overrides: Path | None = None) -> PromptLibrary:
-    """Return the prompts of all methods, with those that lie beside methods of other packages."""
-    list(loadable(names_of(GROUP), method_class))
-    return PromptLibrary(overrides)
+        note(f"{len(targets)} prompts written to {folder}; use them with --set sources.prompts={folder}")
 
 
 def _describe(prompt: Prompt) -> dict[str, object]:

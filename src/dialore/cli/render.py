@@ -13,13 +13,14 @@ from rich.padding import Padding
 from rich.rule import Rule
 from rich.table import Table as Grid
 
-from dialore.cli.output import Table, console, styled
+from dialore.cli.output import Table, console, note, styled
 from dialore.dialogue import Dialogue
 from dialore.evaluation.report import display
 from dialore.knowledge import Knowledge
 from dialore.llm.model import Usage
-from dialore.methods.stages import NullRunner
-from dialore.response import Demands, Grounding, Response, StageTrace
+from dialore.methods.stage_runner import NullRunner
+from dialore.response import Demands, Grounding, Response, StageTrace, failed_sources
+from dialore.text import count_noun
 
 Result = Response | Grounding
 
@@ -81,6 +82,12 @@ def show(result: Result, dialogue: Dialogue | None) -> None:
     out.print(f"[dim]{escape(display.summary(result))}[/]\n")
 
 
+def note_failed_sources(result: Result) -> None:
+    """Name the sources that could not be asked on standard error, with the reasons."""
+    for name, error in failed_sources(result.trace).items():
+        note(f"{result.id}, {result.method}: source {name} could not be asked: {error}")
+
+
 def is_without_model(result: Result) -> bool:
     """Return whether no language model wrote the response, so that what was found is the better part of it."""
     return result.model == NullRunner.name
@@ -111,13 +118,14 @@ def show_grounds(out: Console, response: Response, most: int) -> None:
 def show_used(out: Console, response: Response) -> None:
     """Show what a response drew on, of what it was given; what it cites first, by number."""
     knowledge, numbers, used = response.knowledge, response.numbers, response.used
+    pieces = count_noun(len(knowledge), "pieces of knowledge")
     if not knowledge:
         searched = any("found" in stage.output for stage in response.trace)
         out.print(f"[dim]{'nothing that was found was kept' if searched else 'no knowledge was looked up'}[/]")
     elif not used:
-        out.print(f"[dim]drew on none of {len(knowledge)} pieces of knowledge that it was given[/]")
+        out.print(f"[dim]drew on none of {pieces} that it was given[/]")
     else:
-        out.print(f"[dim]drew on {len(used)} of {len(knowledge)} pieces of knowledge:[/]")
+        out.print(f"[dim]drew on {len(used)} of {pieces}:[/]")
         for item in used:
             number = f"{display.superscript([numbers[item.id]])} " if item.id in numbers else ""
             colour = {"foreseen": "green", "unforeseen": "yellow"}.get(item.set)

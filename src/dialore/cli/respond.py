@@ -1,4 +1,4 @@
-"""`dialore respond` and `dialore ground`: dialogues in, responses or their grounds out."""
+"""`dialore ask`, `respond` and `ground`: dialogues in, responses or their grounds out."""
 
 import asyncio
 import sys
@@ -8,16 +8,29 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from dialore.agent import Agent
 from dialore.cli import render
-from dialore.cli.options import WITHOUT_MODEL, AgentSettings, Json, connecting, takes_settings
+from dialore.cli.options import (
+    WITHOUT_MODEL,
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Json,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+    connecting,
+)
 from dialore.cli.output import check_targets, lines_to, note, note_languages, progress, say_error, say_json
 from dialore.cli.waiting import watch
 from dialore.dialogue import Dialogue, dialogue_from, parse_dialogues
 from dialore.errors import InputError
-from dialore.evaluation.report.display import Conversation, render_page
 from dialore.files import decode_text, read_text, write_whole
 from dialore.parallel import bounded_map
 from dialore.response import Grounding, Response
@@ -27,21 +40,70 @@ from dialore.settings import Settings
 Result = Response | Grounding
 _Entry = tuple[str, Dialogue | InputError]
 
-
 _File = Annotated[str, Argument(metavar="FILE|-", help="A dialogue (JSON) or many (JSONL), .gz too; - for stdin.")]
+_Out = Annotated[Path | None, Option("--out", metavar="FILE", help="Write one JSON object a line here instead.")]
+_Trace = Annotated[
+    Path | None, Option("--trace", metavar="FILE", help="All goes here, every stage's prompt and answer.")
+]
 _Html = Annotated[Path | None, Option("--html", metavar="FILE", help="Write a page that shows responses and traces.")]
 
 
 @dataclass(frozen=True, slots=True)
 class _Outputs:
-    """Options of output."""
+    """Where results go beside the terminal."""
 
-    out: Annotated[Path | None, Option(metavar="FILE", help="Write one JSON object a line here instead.")] = None
-    trace: Annotated[Path | None, Option(metavar="FILE", help="All goes here, every stage's prompt and answer.")] = None
+    out: Path | None = None
+    trace: Path | None = None
+    html: Path | None = None
+    json: bool = False
 
 
-@takes_settings
-def respond(file: _File, outputs: _Outputs, settings: AgentSettings, html: _Html = None, json: Json = False) -> None:
+def ask(
+    context: Context,
+    question: Annotated[str, Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
+    trace: _Trace = None,
+    html: _Html = None,
+    json: Json = False,
+) -> None:
+    """Answer one question, and show what the answer draws on.
+
+    [bold]Examples[/bold]
+    dialore ask "What helps against a sore throat?"
+    dialore ask "May I return a cup?" --documents shop.idx --set cite=true
+    git log -5 | dialore ask - -M vanilla --json
+    """
+    text = _standard_input() if question == "-" else question
+    dialogue = dialogue_from({"turns": [text]}, place="the question", default_id="question")
+    outputs = _Outputs(trace=trace, html=html, json=json)
+    _answer([(dialogue.id, dialogue)], outputs, agent_settings(context), ground=False)
+
+
+def respond(
+    context: Context,
+    file: _File,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
+    out: _Out = None,
+    trace: _Trace = None,
+    html: _Html = None,
+    json: Json = False,
+) -> None:
     """Answer the last turn of one dialogue or of many.
 
     A dialogue is {"turns": [{"speaker": "user", "text": "..."}, ...]}, or
@@ -54,35 +116,29 @@ def respond(file: _File, outputs: _Outputs, settings: AgentSettings, html: _Html
     dialore respond talk.json --trace trace.jsonl --html trace.html
     echo '{"turns": ["My throat hurts."]}' | dialore respond - --json
     dialore respond talks.jsonl -o cross_revision=false    (an ablation)
-    dialore respond talks.jsonl --record calls.jsonl       (then --replay)
+    dialore respond talks.jsonl --set model.record=calls.jsonl
 
     Exit code: 0 all answered, 1 some failed, 2 nothing could be done.
     """
-    _answer(file, outputs, settings, ground=False, html=html, json=json)
+    _answer(file, _Outputs(out, trace, html, json), agent_settings(context), ground=False)
 
 
-@takes_settings
-def ask(
-    question: Annotated[str, Argument(metavar="TEXT|-", help="What is asked; - for stdin.")],
-    outputs: _Outputs,
-    settings: AgentSettings,
-    html: _Html = None,
+def ground(
+    context: Context,
+    file: _File,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    settings: SettingsFile = None,
+    changes: AgentSet = None,
+    out: _Out = None,
+    trace: _Trace = None,
     json: Json = False,
 ) -> None:
-    """Answer one question, and show what the answer draws on.
-
-    [bold]Examples[/bold]
-    dialore ask "What helps against a sore throat?"
-    dialore ask "May I return a cup?" --documents shop.idx --cite
-    git log -5 | dialore ask - -M vanilla --json
-    """
-    text = _standard_input() if question == "-" else question
-    asked = dialogue_from({"turns": [text]}, place="the question", default_id="question")
-    _answer([(asked.id, asked)], outputs, settings, ground=False, html=html, json=json)
-
-
-@takes_settings
-def ground(file: _File, outputs: _Outputs, settings: AgentSettings, json: Json = False) -> None:
     """Find what a response needs to know, and stop there.
 
     Prints demands and ranked knowledge: a retriever for your own generator.
@@ -92,42 +148,41 @@ def ground(file: _File, outputs: _Outputs, settings: AgentSettings, json: Json =
     dialore ground talks.jsonl --json | jq '.knowledge[].text'
     dialore ground talk.json --method t-rag --graph conceptnet.graph
     """
-    _answer(file, outputs, settings, ground=True, json=json)
+    _answer(file, _Outputs(out, trace, json=json), agent_settings(context), ground=True)
 
 
-def _answer(
-    asked: str | list[_Entry],
-    files: _Outputs,
-    settings: Settings,
-    *,
-    ground: bool,
-    html: Path | None = None,
-    json: bool,
-) -> None:
-    """Answer a file's dialogues, or these."""
-    source = Path(asked) if isinstance(asked, str) and asked != "-" else None
-    check_targets(files.out, files.trace, html, settings.model.record, source=source, begins="{<")
-    entries = _read_entries(asked) if isinstance(asked, str) else asked
+def _answer(source: str | list[_Entry], outputs: _Outputs, settings: Settings, *, ground: bool) -> None:
+    """Answer the dialogues of a file, or these entries, and leave with the exit code of the result."""
+    path = Path(source) if isinstance(source, str) and source != "-" else None
+    check_targets(outputs.out, outputs.trace, outputs.html, settings.model.record, source=path, begins="{<")
+    entries = _read_entries(source) if isinstance(source, str) else source
     note_languages(entry.spoken for _, entry in entries if not isinstance(entry, InputError))
-    with lines_to(files.out) as to_out, lines_to(files.trace) as to_trace:
+    with lines_to(outputs.out) as to_out, lines_to(outputs.trace) as to_trace:
 
         def write(result: Result, entry: _Entry) -> None:
             dialogue = None if isinstance(entry[1], InputError) else entry[1]
             line = render.as_line(result)
             to_out(line)
-            to_trace(render.as_line(result, trace=True))
-            if json:
+            if outputs.trace is not None:
+                to_trace(render.as_line(result, trace=True))
+            if outputs.json:
                 say_json(line)
-            elif files.out is None:
+            elif outputs.out is None:
                 render.show(result, dialogue)
             if result.status == "failed" and dialogue is not None:
                 note(f"{result.id}, {result.method}: failed: {result.error}")
+            render.note_failed_sources(result)
 
         results = asyncio.run(_answer_all(settings, entries, write, ground=ground))
-    if html is not None:
-        _write_page(html, entries, results)
-    if len(results) > 1 and not json:
-        render.totals(results, to_stderr=files.out is not None)
+    if outputs.html is not None:
+        _write_page(outputs.html, entries, results)
+    if len(results) > 1 and not outputs.json:
+        render.totals(results, to_stderr=outputs.out is not None)
+    _leave_by(results)
+
+
+def _leave_by(results: Sequence[Result]) -> None:
+    """Leave with exit code 1 or 2 if some or all results failed."""
     failed = sum(result.status == "failed" for result in results)
     if not failed:
         return
@@ -181,6 +236,8 @@ async def _result(entry: _Entry, agent: Agent, *, ground: bool) -> Result:
 
 
 def _write_page(path: Path, entries: Sequence[_Entry], results: Sequence[Result]) -> None:
+    from dialore.evaluation.report.display import Conversation, render_page
+
     responses = [result for result in results if isinstance(result, Response)]
     conversations = [
         Conversation(entry, [response for response in responses if response.id == identifier])

@@ -2,24 +2,34 @@
 
 import asyncio
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 from dialore.cli.options import (
     METHODS,
     WITHOUT_MODEL,
-    Accepted,
+    Accept,
+    BaseUrl,
+    Changes,
+    Data,
+    DataSet,
+    Documents,
+    Graph,
     Json,
-    MethodOptions,
-    Spread,
+    Limit,
+    Method,
+    MethodOption,
+    Model,
+    RunSet,
+    Sources,
     connecting,
     one_of,
-    takes_settings,
+    read_changes,
 )
 from dialore.cli.output import Table, confirm, console, note, print_json, run_progress
 from dialore.errors import InputError
@@ -28,31 +38,35 @@ from dialore.experiments.run import Estimate, Progress, run_experiment
 from dialore.experiments.simulation import run_simulation
 from dialore.experiments.store import RunStore
 from dialore.session import options_by_method
-from dialore.settings import pairs
+from dialore.settings import parse_pairs
+from dialore.text import count_noun
 
-RunOptions = Annotated[Mapping[str, object], Spread(RunConfig, "said")]
 _MANY_CALLS = 2_000
 """Calls from which a person at a terminal is asked whether to run."""
-_NEEDED = {"--method": "systems", "--dataset": "dataset.name"}
 
 
 class _EnoughError(Exception):
     """The user wanted the estimate alone, or does not want the run."""
 
 
-@takes_settings
 def run(
-    said: RunOptions,
-    accepted: Accepted,
+    context: Context,
     config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
+    dataset: DataSet = None,
+    data: Data = None,
+    limit: Limit = None,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    changes: RunSet = None,
     out: Annotated[Path | None, Option(metavar="FOLDER", help="Where the run is kept. (default: runs/NAME)")] = None,
-    method: Annotated[
-        list[str] | None,
-        Option("--method", "-M", metavar="NAME", help="A method; may be given several times.", autocompletion=METHODS),
-    ] = None,
-    option: MethodOptions = None,
+    accept_changed: Accept = None,
     yes: Annotated[bool, Option("--yes", "-y", help="Do not ask, whatever it is expected to cost.")] = False,
-    dry: Annotated[bool, Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what it is expected to cost, and leave.")] = False,
     engine: Annotated[str, Option(metavar="local|ray", help="Where it runs.")] = "local",
     json: Json = False,
 ) -> None:
@@ -65,15 +79,15 @@ def run(
     dialore run experiment.yaml
     dialore run experiment.yaml --limit 20 --model llama3.1
     dialore run -M dcrag -M vanilla --dataset dailydialog --data valid.json.gz --limit 100
-    dialore run -M dcrag -M vanilla --dataset everyday
+    dialore run -M dcrag -M vanilla --dataset everyday --set budget.tokens=100000
     dialore run experiment.yaml --dry-run          (calls and tokens, by rehearsal)
 
     Exit code: 0 all answered, 1 some failed or a budget is spent, 2 nothing could be done.
     """
-    chosen = configured(config, said, method or [], option or [])
-    if dry and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
-        sources = chosen.sources.model_copy(update={"embedder": None})
-        chosen = chosen.model_copy(update={"sources": sources})
+    chosen = run_config(config, read_changes(context, RunConfig.list_settings()), method or [], option or [])
+    if dry_run and (chosen.sources.embedder or "").startswith("endpoint:"):  # nothing outside is asked
+        sources_alone = chosen.sources.model_copy(update={"embedder": None})
+        chosen = chosen.model_copy(update={"sources": sources_alone})
     folder = out or Path("runs") / chosen.name
     expected: list[Estimate] = []
 
@@ -81,11 +95,11 @@ def run(
         expected.append(estimate)
         _say_estimate(estimate)
         is_asked = not (yes or json) and estimate.calls > _MANY_CALLS and sys.stdin.isatty()
-        if dry or (is_asked and not confirm("Go on?")):
+        if dry_run or (is_asked and not confirm("Go on?")):
             raise _EnoughError
 
     try:
-        ended = carry_out(chosen, folder, on_estimate, accepted, engine)
+        progress = carry_out(chosen, folder, on_estimate, accept_changed or (), engine)
     except KeyboardInterrupt:
         note(f"interrupted: what is finished is kept in {folder}; the same command again does the rest")
         raise
@@ -93,42 +107,63 @@ def run(
         if json:
             print_json(asdict(expected[0]))
         return
-    _say_end(ended, folder, asdict(expected[0]) if expected else None, json=json)
+    _say_end(progress, folder, asdict(expected[0]) if expected else None, json=json)
 
 
-def configured(file: Path | None, said: Mapping[str, object], methods: list[str], options: list[str]) -> RunConfig:
-    """Return the run's configuration: its file, then what the options say.
+def run_config(file: Path | None, changes: Changes, methods: Sequence[str], options: Sequence[str]) -> RunConfig:
+    """Return the run's configuration: its file with the changes of the command line.
 
     Raises:
-        InputError: as `read_config` and `make_config`, no file and too few options, or inputs that are missing.
+        InputError: As `read_config` and `make_config`, there is no file and too few options, or inputs are missing.
     """
-    changes = dict(said)
+    values, pairs = dict(changes.values), parse_pairs(options)
     if methods:
-        own = options_by_method(methods, pairs(options, "NAME=VALUE"))
-        changes["systems"] = [{"method": name, "options": given} for name, given in own.items()]
-    if file is not None:
-        config = read_config(file, changes)
-        if options and not methods:
-            own = options_by_method([system.method for system in config.systems], pairs(options, "NAME=VALUE"))
-            systems = [s.model_copy(update={"options": s.options | own[s.method]}) for s in config.systems]
-            config = config.model_copy(update={"systems": systems})
-        if missing := missing_inputs(config, file):
-            if len(missing) == 1:
-                raise InputError(f"{file} wants what is not here: {missing[0]}")
-            for absent in missing:
-                note(f"missing: {absent}")
-            raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
+        systems = options_by_method(methods, pairs).items()
+        values["systems"] = [{"method": name, "options": by_name} for name, by_name in systems]
+    if file is None:
+        config = _config_without_file(values, changes, methods)
     else:
-        missing = [needed for needed, name in _NEEDED.items() if name not in changes]
-        if missing:
-            hint = "see `dialore run -h`"
-            raise InputError(f"a run without an experiment file needs {' and '.join(missing)}", hint=hint)
-        config = make_config({"name": f"{'-'.join(methods)}-{changes['dataset.name']}"}, changes)
+        config = read_config(file, values, labels=changes.labels)
+        if pairs and not methods:
+            by_method = options_by_method([system.method for system in config.systems], pairs)
+            config = config.model_copy(
+                update={
+                    "systems": [
+                        system.model_copy(update={"options": system.options | by_method[system.method]})
+                        for system in config.systems
+                    ]
+                }
+            )
+        _check_inputs(config, file)
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
+def _config_without_file(values: dict[str, object], changes: Changes, methods: Sequence[str]) -> RunConfig:
+    missing = [] if methods else ["--method"]
+    if "dataset.name" not in values:
+        missing.append("--dataset")
+    if missing:
+        hint = "see `dialore run -h`"
+        raise InputError(f"a run without an experiment file needs {' and '.join(missing)}", hint=hint)
+    return make_config({"name": f"{'-'.join(methods)}-{values['dataset.name']}"}, values, labels=changes.labels)
+
+
+def _check_inputs(config: RunConfig, file: Path) -> None:
+    missing = missing_inputs(config)
+    if len(missing) == 1:
+        raise InputError(f"{file} wants what is not here: {missing[0]}")
+    if missing:
+        for line in missing:
+            note(f"missing: {line}")
+        raise InputError(f"{file} wants {len(missing)} things that are not here", hint="make them as said above")
+
+
 def carry_out(
-    config: RunConfig, folder: Path, on_estimate: Callable[[Estimate], None], accepted: Accepted, engine: str = "local"
+    config: RunConfig,
+    folder: Path,
+    on_estimate: Callable[[Estimate], None],
+    accepted: Sequence[str] = (),
+    engine: str = "local",
 ) -> Progress:
     """Carry a run out, showing how far it is; raises as `run_experiment`."""
     elsewhere = None
@@ -136,6 +171,7 @@ def carry_out(
         from dialore.experiments.ray import RayEngine
 
         elsewhere = RayEngine()
+    changed = {one_of("change to accept", name, ("prompts", "server")) for name in accepted}
     connect, say_without = connecting()
 
     def estimated(estimate: Estimate) -> None:
@@ -143,16 +179,26 @@ def carry_out(
         on_estimate(estimate)
 
     with run_progress("answering") as on_progress:
-        told: dict[str, Any] = {"on_estimate": estimated, "on_progress": on_progress, **asdict(accepted)}
-        return asyncio.run(run_experiment(config, folder, connect, engine=elsewhere, **told))
+        experiment = run_experiment(
+            config,
+            folder,
+            connect,
+            engine=elsewhere,
+            on_estimate=estimated,
+            on_progress=on_progress,
+            accept_changed_prompts="prompts" in changed,
+            accept_changed_server="server" in changed,
+        )
+        return asyncio.run(experiment)
 
 
 def _say_estimate(estimate: Estimate) -> None:
     cost = ""
     if estimate.cost:
         cost = f", {estimate.cost:.2f} by the price given if the server has no prompt tokens cached"
+    calls = count_noun(estimate.calls, "calls")
     note(
-        f"{estimate.responses:,} responses to make: about {estimate.calls:,} calls, {estimate.prompt_tokens:,} prompt "
+        f"{count_noun(estimate.responses, 'responses')} to make: about {calls}, {estimate.prompt_tokens:,} prompt "
         f"and {estimate.completion_tokens:,} completion tokens{cost} (rehearsed)"
     )
     if estimate.failed:
@@ -176,26 +222,29 @@ def _say_end(ended: Progress, folder: Path, expected: dict[str, object] | None, 
     else:
         note(
             f"{ended.ok} answered, {ended.failed} failed, {ended.before} were there: {folder} "
-            f"({ended.calls:,} calls, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
+            f"({count_noun(ended.calls, 'calls')}, {ended.cached:,} answered from the cache, {ended.tokens:,} tokens); "
             f"score it with `dialore score {folder}`"
         )
     if missing:
         raise typer.Exit(2 if not (ended.ok or ended.before) else 1)
 
 
-@takes_settings
 def simulate(
-    said: RunOptions,
+    context: Context,
     config: Annotated[Path | None, Argument(metavar="[FILE]", help="An experiment file; or say all here.")] = None,
-    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
+    dataset: DataSet = None,
+    data: Data = None,
+    limit: Limit = None,
     method: Annotated[
         str | None, Option("--method", "-M", metavar="NAME", help="The method.", autocompletion=METHODS)
     ] = None,
-    user_model: Annotated[str | None, Option(metavar="NAME", help="The user's model. (default: the agent's)")] = None,
-    user_base_url: Annotated[str | None, Option(metavar="URL", help="Where it is. (default: the agent's)")] = None,
-    real: Annotated[
-        str | None, Option(metavar="NAME:SPLIT|FILE", help="Real dialogues to hold the simulated users against.")
-    ] = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    changes: RunSet = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="The run. (default: runs/NAME)")] = None,
     json: Json = False,
 ) -> None:
     """Hold whole conversations with a simulated user, into a run to be scored and reported.
@@ -205,12 +254,10 @@ def simulate(
     command again and only what is missing or failed is done.
 
     [bold]Examples[/bold]
-    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --user-model llama3.1
-    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --real log.jsonl
+    dialore simulate examples/simulate/handbook.yaml --model qwen2.5:1.5b --set user.model=llama3.1
+    dialore simulate -M weave --dataset jsonl --data goals.jsonl --documents handbook --set user.real=log.jsonl
     """
-    own = {"model": user_model, "base_url": user_base_url, "real": real}
-    changes = {**said, **{f"user.{name}": value for name, value in own.items() if value is not None}}
-    chosen = configured(config, changes, [method] if method else [], [])
+    chosen = run_config(config, read_changes(context, RunConfig.list_settings()), [method] if method else [], [])
     folder = out or Path("runs") / chosen.name
     connect, _ = connecting()
     with run_progress("talking") as on_progress:
@@ -230,6 +277,7 @@ def simulate(
     for failure in [*ended.failures, *([f"stopped: {ended.stopped}"] if ended.stopped else [])]:
         note(failure)
     ways = ", ".join(f"{count} {way or 'not ended'}" for way, count in facts["ended"].items())
-    note(f"{ended.ok} conversations held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
+    held = count_noun(ended.ok, "conversations")
+    note(f"{held} held, {ended.failed} failed, {ended.before} were there ({ways}): {folder}")
     if ended.before + ended.ok < ended.total:
         raise typer.Exit(1)

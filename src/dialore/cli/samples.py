@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import DATA_SETS, Json
+from dialore.cli.options import DataSet, Json
 from dialore.cli.output import note, print_json, progress
 from dialore.datasets import data_set
 from dialore.datasets.split import stream_histories
@@ -23,15 +23,12 @@ from dialore.methods.few_shot import Sample, SampleDatabase, align_samples, buil
 from dialore.prompts.library import PromptLibrary
 from dialore.retrieval.embedding import Embedder, load_embedder
 from dialore.sources.graph import open_graph
+from dialore.text import count_noun
 
 Step = Callable[[str, int, int | None], None]
 
 
 _Files = Annotated[list[Path], Argument(metavar="FILES...", help="Dialogues; a data set's files with -D.")]
-_DataSet = Annotated[
-    str | None,
-    Option("--dataset", "-D", metavar="NAME", help="Of the files. (default: dialogues)", autocompletion=DATA_SETS),
-]
 app = typer.Typer(no_args_is_help=True)
 
 
@@ -39,7 +36,7 @@ app = typer.Typer(no_args_is_help=True)
 def build(
     out: Annotated[Path, Argument(metavar="OUT", help="The folder that the database goes to.")],
     files: _Files,
-    dataset: _DataSet = None,
+    dataset: DataSet = None,
     align_graph: Annotated[
         str | None,
         Option(
@@ -68,7 +65,7 @@ def build(
     dialore samples build wow.samples train.json -D wizard-of-wikipedia
     dialore samples build own.samples dialogues.jsonl --perplexity hf:gpt2
     dialore samples build dd.samples train.json -D dailydialog --align-graph g
-    dialore respond talk.json --method msdp --samples wow.samples
+    dialore respond talk.json --method msdp --set sources.samples=wow.samples
     """
     started = time.perf_counter()
     check_out(out)
@@ -97,14 +94,14 @@ def build(
         print_json({"path": str(out), **counts, "bytes": size, "seconds": seconds})
         return
     kinds = f"{meta.fit:,} for knowledge generation, {meta.grounded:,} with an overlap of 0.6 to 0.9"
-    note(f"{meta.samples:,} samples ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
+    note(f"{count_noun(meta.samples, 'samples')} ({kinds}): {out} ({size / 2**20:.1f} MB, {seconds:.1f} s)")
 
 
 @app.command("compare")
 def compare(
     base: Annotated[Path, Argument(metavar="BASE", help="A database of samples.")],
     files: _Files,
-    dataset: _DataSet = None,
+    dataset: DataSet = None,
     grams: Annotated[int, Option(min=1, help="Words in a row by which knowledge is compared.")] = 13,
     json: Json = False,
 ) -> None:

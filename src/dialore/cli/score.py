@@ -7,11 +7,24 @@ from contextlib import AsyncExitStack, asynccontextmanager, closing
 from pathlib import Path
 from typing import Annotated, Any
 
+import typer
 from rich.text import Text
 from typer import Argument, Option
 
-from dialore.cli.imports import DatasetOptions, TextKey, import_and_report
-from dialore.cli.options import Json, JudgeModel, LogTo, MeasureSettings, Metrics, connecting, takes_settings
+from dialore.cli.imports import import_and_report
+from dialore.cli.options import (
+    BaseUrl,
+    Data,
+    DataSet,
+    Json,
+    JudgeSet,
+    JudgeSettings,
+    LogTo,
+    Metrics,
+    Model,
+    connecting,
+    options_as,
+)
 from dialore.cli.output import Table, console, note, print_json, progress, styled
 from dialore.errors import InputError
 from dialore.evaluation.base import Metric, MetricInfo, Score
@@ -25,22 +38,25 @@ from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
 from dialore.llm.model import LanguageModel
 from dialore.plugins import loadable
-from dialore.session import connect_model
+from dialore.session import open_model
 from dialore.settings import ModelSettings
 from dialore.sources.graph import open_graph
+from dialore.text import count_noun
 
 _ACROSS = 4
 """Systems that stand side by side in a table."""
 
 
-@takes_settings
 def score(
-    judge: JudgeModel,
-    measures: MeasureSettings,
+    context: typer.Context,
     run: Annotated[Path, Argument(metavar="RUN", help="The folder of a run, or, with --data, a file of responses.")],
-    said: DatasetOptions,
-    text_key: TextKey = "",
     metric: Metrics = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    graph: Annotated[str | None, Option("--graph", "-g", metavar="PATH|starter", help="For CDP and CDF.")] = None,
+    dataset: DataSet = None,
+    data: Data = None,
+    changes: JudgeSet = None,
     again: Annotated[bool, Option("--again", help="Measure what has been measured, too.")] = False,
     listing: Annotated[bool, Option("--list", help="List the metrics and leave; RUN may be `-`.")] = False,
     log_to: LogTo = None,
@@ -51,33 +67,36 @@ def score(
     Measures are kept in the run: asked again, only what is missing is
     measured. Without --metric: what the experiment file names, else all
     that need neither a judge nor a model. Responses made elsewhere are
-    first read into runs/NAME, as by `dialore import`.
+    first read into runs/NAME, as by `dialore import`, which has more options.
 
     [bold]Examples[/bold]
     dialore score runs/try
     dialore score runs/try -x bleu -x cdp --graph conceptnet.graph
     dialore score runs/try -x meep --model gpt-4o
+    dialore score runs/try -x consistency --set nli=trained:models/nli
     dialore score responses.jsonl --data dialogues.jsonl
     dialore score - --list
     """
     if listing:
         _show_list(json=json)
         return
+    settings = options_as(JudgeSettings, context)
+    origin = {path: value for path, value in (("dataset.name", dataset), ("dataset.path", data)) if value is not None}
     if run.is_file():
-        run = import_and_report([str(run)], said, None, text_key=text_key)
-    elif said:
-        raise InputError(f"{run} knows its dialogues", hint="--data and its like go with a file of responses")
+        run = import_and_report([("", run)], origin)
+    elif origin:
+        raise InputError(f"{run} knows its dialogues", hint="--data and --dataset go with a file of responses")
     with RunStore.open(run) as store:
         kept = store.facts().get("config", {})
         named = metric or kept.get("metrics") or ()
-        names = tuple(named) or default_metrics(measures)
+        names = tuple(named) or default_metrics(settings)
         known = abouts(names)
 
         async def measure_all() -> None:
             needs = {need for about in known for need in about.needs}
-            async with measuring(measures, judge, needs, must_judge=bool(metric)) as opened:
+            async with measuring(settings, needs, must_judge=bool(metric)) as opened:
                 context = context_of(store, opened)
-                how = {"at_once": judge.concurrency, "again": again, "optional": not metric}
+                how = {"at_once": settings.model.concurrency, "again": again, "optional": not metric}
                 await _measure(context, store, names, **how)
 
         with store.writing():
@@ -110,7 +129,7 @@ def _note_languages(store: RunStore) -> None:
     dialogues = (store.dialogue(position) for position in range(store.size))
     mixed = [dialogue.id for dialogue in dialogues if is_mixed(dialogue)]
     if mixed:
-        counted = f"{len(mixed)} of {store.size} dialogues, such as {mixed[0]!r}"
+        counted = f"{len(mixed)} of {count_noun(store.size, 'dialogues')}, such as {mixed[0]!r}"
         note(
             f"{counted}: the reference is in another language than the last turn; overlap is measured in that language"
         )
@@ -185,34 +204,32 @@ def _show_list(*, json: bool) -> None:
     console().print(Table("!metric", "what it measures", "needs", "paper", rows=rows))
 
 
-def default_metrics(settings: MeasureSettings, *, without: Collection[str] = ()) -> tuple[str, ...]:
+def default_metrics(settings: JudgeSettings, *, without: Collection[str] = ()) -> tuple[str, ...]:
     """Return the metrics that need no model beside those that were named, and nothing that is not to be had."""
     given = {"nli": settings.nli, "language-model": settings.language_model}
     return scoring.default_metrics([need for need, name in given.items() if name], without)
 
 
 def require_judge(settings: ModelSettings) -> LanguageModel:
-    """Return the model that judges; raise InputError where no endpoint is known, or as `connect_model` does."""
-    model = connect_model(settings.cached())
+    """Return the model that judges; raise InputError where no endpoint is known, or as `open_model` does."""
+    model = open_model(settings.cached())
     if model is None:
-        raise InputError("a judge is a language model", hint="set --base-url and --model")
+        raise InputError("a judge is a language model", hint="set model.base_url and model.model")
     return model
 
 
 @asynccontextmanager
-async def measuring(
-    settings: MeasureSettings, judge: ModelSettings, needs: Collection[str], *, must_judge: bool
-) -> AsyncIterator[Context]:
+async def measuring(settings: JudgeSettings, needs: Collection[str], *, must_judge: bool) -> AsyncIterator[Context]:
     """Yield what metrics may use, opened as far as they need it, without a corpus; closed at the end.
 
     Raises:
-        InputError: no judge where there must be one, or as `connect_model` and `open_graph` do.
+        InputError: no judge where there must be one, or as `open_model` and `open_graph` do.
     """
     async with AsyncExitStack() as opened:
         model = graph = None
         if "judge" in needs:
             connect, say_without = connecting()
-            model = require_judge(judge) if must_judge else connect(judge.cached(), None)
+            model = require_judge(settings.model) if must_judge else connect(settings.model.cached(), None)
             say_without("nothing is judged")
         if model is not None:
             opened.push_async_callback(model.close)

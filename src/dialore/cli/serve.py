@@ -1,31 +1,47 @@
 """`dialore serve` and `mcp`: agents behind OpenAI's API, and as tools of other agents."""
 
 import asyncio
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
-from dialore.cli.options import Spread, takes_settings
+from dialore.cli.options import (
+    AgentSet,
+    BaseUrl,
+    Documents,
+    Graph,
+    Method,
+    MethodOption,
+    Model,
+    SettingsFile,
+    Sources,
+    agent_settings,
+)
 from dialore.cli.output import note, say
-from dialore.errors import InputError, import_optional
-from dialore.settings import Settings, read_settings
+from dialore.errors import import_optional
 
-_Said = Annotated[Mapping[str, object], Spread(Settings, "said")]
+_MCP_PORT = 8018
+_File = Annotated[Path | None, Argument(metavar="[FILE]", help="dialore.toml: the same as --settings.")]
+_Host = Annotated[str | None, Option("--host", metavar="ADDRESS", help="Default: 127.0.0.1.")]
+_Port = Annotated[int | None, Option("--port", min=0, max=65535, help="Default: 8017, of mcp 8018.")]
 
 
-@takes_settings
 def serve(
-    said: _Said,
-    file: Annotated[Path | None, Argument(metavar="[FILE]", help="dialore.toml; else DIALORE_SETTINGS.")] = None,
-    settings_file: Annotated[
-        Path | None, Option("--settings", metavar="FILE", help="The same, as every other command has it.")
-    ] = None,
-    host: Annotated[str | None, Option(metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
-    port: Annotated[int | None, Option(min=0, max=65535, help="Default: 8017.")] = None,
-    workers: Annotated[int | None, Option(min=1, help="Processes that answer. Default: 1.")] = None,
-    new_key: Annotated[str | None, Option(metavar="NAME", help="Make a key and show what FILE is to hold.")] = None,
+    context: Context,
+    file: _File = None,
+    settings: SettingsFile = None,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    changes: AgentSet = None,
+    host: _Host = None,
+    port: _Port = None,
+    new_key: Annotated[str | None, Option(metavar="NAME", help="Make a key and show what the file is to hold.")] = None,
 ) -> None:
     """Serve agents to any client of OpenAI's API, with what they rest on.
 
@@ -35,39 +51,43 @@ def serve(
 
     [bold]Examples[/bold]
     dialore serve
-    dialore serve dialore.toml --port 9000
+    dialore serve --settings dialore.toml --port 9000
     dialore serve -M weave -M vanilla --documents handbook.idx
     dialore serve --new-key app
 
     It answers this machine alone, unless --host says otherwise, which needs keys.
     """
-    if file and settings_file:
-        raise InputError("two files of settings are named", hint="name one, with or without --settings")
     import_optional("fastapi", "dialore serve", "serve")
     from dialore.server.app import serve as run
-    from dialore.server.middleware import new_key as make
+    from dialore.server.middleware import new_key as make_key
 
     if new_key is not None:
-        key, mark = make()
+        key, mark = make_key()
         say(f'# {new_key}: {key}\n# It is not shown again. In dialore.toml:\n[[server.keys]]\nname = "{new_key}"')
         say(f'sha256 = "{mark}"\n# knowledge = true   # to let it change the knowledge')
         say('# groups = ["staff"]  # to let it read passages of these groups; ["*"]: of all')
         return
-    where = {"server.host": host, "server.port": port, "server.workers": workers}
-    given = {name: value for name, value in where.items() if value is not None}
-    settings = read_settings(file or settings_file, {**said, **given})
-    address = f"http://{settings.server.host}:{settings.server.port}"
+    chosen = agent_settings(context, file)
+    address = f"http://{chosen.server.host}:{chosen.server.port}"
     note(f"a page at {address}, and OpenAI's API at {address}/v1")
-    run(settings)
+    run(chosen)
 
 
-@takes_settings
 def mcp(
-    said: _Said,
-    file: Annotated[Path | None, Argument(metavar="[FILE]", help="dialore.toml; else DIALORE_SETTINGS.")] = None,
+    context: Context,
+    file: _File = None,
+    settings: SettingsFile = None,
+    method: Method = None,
+    model: Model = None,
+    base_url: BaseUrl = None,
+    documents: Documents = None,
+    graph: Graph = None,
+    sources: Sources = None,
+    option: MethodOption = None,
+    changes: AgentSet = None,
     http: Annotated[bool, Option("--http", help="Over HTTP, at /mcp, instead of stdio.")] = False,
-    host: Annotated[str | None, Option(metavar="ADDRESS", help="Default: 127.0.0.1.")] = None,
-    port: Annotated[int, Option(min=0, max=65535, help="(default: 8018)")] = 8018,
+    host: _Host = None,
+    port: _Port = None,
     user: Annotated[str, Option(metavar="NAME", help="Whose memory is read and kept.")] = "mcp",
 ) -> None:
     """Offer agents and sources as tools of the Model Context Protocol.
@@ -77,14 +97,16 @@ def mcp(
     limits hold that the file has for the service.
 
     [bold]Examples[/bold]
-    dialore mcp dialore.toml
+    dialore mcp --settings dialore.toml
     dialore mcp --documents handbook.idx --http
     """
     import_optional("mcp.server.mcpserver", "dialore mcp", "mcp")
-    from dialore.server.mcp import serve
+    from dialore.server.mcp import serve as run
 
-    where = {"server.port": port} | ({} if host is None else {"server.host": host})
-    settings = read_settings(file, {**said, **where})
+    chosen = agent_settings(context, file)
+    if port is None:  # a service of the same file has the port that this names
+        server = chosen.server.model_copy(update={"port": _MCP_PORT})
+        chosen = chosen.model_copy(update={"server": server})
     if http:
-        note(f"serving http://{settings.server.host}:{port}/mcp")
-    asyncio.run(serve(settings, over_http=http, user=user))
+        note(f"serving http://{chosen.server.host}:{chosen.server.port}/mcp")
+    asyncio.run(run(chosen, over_http=http, user=user))

@@ -7,8 +7,17 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from dialore.cli.options import one_of, takes_settings
-from dialore.cli.training import Output, TuningOptions, Work, run_encoder, run_finetuning, run_part, split_files
+from dialore.cli.options import one_of
+from dialore.cli.training import (
+    Output,
+    TuningOptions,
+    Work,
+    run_encoder,
+    run_finetuning,
+    run_part,
+    split_files,
+    with_dataclass_options,
+)
 from dialore.training.generators import (
     GENERATORS,
     RECIPES,
@@ -24,7 +33,7 @@ _Kind = Annotated[str, Option("--kind", metavar="seq2seq|causal", help="What the
 
 
 @app.command("planner")
-@takes_settings
+@with_dataclass_options
 def planner(
     work: Work,
     context: Annotated[
@@ -46,7 +55,7 @@ def planner(
 
 
 @app.command("retriever")
-@takes_settings
+@with_dataclass_options
 def retriever(
     work: Work,
     given: TuningOptions,
@@ -84,7 +93,7 @@ def retriever(
 
 
 @app.command("nli")
-@takes_settings
+@with_dataclass_options
 def nli(
     work: Work,
     given: TuningOptions,
@@ -99,7 +108,7 @@ def nli(
     anything else (SAFARI, Appendix C) and, beyond the paper, with another sentence of the persona,
     another document of the dialogue, and the same with a number or name
     exchanged. Boosted trees; or, from --base and with a dev.json, a
-    cross-encoder. Use it with `--nli trained:FOLDER` of score, or with
+    cross-encoder. Use it with `--set nli=trained:FOLDER` of score, or with
     `-o check=trained:FOLDER` of weave, whose citations it tests.
 
     [bold]Example[/bold]
@@ -118,7 +127,7 @@ def nli(
 
 
 @app.command("generator")
-@takes_settings
+@with_dataclass_options
 def generator(
     work: Work,
     given: TuningOptions,
@@ -132,7 +141,7 @@ def generator(
     safari-belle (of LLaMA's layers, r 16, 8e-6), both by cosine after 1000
     steps, with weight decay .1. fkg: topic and history to
     knowledge; fcm: with the knowledge to the response (wizard-of-wikipedia).
-    `dialore models show` says how the model is used. An interrupted training
+    `dialore models` says how the model is used. An interrupted training
     goes on where the same command is given again; several GPUs are used under
     `accelerate launch`.
 
@@ -148,7 +157,7 @@ def generator(
 
 
 @app.command("decision")
-@takes_settings
+@with_dataclass_options
 def decision(
     work: Work, label: Annotated[str, Option(metavar="search|shift", help="What is decided.")] = "search"
 ) -> None:
@@ -167,7 +176,7 @@ def decision(
 
 
 @app.command("stages")
-@takes_settings
+@with_dataclass_options
 def stages(
     rows: Annotated[Path, Argument(metavar="FILE", help="Rows of `dialore distill`.")],
     output: Output,
@@ -178,7 +187,7 @@ def stages(
     """Fine-tune one small model for all stages whose rows are given.
 
     It reads what changes in their prompts, and its answers have the shape
-    that is asked for. Use it with `--stage-model STAGE=trained:FOLDER`,
+    that is asked for. Use it with `--set model.stages.STAGE=trained:FOLDER`,
     or with `--model trained:FOLDER` where it learned the response, too.
 
     [bold]Example[/bold]
@@ -192,11 +201,11 @@ def stages(
 
 
 @app.command("query")
-@takes_settings
+@with_dataclass_options
 def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune a query generator on what people typed (wizard-of-internet).
 
-    Use it with `--stage-model query-generation=hf:FOLDER` of search-query.
+    Use it with `--set model.stages.query-generation=hf:FOLDER` of search-query.
     For scg-qp's, and its topic tracker, train on a model's answers:
     `dialore distill scg-qp`, then `dialore train stages`.
 
@@ -207,11 +216,11 @@ def query(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
 
 
 @app.command("question")
-@takes_settings
+@with_dataclass_options
 def question(work: Work, given: TuningOptions, kind: _Kind = "seq2seq") -> None:
     """Fine-tune EDIT's generator of open questions (coq).
 
-    Use it with `--stage-model question-generation=hf:FOLDER` and
+    Use it with `--set model.stages.question-generation=hf:FOLDER` and
     `-o trained=true` of edit. `dialore distill edit-questions --coq` makes
     such data of any contexts; coq-contexts are those of the paper.
 

@@ -1,9 +1,11 @@
 """How the commands of `dialore train` read their files, run a recipe and say what came of it."""
 
+import functools
+import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 from typer import Argument, Option
 
@@ -116,6 +118,30 @@ class TuningOptions:
         return Tuning(precision=self.precision, seed=seed, **chosen)  # type: ignore[arg-type]
 
 
+def with_dataclass_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command with the fields of its dataclasses as options in their place."""
+    parameters: list[inspect.Parameter] = []
+    classes: dict[str, type] = {}
+    for parameter in inspect.signature(command).parameters.values():
+        if isinstance(parameter.annotation, type) and is_dataclass(parameter.annotation):
+            classes[parameter.name] = parameter.annotation
+            hints = get_type_hints(parameter.annotation, include_extras=True)
+            fields = inspect.signature(parameter.annotation).parameters.values()
+            parameters += [field.replace(kind=field.KEYWORD_ONLY, annotation=hints[field.name]) for field in fields]
+        else:
+            parameters.append(parameter.replace(kind=parameter.KEYWORD_ONLY))
+
+    @functools.wraps(command)
+    def grouped(**values: Any) -> None:  # noqa: ANN401 - whatever the options hold
+        for name, cls in classes.items():
+            values[name] = cls(**{field: values.pop(field) for field in inspect.signature(cls).parameters})
+        command(**values)
+
+    grouped.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    grouped.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return grouped
+
+
 def run_part(recipe: Callable[..., Any], work: Work, reader: Callable[..., Any] | None = None) -> None:
     """Train a small part by a recipe, and say what came of it; what is held out is only tested for leaks."""
     from dialore.learned.examples import read_examples, refuse_leaks
@@ -195,4 +221,4 @@ def _show(card: dict[str, Any], output: Output, figures: Table | str) -> None:
         print_json({"path": str(output.out), **card})
     elif card:
         console().print(figures)
-        note(f"{output.out} is written; `dialore models show {output.out}` says what it is")
+        note(f"{output.out} is written; `dialore models {output.out}` says what it is")

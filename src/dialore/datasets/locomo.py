@@ -30,7 +30,7 @@ class _Turn(BaseModel):
     @property
     def said(self) -> str:
         """The text, and what is to be seen on the picture that came with it."""
-        return f"{self.text} [shares a picture: {self.blip_caption}]" if self.blip_caption else self.text
+        return f"{self.text} [shares a picture: {self.blip_caption}]".lstrip() if self.blip_caption else self.text
 
 
 class _Question(BaseModel):
@@ -96,10 +96,13 @@ class LoCoMo(DataSet):
             if asked.answer is None and not self._adversarial:
                 yield LeftOut(f"{self.name}-{sample.sample_id}-{number}", "its question has no answer")
                 continue
+            turn_ids = [turn for evidence in asked.evidence for turn in _TURN.findall(evidence) if turn in texts]
+            if any(not texts[turn].strip() for turn in turn_ids):
+                yield LeftOut(f"{self.name}-{sample.sample_id}-{number}", "a turn of its evidence has no text")
+                continue
             extra = {"category": _KINDS[asked.category], "conversation": sample.sample_id, "memory": memory}
             talk = Talk(f"{self.name}-{sample.sample_id}-{number}", "en", **extra)
             talk.say("user", asked.question)
-            turn_ids = [turn for evidence in asked.evidence for turn in _TURN.findall(evidence) if turn in texts]
             gold = [{"text": texts[turn], "turn": turn, "session": turn.partition(":")[0]} for turn in turn_ids]
             talk.answer("system", "not mentioned" if self._adversarial else str(asked.answer), gold)
             yield from talk.whole()

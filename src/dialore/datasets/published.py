@@ -81,7 +81,7 @@ def data_file(name: str, split: str = "") -> Path:
         return next(iter(here.values()))
     if split not in here:
         ways = [f"fetch it with `dialore data get {name}`"] if name in published_sets() and (split or not here) else []
-        ways += [f"name one of {', '.join(here)} by --split"] if here else []
+        ways += [f"name one of {', '.join(here)} as the split"] if here else []
         which = f"the split {split!r} of {name} is not here" if split else f"which file of {name} is not said"
         raise InputError(which, hint=", or ".join([*ways, "name its file"]))
     return here[split]
@@ -110,7 +110,7 @@ def fetch(
         if digest != (remote.sha256 or digest):
             came.unlink()
             problem = f"{remote.url} is not the file that was published: its SHA-256 is {digest}, not {remote.sha256}"
-            raise InputError(problem, hint="it is not kept; ask again, or name another address by --from")
+            raise InputError(problem, hint="it is not kept; ask again, or name another address")
         if remote.member:
             whole = path.with_name(f"{path.name}.part")
             with reading(came, "delete it, and ask again"):
@@ -151,7 +151,7 @@ def _download(url: str, target: Path, on_step: Callable[[int, int], None]) -> No
             part.unlink()
             _download(url, target, on_step)
             return
-        raise InputError(f"{url} answers {error.code} {error.reason}", hint="name another address by --from") from error
+        raise InputError(f"{url} answers {error.code} {error.reason}", hint="name another address") from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError, ValueError) as error:
         reason = getattr(error, "reason", "") or str(error) or type(error).__name__
         raise InputError(f"cannot fetch {url}: {reason}", hint="the same command goes on where it stopped") from error

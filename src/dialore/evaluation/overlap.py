@@ -316,7 +316,7 @@ class RougeL(Compared):
     def compare(self, response: str, other: str, language: MeasuredLanguage) -> SampleScore:
         """Return the F-measure; rouge-score splits English itself."""
         if language == "en":
-            tokenize = _english_tokens()
+            tokenize = _english_tokenizer(stem=False)
             return SampleScore((_rouge_l(tokenize(other), tokenize(response)).f1,))
         if language == "zh" and self._chinese == "character":  # punctuation counts, as in BLEU
             response, other = (_sacrebleu("zh").tokenizer(text) for text in (response, other))
@@ -372,28 +372,56 @@ def _sacrebleu(tokens: str) -> Any:  # noqa: ANN401 - the library is untyped
     return import_optional("sacrebleu.metrics.bleu", "BLEU", "evaluation").BLEU(tokenize=tokens, force=True)
 
 
-@functools.lru_cache(maxsize=1)
-def _english_tokens() -> Callable[[str], list[str]]:
-    """Return rouge-score's own tokeniser, which knows no Chinese."""
+@functools.lru_cache(maxsize=2)
+def _english_tokenizer(*, stem: bool) -> Callable[[str], list[str]]:
+    """Return rouge-score's own tokeniser, which drops Chinese characters."""
     library = import_optional("rouge_score.tokenizers", "ROUGE", "evaluation")
-    return cast("Callable[[str], list[str]]", library.DefaultTokenizer(use_stemmer=False).tokenize)
+    return cast("Callable[[str], list[str]]", library.DefaultTokenizer(use_stemmer=stem).tokenize)
+
+
+def rouge_f1(reference: str, response: str, language: Language) -> dict[str, float]:
+    """Return the F-measures of ROUGE-1, ROUGE-2 and ROUGE-L by their names in rouge-score, from 0 to 1.
+
+    English words are stemmed. Chinese is compared by character.
+    """
+    if language == "zh":
+        expected, found = tokens_of(reference, "zh"), tokens_of(response, "zh")
+    else:
+        tokenize = _english_tokenizer(stem=True)
+        expected, found = tuple(tokenize(reference)), tuple(tokenize(response))
+    return {
+        "rouge1": _rouge_n(expected, found, 1).f1,
+        "rouge2": _rouge_n(expected, found, 2).f1,
+        "rougeL": _rouge_l(expected, found).f1,
+    }
 
 
 class _Rouge(NamedTuple):
-    """Precision, recall and F1 of the longest common subsequence."""
+    """Precision, recall and F1 of what two texts have in common."""
 
     precision: float
     recall: float
     f1: float
 
+    @classmethod
+    def of_counts(cls, common: int, response_count: int, reference_count: int) -> _Rouge:
+        """Return the figures of a number of common items; all are 0 if there is none."""
+        if not common:
+            return cls(0.0, 0.0, 0.0)
+        precision, recall = common / response_count, common / reference_count
+        return cls(precision, recall, 2 * precision * recall / (precision + recall))
+
+
+def _rouge_n(reference: Sequence[str], response: Sequence[str], order: int) -> _Rouge:
+    """Return ROUGE-N as rouge-score defines it: n-grams are counted with repeats."""
+    expected, found = _count_ngrams(reference, order), _count_ngrams(response, order)
+    return _Rouge.of_counts((expected & found).total(), found.total(), expected.total())
+
 
 def _rouge_l(reference: Sequence[str], response: Sequence[str]) -> _Rouge:
     """Return ROUGE-L as rouge-score defines it, whose own table takes minutes for 20,000 words."""
-    if not reference or not response:
-        return _Rouge(0.0, 0.0, 0.0)
     common = common_subsequence_length(reference, response)
-    precision, recall = common / len(response), common / len(reference)
-    return _Rouge(precision, recall, 2 * precision * recall / (precision + recall) if common else 0.0)
+    return _Rouge.of_counts(common, len(response), len(reference))
 
 
 def common_subsequence_length(first: Sequence[str], second: Sequence[str]) -> int:

@@ -37,7 +37,7 @@ from dialore.retrieval.documents.indexing import build_documents
 from dialore.retrieval.documents.store import LAYOUT, TERMS, Piece
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.static import StaticEmbedder
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 from dialore.settings import Settings, SourceSettings
 from dialore.sources.documents import RETRIEVERS, DocumentIndex
 from dialore.text import normalise
@@ -81,7 +81,7 @@ def run_folders(folder: Path, halves: Sequence[str], languages: Sequence[str]) -
 async def run_handbook(
     settings: Settings,
     folders: Mapping[tuple[str, str], Path],
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     on_progress: Callable[[Progress], None] | None = None,
     *,
     limit: int | None = None,
@@ -176,7 +176,7 @@ def _source(carrier: str, *, fences: bool) -> dict[str, str]:
 async def run_injections(
     settings: Settings,
     folder: Path,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     on_progress: Callable[[Progress], None] | None = None,
     *,
     fences: bool = True,

@@ -18,23 +18,20 @@ from dialore.errors import InputError, check_type, install
 from dialore.llm.model import Price  # noqa: TC001 - pydantic reads the annotations
 from dialore.session import REHEARSAL, options_by_method
 from dialore.settings import (
-    Flag,
     ModelSettings,
+    Setting,
     Settings,
     SourceSettings,
     Strict,
     absolute_paths,
     as_list,
     check_settings,
-    flags,
     read_table,
     with_changes,
 )
 from dialore.sources.registry import KINDS
 
-_MODELS = "models."
-_COMMAND = re.compile(r"^#\s+(dialore .+)$", re.MULTILINE)
-_DATA = re.compile(r"^# Data:(.+\n(?:#[^\S\n]*+\S.*\n)*)", re.MULTILINE)
+_MODEL = "model."
 _LOCAL_INPUT = re.compile(r"(?:data|models|runs)/[^:]+$")
 _EXTRAS = {"hf": ("torch", "local"), "cross": ("sentence_transformers", "sentence-transformers")}
 _EXTRAS["st"] = _EXTRAS["cross"]
@@ -43,23 +40,21 @@ _EXTRAS["st"] = _EXTRAS["cross"]
 class DatasetConfig(Strict):
     """Which dialogues are answered."""
 
-    name: Annotated[str, Flag(("--dataset",), "NAME")] = Field(
-        description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form."
-    )
-    split: Annotated[str, Flag(("--split",), "NAME")] = Field(
+    name: str = Field(description="A data set, see `dialore data list`; `jsonl` for dialogues in Dialore's own form.")
+    split: str = Field(
         default="", description="The split's name, for tables; without a path, which file of those fetched."
     )
-    path: Annotated[Path, Flag(("--data",), "FILE")] = Field(
+    path: Path = Field(
         default_factory=lambda given: data_file(given["name"], given["split"]),
         description="The data set's file; in an experiment file, looked for beside it, then where the command runs. "
         "Without it, that of the package (`everyday`), or one that `dialore data get` fetched.",
     )
-    cut: Annotated[Cut | None, Flag(("--cut",), "last|random|all")] = Field(
+    cut: Cut | None = Field(
         default=None,
         description="Where dialogues are split into history and reference: `last` for jsonl and everyday, which bring "
         "their references, else `random`.",
     )
-    where: Annotated[list[Condition], BeforeValidator(as_list), Flag(("--where",), "CONDITION")] = Field(
+    where: Annotated[list[Condition], BeforeValidator(as_list)] = Field(
         default=[],
         description="Which turns may be references: `searched`, those that a person typed a query for; `knowledge`, "
         "those with gold knowledge; `passive`, those that answer no request for information or opinion.",
@@ -73,10 +68,8 @@ class DatasetConfig(Strict):
         default=False,
         description="Keep with each dialogue the sentences that its responder could draw on, for `documents: pool:`.",
     )
-    limit: Annotated[int | None, Flag(("--limit",))] = Field(
-        default=None, ge=1, description="How many dialogues, sampled by seed."
-    )
-    seed: Annotated[int, Flag(("--seed",))] = Field(default=0, description="Of the sample.")
+    limit: int | None = Field(default=None, ge=1, description="How many dialogues, sampled by seed.")
+    seed: int = Field(default=0, description="Of the sample.")
 
 
 class SystemConfig(Strict):
@@ -112,12 +105,8 @@ class SystemConfig(Strict):
 class BudgetConfig(Strict):
     """The limits of a run's costs over all commands that work on it: tokens, or money by the models' prices."""
 
-    tokens: Annotated[int | None, Flag(("--max-tokens",))] = Field(
-        default=None, ge=0, description="Stop when so many tokens are paid for."
-    )
-    cost: Annotated[float | None, Flag(("--max-cost",))] = Field(
-        default=None, ge=0, description="Stop when so much is spent, by the models' prices."
-    )
+    tokens: int | None = Field(default=None, ge=0, description="Stop when so many tokens are paid for.")
+    cost: float | None = Field(default=None, ge=0, description="Stop when so much is spent, by the models' prices.")
 
 
 class UserConfig(Strict):
@@ -139,11 +128,21 @@ class UserConfig(Strict):
     real: str = ""
 
 
+class DataConfig(Strict):
+    """Where the data of a run is from, and the commands that make the files that it reads."""
+
+    source: str = Field(default="", description="Where the data is published, with its licence.")
+    commands: list[str] = Field(default_factory=list, description="The commands, in the order in which they are run.")
+
+
 class RunConfig(Strict):
     """A run: systems × dialogues × models × repetitions."""
 
     name: str = Field(description="The run's name, for tables.")
     about: str = Field(default="", description="What it is for, e.g. which table of which paper it repeats.")
+    data: DataConfig = Field(
+        default=DataConfig(), exclude=True, description="Where the data is from, and the commands that make its files."
+    )
     dataset: DatasetConfig = Field(description="The dialogues.")
     systems: list[SystemConfig] = Field(min_length=1, description="The methods with their options.")
     models: list[ModelSettings] = Field(
@@ -151,21 +150,13 @@ class RunConfig(Strict):
         min_length=1,
         description="The language models; without any, the one of the environment or the command line.",
     )
-    repetitions: Annotated[int, Flag(("--repetitions",))] = Field(
-        default=1, ge=1, description="How often each dialogue is answered by each system."
-    )
+    repetitions: int = Field(default=1, ge=1, description="How often each dialogue is answered by each system.")
     sources: SourceSettings = Field(default=SourceSettings(), description="Where knowledge comes from.")
-    concurrency: Annotated[int, Flag(("--concurrency",))] = Field(
-        default=64, ge=1, description="The most dialogues under way, and the most calls at once."
-    )
-    cite: Annotated[bool, Flag(("--cite",))] = Field(
-        default=False, description="Have models cite their knowledge by number."
-    )
-    batch: Annotated[bool, Flag(("--batch",))] = Field(
-        default=False, description="Call by the provider's batch API: half the price, within a day."
-    )
+    concurrency: int = Field(default=64, ge=1, description="The most dialogues under way, and the most calls at once.")
+    cite: bool = Field(default=False, description="Have models cite their knowledge by number.")
+    batch: bool = Field(default=False, description="Call by the provider's batch API: half the price, within a day.")
     budget: BudgetConfig = Field(default=BudgetConfig(), description="When to stop.")
-    log_to: Annotated[Literal["mlflow", "wandb"] | None, Flag(("--log-to",), "mlflow|wandb")] = Field(
+    log_to: Literal["mlflow", "wandb"] | None = Field(
         default=None, description="Tell MLflow or Weights & Biases of the run, and of its scores."
     )
     metrics: list[str] = Field(
@@ -181,6 +172,14 @@ class RunConfig(Strict):
         prompt, completion, *cached = (part / 2 for part in model.price)
         return (prompt, completion, cached[0]) if cached else (prompt, completion)
 
+    @classmethod
+    def list_settings(cls, prefix: str = "") -> Iterator[Setting]:
+        """Yield all fields; those of models by the name `model`, which sets them for each model."""
+        yield from super().list_settings(prefix)
+        for setting in ModelSettings.list_settings(f"{prefix}{_MODEL}"):
+            if setting.path != "model.concurrency":  # the run has one for all models
+                yield setting
+
     @model_validator(mode="after")
     def _names_differ(self) -> Self:
         title, count = Counter(system.title for system in self.systems).most_common(1)[0]
@@ -189,45 +188,62 @@ class RunConfig(Strict):
         return self
 
 
-def read_config(path: Path, changes: Mapping[str, object] | None = None) -> RunConfig:
-    """Return a run's configuration from its YAML or TOML; relative paths that exist beside the file are meant so.
+def read_config(
+    path: Path, changes: Mapping[str, object] | None = None, *, labels: Mapping[str, str] | None = None
+) -> RunConfig:
+    """Return a run's configuration from its YAML or TOML. Relative paths are looked up beside the file first.
 
-    Changes are what the command line says, by dotted name (`dataset.limit`). Raises InputError where the file is
-    missing or malformed; every field that is wrong is named.
+    Args:
+        path: The experiment file.
+        changes: Values by dotted name (`dataset.limit`); see `make_config`.
+        labels: What errors call the changes, by dotted name.
+
+    Raises:
+        InputError: The file is missing or malformed; every field that is wrong is named.
     """
-    given = {"name": path.stem} | read_table(path, "experiment")
-    if "sources" in given:
-        given["sources"] = absolute_paths(given["sources"], path.parent)
-    dataset = given.get("dataset")
+    values = {"name": path.stem} | read_table(path, "experiment")
+    if "sources" in values:
+        values["sources"] = absolute_paths(values["sources"], path.parent)
+    dataset = values.get("dataset")
     if isinstance(dataset, dict) and (path.parent / str(dataset.get("path", ""))).is_file():
-        given["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
-    if isinstance(models := given.get("models"), list):
-        tables = [{"model": model} if isinstance(model, str) else model for model in models]
-        given["models"] = [model | {"named_by": str(path)} if isinstance(model, dict) else model for model in tables]
-    return make_config(given, changes, where=str(path))
+        values["dataset"] = dataset | {"path": (path.parent / dataset["path"]).resolve()}
+    models = values.get("models")
+    if isinstance(models, list):
+        values["models"] = [_with_file(model, path) for model in models]
+    return make_config(values, changes, where=str(path), labels=labels)
+
+
+def _with_file(model: object, path: Path) -> object:
+    """Return the settings of a model of an experiment file, with the file that names its address."""
+    table = {"model": model} if isinstance(model, str) else model
+    return table | {"named_by": str(path)} if isinstance(table, dict) else table
 
 
 def make_config(
-    given: dict[str, Any], changes: Mapping[str, object] | None = None, *, where: str = "the run"
+    values: dict[str, Any],
+    changes: Mapping[str, object] | None = None,
+    *,
+    where: str = "the run",
+    labels: Mapping[str, str] | None = None,
 ) -> RunConfig:
     """Return a configuration from plain data; raise InputError naming every field that is wrong.
 
-    Changes of `models.<field>` hold for every model that is given, but those that say which model it is: these make one
-    model, in the place of the given ones.
+    Changes of `model.<field>` apply to every model. A change of `model.model` replaces all models by that one.
     """
     changes = dict(changes or {})
-    model_changes = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODELS)}
-    made = with_changes(given, changes)
+    model_changes = {name: changes.pop(name) for name in list(changes) if name.startswith(_MODEL)}
+    values = with_changes(values, changes)
     if model_changes:
-        fields = {name.removeprefix(_MODELS): value for name, value in model_changes.items()}
-        of_a_run = {name for name, field in ModelSettings.model_fields.items() if not field.exclude}
-        before = [{}] if fields.keys() & of_a_run else given.get("models") or [{}]
-        made["models"] = [model | fields if isinstance(model, dict) else model for model in before]
+        fields = with_changes({}, {name.removeprefix(_MODEL): value for name, value in model_changes.items()})
+        if fields.get("base_url") is not None:
+            fields["named_by"] = ""  # the user names the address, not the file
+        models = [{}] if "model" in fields else values.get("models") or [{}]
+        values["models"] = [model | fields if isinstance(model, dict) else model for model in models]
     named = {
-        path.replace(_MODELS, f"{_MODELS}0."): flag
-        for path, flag in flags(RunConfig, {*changes, *model_changes}).items()
+        f"models.0.{name.removeprefix(_MODEL)}" if name.startswith(_MODEL) else name: label
+        for name, label in (labels or {}).items()
     }
-    return check_settings(RunConfig, made, where=where, named=named)
+    return check_settings(RunConfig, values, where=where, named=named)
 
 
 def config_of(settings: Settings, methods: Sequence[str], sources: SourceSettings, **given: object) -> RunConfig:
@@ -246,89 +262,94 @@ def any_config(said: Mapping[str, Any] | str | Path, changes: Mapping[str, objec
         config = make_config({"name": "try", **said}, changes, where="the experiment")
     else:
         config = read_config(Path(said), changes)
-        if missing := missing_inputs(config, Path(said)):
+        if missing := missing_inputs(config):
             raise InputError(f"{said} wants what is not here", hint="; ".join(missing))
     return config.model_copy(update={"models": [model.cached() for model in config.models]})
 
 
-# --- what it wants that is not here
+# --- missing inputs
 
 
-def missing_inputs(config: RunConfig, file: Path) -> list[str]:
-    """Return all that a run of a file would stop for, with what makes it: a command of its comments, or `# Data:`."""
-    rehearsed = any(model.model == REHEARSAL for model in config.models)
-    models = [] if rehearsed else [model.model or "" for model in config.models]
-    named = [] if rehearsed else [*(system.stages for system in config.systems), *(it.stages for it in config.models)]
-    stages = [name for by_stage in named for name in by_stage.values()]
+def missing_inputs(config: RunConfig) -> list[str]:
+    """Return all missing files and extras of a run, each with the command or place to get it from."""
+    is_rehearsed = any(model.model == REHEARSAL for model in config.models)
+    specs: list[str] = []
+    if not is_rehearsed:
+        for stages in [*(system.stages for system in config.systems), *(model.stages for model in config.models)]:
+            specs += stages.values()
     options = {str(value): name for system in config.systems for name, value in system.options.items()}
-    missing = [*_files(config, file.read_text("utf-8"), [*models, *stages, *options])]
-    for spec in (*stages, *options, "" if rehearsed else config.sources.embedder or ""):
-        needed = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
-        if needed and find_spec(needed[0][0]) is None:
-            other = f", or leave it: -o {options[spec]}=fused" if spec in options else ""
-            missing.append(f"{spec}: {install(needed[0][1])}{other}")
+    models = [] if is_rehearsed else [model.model or "" for model in config.models]
+    missing = [*_missing_files(config, [*models, *specs, *options])]
+    embedder = "" if is_rehearsed else config.sources.embedder or ""
+    for spec in (*specs, *options, embedder):
+        extras = [_EXTRAS[part] for part in spec.split(":") if part in _EXTRAS]
+        if extras and find_spec(extras[0][0]) is None:
+            otherwise = f", or leave it: -o {options[spec]}=fused" if spec in options else ""
+            missing.append(f"{spec}: {install(extras[0][1])}{otherwise}")
     return list(dict.fromkeys(missing))
 
 
-def _files(config: RunConfig, comments: str, specs: Iterable[str]) -> Iterator[str]:
-    made: dict[str, str] = {}
-    if not (archive_of(config.dataset.path) or (config.dataset.path,))[0].exists():
-        yield f"{config.dataset.path}: {_way_to_get(str(config.dataset.path), config.dataset.name, comments)}"
+def _missing_files(config: RunConfig, specs: Iterable[str]) -> Iterator[str]:
+    commands: dict[str, str] = {}
+    data = config.dataset.path
+    if not (archive_of(data) or (data,))[0].exists():
+        yield f"{data}: {_way_to_get(str(data), config.dataset.name, config.data)}"
     for kind in KINDS.values():
         for location in config.sources.places(kind.name):
             _, path = kind.path_of(location) or ("", Path())
             if (len(path.parts) > 1 or path.suffix) and ":" not in str(path) and not path.exists():
-                made[str(path)] = _command_in(str(path), comments)
-                yield f"{path}: {made[str(path)] or f'give another by {kind.flag}'}"
+                commands[str(path)] = _command_with(str(path), config.data)
+                yield f"{path}: {commands[str(path)] or f'set {kind.setting} to another'}"
     for spec in specs:
         prefix, _, location = spec.partition(":")
-        command = _command_in(f"--out {location}", comments) if prefix in {"hf", "trained"} else ""
+        command = _command_with(f"--out {location}", config.data) if prefix in {"hf", "trained"} else ""
         if command and not Path(location).exists():
-            made[location] = command
+            commands[location] = command
             yield f"{location}: {command}"
-    yield from _inputs_of(made, config.dataset.name, comments)
+    yield from _inputs_of(commands, config)
 
 
-def _inputs_of(commands: dict[str, str], dataset: str, comments: str) -> Iterator[str]:
+def _inputs_of(commands: dict[str, str], config: RunConfig) -> Iterator[str]:
     """Yield the missing inputs of commands by what they make, and the inputs of the commands that make those."""
     queue, seen = list(commands.items()), {*commands}
     while queue:
         output, command = queue.pop(0)
         words = command.split()
-        named = [words[at + 1] for at, word in enumerate(words[:-1]) if word in {"-D", "--dataset"}]
+        datasets = [words[index + 1] for index, word in enumerate(words[:-1]) if word in {"-D", "--dataset"}]
         for path in words:
             if not _LOCAL_INPUT.match(path) or path in seen or path == output or Path(path).exists():
                 continue
             seen.add(path)
-            way = _way_to_get(path, named[0] if named else dataset, comments, user=command)
+            dataset = datasets[0] if datasets else config.dataset.name
+            way = _way_to_get(path, dataset, config.data, user=command)
             yield f"{path}: {way}"
-            if way in _COMMAND.findall(comments):
+            if way in config.data.commands:
                 queue.append((path, way))
 
 
-def _way_to_get(path: str, dataset: str, comments: str, user: str = "") -> str:
-    """Return how a missing file is had: a command of `dialore data get`, one of a file's comments, or its `# Data:`.
+def _way_to_get(path: str, dataset: str, data: DataConfig, user: str = "") -> str:
+    """Return how a missing file is had: a command of `dialore data get`, one of the run's, or where it is published.
 
     Args:
         path: The missing file or folder.
         dataset: The data set that it belongs to, unless its name is that of another published file.
-        comments: The text of the experiment file.
+        data: The commands of the run and the source of its data.
         user: The command that reads the file, which cannot be the one that makes it.
     """
-    comment = _DATA.search(comments)
-    where = " ".join(comment[1].replace("\n#", " ").split()) if comment else f"the data set {dataset}"
+    source = " ".join(data.source.split()) or f"the data set {dataset}"
     name = Path(path).name
-    published = published_sets()
-    for owner, entry in published.items():
+    for owner, entry in published_sets().items():
         for split, file in entry["splits"].items():
             is_own = owner == dataset and split == name.partition(".")[0]
             if is_own or (name == Path(file).name and "-" in name):
-                return f"dialore data get {owner} --split {split} --out {path}  # {where}"
-    makers = [command for command in _COMMAND.findall(comments) if f" {path} " in f"{command} " and command != user]
-    writes = [command for command in makers if f"--out {path} " in f"{command} " or f" build {path} " in command]
-    return next(iter(writes), "") or where
+                return f"dialore data get {owner} --split {split} --out {path}  # {source}"
+    for command in data.commands:
+        is_output = f"--out {path} " in f"{command} " or f" build {path} " in command
+        if is_output and command != user:
+            return command
+    return source
 
 
-def _command_in(what: str, comments: str) -> str:
-    """Return the command in a file's comments that has these words; empty where none does."""
-    return next((text for text in _COMMAND.findall(comments) if f" {what} " in f"{text} "), "")
+def _command_with(text: str, data: DataConfig) -> str:
+    """Return the first command that contains these words; empty if none does."""
+    return next((command for command in data.commands if f" {text} " in f"{command} "), "")

@@ -19,7 +19,7 @@ from dialore.experiments.results import RunResults, describe_unfinished
 from dialore.experiments.scoring import context_of, default_metrics, measure_run, system_names
 from dialore.experiments.store import RunStore
 from dialore.experiments.tracking import tracking
-from dialore.session import AnyModel, open_model
+from dialore.session import AnyModel, as_model
 from dialore.sources.graph import open_graph
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Run:
             config = store.facts().get("config", {})
             names = metrics or config.get("metrics") or default_metrics()
             needed = {need for metric in load_metrics(names, Context()) for need in metric.about.needs}
-            model = open_model(judge)
+            model = as_model(judge)
             with closing(open_graph(graph)) if "graph" in needed else nullcontext() as opened:
                 made = context_of(store, Context(graph=opened, judge=model, **context))
                 await measure_run(store, load_metrics(names, made), again=again, optional=not metrics)

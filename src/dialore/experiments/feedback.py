@@ -13,7 +13,7 @@ from dialore.experiments.config import config_of
 from dialore.experiments.import_responses import import_responses
 from dialore.experiments.run import Progress, run_experiment
 from dialore.files import write_whole
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 
 if TYPE_CHECKING:
     from dialore.settings import Settings
@@ -101,7 +101,7 @@ async def replay(
     rows: Sequence[Row],
     settings: Settings,
     folder: Path,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> None:
     """Answer dialogues anew, into a run that has the former responses beside; what is answered already is kept."""

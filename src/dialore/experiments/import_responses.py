@@ -84,7 +84,9 @@ def import_responses(
             the known keys hold different texts.
     """
     if config is None and not (folder / FILE).is_file():
-        raise InputError(f"which dialogues do they answer? {folder} is no run yet", hint="name their file by --data")
+        raise InputError(
+            f"which dialogues do they answer? {folder} is no run yet", hint="name their file: dataset.path"
+        )
     answers = [answer for name, path in files for answer in _read(path, name, text_key)]
     with RunStore.resumed(folder) as store:
         facts: dict[str, Any] = {"imported": [*store.facts().get("imported", []), *(str(path) for _, path in files)]}
@@ -414,7 +416,7 @@ def _generations(place: Place, entry: Mapping[str, Any], text_key: str) -> list[
             value = _find(value, [_normalised(part)]) if isinstance(value, dict) else None
         texts = _nested_texts(value)
         if texts is None:
-            raise place.error(f"no text under the key {text_key!r} of --text-key; {_keys_of(entry)}")
+            raise place.error(f"no text under the key {text_key!r}; {_keys_of(entry)}")
         return texts
     texts_by_key = {}
     for key, value in entry.items():
@@ -424,11 +426,11 @@ def _generations(place: Place, entry: Mapping[str, Any], text_key: str) -> list[
         has_null = any(_normalised(key) in _TEXTS and value is None for key, value in entry.items())
         if has_null:
             return [""]
-        raise place.error(f"no text of a response: name its key by --text-key; {_keys_of(entry)}")
+        raise place.error(f"no text of a response: name its key (text_key); {_keys_of(entry)}")
     if len({tuple(texts) for texts in texts_by_key.values()}) > 1:
         keys = ", ".join(f"`{key}`" for key in texts_by_key)
         problem = f"{place.where}: {keys} hold different texts"
-        raise InputError(problem, hint="name the key that holds the response by --text-key KEY")
+        raise InputError(problem, hint="name the key that holds the response (text_key)")
     return next(iter(texts_by_key.values()))
 
 

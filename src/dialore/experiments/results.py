@@ -21,6 +21,7 @@ from dialore.experiments.config import SystemConfig
 from dialore.experiments.scoring import load_preferences, score_of
 from dialore.methods.registry import method_class, method_options
 from dialore.plugins import loadable
+from dialore.text import count_noun
 
 if TYPE_CHECKING:
     from dialore.experiments.store import RunStore, System
@@ -125,7 +126,7 @@ def describe_unfinished(store: RunStore) -> str:
     configured = [system for system in store.systems() if system.title in titles]
     expected = store.size * len(configured) * int(config.get("repetitions", 1))
     present = sum(len(store.jobs(system.number)) for system in configured)
-    return f"{present} of {expected} responses" if present < expected else ""
+    return f"{present} of {count_noun(expected, 'responses')}" if present < expected else ""
 
 
 def _completeness(store: RunStore) -> dict[str, str]:

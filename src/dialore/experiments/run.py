@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -26,13 +25,13 @@ from dialore.experiments.tracking import tracking
 from dialore.knowledge import Knowledge, Source
 from dialore.llm.batches import MOST_REQUESTS, BatchQueue
 from dialore.llm.fake import FakeModel
-from dialore.llm.model import Budget, Budgeted, Price, SamplingOverride, Usage, cost_of
+from dialore.llm.model import Budget, Price, Usage, cost_of
 from dialore.methods.base import prompt_variant_of
 from dialore.methods.registry import method_prompts, method_sources
-from dialore.methods.stages import CITING
+from dialore.methods.stage_runner import CITING_PROMPT
 from dialore.parallel import bounded_map
 from dialore.plugins import file_of
-from dialore.session import Connect, Session, connect_model
+from dialore.session import Connect, Session, open_model
 from dialore.sources.base import SearchResult
 from dialore.text import LANGUAGES
 
@@ -48,7 +47,7 @@ Respond: TypeAlias = "Callable[[Job, Dialogue], Awaitable[Response]]"
 Engine: TypeAlias = "Callable[[RunConfig, Connect, Mapping[int, int], int, Budget], AbstractContextManager[Respond]]"
 """Makes so many missing responses of a run elsewhere than in its own process, given its models' maker, the systems'
 numbers in the store by those in the configuration, and the run's budget."""
-_PARTS = ("dialore", "numpy", "lmdb", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
+_PARTS = ("dialore", "numpy", "aiohttp", "pydantic", "jinja2", "torch", "transformers")
 _REHEARSED = 4
 _SHOWN = 10
 _TOLD = 100  # how often a tracker is told how the run stands
@@ -57,7 +56,7 @@ _TOLD = 100  # how often a tracker is told how the run stands
 async def run_experiment(
     config: RunConfig | Mapping[str, Any] | str | Path,
     folder: str | Path | None = None,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     *,
     changes: Mapping[str, object] | None = None,
     engine: Engine | None = None,
@@ -75,7 +74,7 @@ async def run_experiment(
         folder: where it is kept; made if need be, `runs/NAME` where none is named. One that holds the same run is
             resumed.
         connect: makes models of their settings.
-        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "models.model": "gpt-4o"}`.
+        changes: what is otherwise than in the file, by dotted name: `{"dataset.limit": 20, "model.model": "gpt-4o"}`.
         engine: what the responses are made by, elsewhere than in this process (`dialore.experiments.ray`).
         accept_changed_prompts: go on with a run whose prompts, or files of methods, changed since, and keep that for
             its report.
@@ -94,12 +93,13 @@ async def run_experiment(
     config = config.model_copy(update={"log_to": log_to or config.log_to})
     folder = Path("runs", config.name) if folder is None else as_path("a run's folder", folder)
     if config.batch and engine is not None:
-        raise InputError("--batch and --engine ray do not go together", hint="take one of them")
+        raise InputError("batch and the engine ray exclude each other", hint="take one of them")
     say = on_progress or (lambda _: None)
     with RunStore.resumed(folder) as store:
         queue = BatchQueue(store.batches(), store.keep_batch, config.concurrency) if config.batch else None
         asked = connect if queue is None else queue.connecting(connect)
         async with open_systems(config, asked) as opened, nullcontext() if queue is None else queue.sending():
+            _check_models_differ(opened.systems)
             store.count_spending(opened.budget)
             accepted = (accept_changed_prompts, accept_changed_server)
             numbers, missing, progress = await _prepare(config, store, opened, on_estimate, accepted)
@@ -184,8 +184,10 @@ def load_dialogues(config: DatasetConfig) -> Iterator[Dialogue]:
         else:
             yield dialogue
     if left_out:
-        counted = f"{len(left_out):,} dialogues of {config.path} have no turn to be answered, such as {left_out[0]!r}"
-        logging.getLogger(__name__).warning("%s: they are left out", counted)
+        counted = f"{len(left_out):,} (such as {left_out[0]!r})"
+        logging.getLogger(__name__).warning(
+            "%s: dialogues without a turn to be answered are left out: %s", config.path, counted
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +203,7 @@ class Opened:
 
 @asynccontextmanager
 async def open_systems(
-    config: RunConfig, connect: Connect = connect_model, given: Mapping[str, object] | None = None
+    config: RunConfig, connect: Connect = open_model, given: Mapping[str, object] | None = None
 ) -> AsyncIterator[Opened]:
     """Yield the agents of a run on shared sources; those given are asked in place of configured ones."""
     given = {name: source for name, source in (given or {}).items() if config.sources.places(name)}
@@ -215,17 +217,21 @@ async def open_systems(
                 opened.lexical.append(chosen)
             for system in config.systems:
                 models = bench.models(chosen.model_copy(update={"stages": chosen.stages | system.stages}))
-                models = models.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(chosen)))
+                models = models.with_budget(opened.budget, config.price(chosen))
                 number = len(opened.systems)
                 for repetition in range(config.repetitions):
-                    sampled = models.wrapped(partial(SamplingOverride, sample=repetition)) if repetition else models
+                    sampled = models.with_sample(repetition)
                     opened.agents[number, repetition] = bench.agent(system.method, sampled, system.options)
                 name = _title(named, opened.agents[number, 0].stage_runner.name, config.models)
                 options = system.options | ({"stages": system.stages} if system.stages else {})
                 opened.systems.append(System(number, system.title, system.method, options, name))
-        if len({(made.title, made.model) for made in opened.systems}) < len(opened.systems):
-            raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
         yield opened
+
+
+def _check_models_differ(systems: Sequence[System]) -> None:
+    """Raise InputError where a table could not tell two models apart."""
+    if len({(system.title, system.model) for system in systems}) < len(systems):
+        raise InputError("two models of the run are the same", hint="give each entry of `models` a `name`")
 
 
 def _title(model: ModelSettings, name: str, models: Sequence[ModelSettings]) -> str:
@@ -273,7 +279,7 @@ def _prompts(agents: Sequence[Agent], opened: Opened, *, cite: bool) -> dict[str
         for prompt in prompts
     ]
     if cite and asked:
-        asked += [library.get(CITING, language) for language in LANGUAGES]
+        asked += [library.get(CITING_PROMPT, language) for language in LANGUAGES]
     return dict(sorted((f"{prompt.name}.{prompt.language}", prompt.reference) for prompt in asked)) | hashes
 
 

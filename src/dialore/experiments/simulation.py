@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -24,13 +23,12 @@ from dialore.evaluation.conversations import METRICS, Standing
 from dialore.experiments.config import DatasetConfig, RunConfig
 from dialore.experiments.run import Progress, facts_of, load_dialogues, open_systems
 from dialore.experiments.store import PROMPTS, Job, RunStore, System
-from dialore.llm.model import Budgeted
 from dialore.llm.thoughts import strip_thoughts
 from dialore.methods.base import Method
 from dialore.methods.cleaning import FAULTS
 from dialore.parallel import bounded_map
 from dialore.response import Response
-from dialore.session import Connect, Session, connect_model
+from dialore.session import Connect, Session, open_model
 from dialore.settings import SourceSettings
 from dialore.text import LANGUAGES, asks, detect_language, words
 
@@ -130,7 +128,7 @@ class _SimulatedUser(Method):
 async def run_simulation(
     config: RunConfig,
     folder: Path,
-    connect: Connect = connect_model,
+    connect: Connect = open_model,
     on_progress: Callable[[Progress], None] = lambda _: None,
 ) -> Progress:
     """Hold every conversation of a run that is not finished yet, each turn kept at once; gives how the run ended.
@@ -148,8 +146,8 @@ async def run_simulation(
         async with open_systems(config, connect) as opened, Session(prompts, connect=connect) as session:
             users = session.models(model.model_copy(update={**asked, "stages": {}}))
             if users.main is None:
-                raise InputError("a simulated user is a language model", hint="set --base-url and --user-model")
-            users = users.wrapped(partial(Budgeted, budget=opened.budget, price=config.price(model)))
+                raise InputError("a simulated user is a language model", hint="set model.base_url and user.model")
+            users = users.with_budget(opened.budget, config.price(model))
             facts = facts_of(config, opened) | {"goals": [goal.model_dump(mode="json") for goal in goals]}
             for language in LANGUAGES:
                 facts[PROMPTS][f"{_PROMPT}.{language}"] = opened.prompts.get(_PROMPT, language).reference

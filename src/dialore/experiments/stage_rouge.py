@@ -10,9 +10,10 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from dialore.errors import InputError, import_optional
+from dialore.evaluation.overlap import rouge_f1
 from dialore.llm.model import LanguageModel, Message, Request, Sampling
 
 if TYPE_CHECKING:
@@ -45,8 +46,8 @@ async def score_stages(
 ) -> list[StageRouge]:
     """Send the inputs of held-out rows to a model and compare its outputs with those of the rows.
 
-    Outputs are decoded greedily, and end at the first line break if no row of the task has one. Tokens are stemmed,
-    as in rouge-score's default for summaries.
+    Outputs are decoded greedily, and end at the first line break if no row of the task has one. English words are
+    stemmed before they are compared. Chinese is compared by character.
 
     Args:
         model: The model to score, trained or not.
@@ -63,6 +64,7 @@ async def score_stages(
     held_out = [row for row in rows if row.split == "valid"]
     if not held_out:
         raise InputError("no row is held out", hint="one dialogue in ten is: gather some dozens of dialogues")
+    import_optional("rouge_score", "ROUGE", "evaluation")  # before requests are paid for
     multiline_tasks = {row.task for row in rows if "\n" in row.output.strip()}
     finished = 0
     limiter = asyncio.Semaphore(_MAX_CONCURRENT_REQUESTS)
@@ -83,19 +85,12 @@ async def score_stages(
         return completion.text.strip()
 
     outputs = await asyncio.gather(*(answer(row) for row in held_out))
-    scorer = _make_scorer()
     by_task: defaultdict[str, list[dict[str, float]]] = defaultdict(list)
     for row, output in zip(held_out, outputs, strict=True):
-        scores = scorer.score(row.output, output)
-        by_task[row.task].append({name: scores[name].fmeasure for name in VARIANTS})
+        by_task[row.task].append(rouge_f1(row.output, output, row.language))
     return [_average(task, by_task[task]) for task in sorted(by_task)]
 
 
 def _average(task: str, scores: Sequence[dict[str, float]]) -> StageRouge:
     means = {name: sum(score[name] for score in scores) / len(scores) for name in VARIANTS}
     return StageRouge(task, len(scores), means)
-
-
-def _make_scorer() -> Any:  # noqa: ANN401 - rouge-score ships no types
-    library = import_optional("rouge_score.rouge_scorer", "ROUGE", "evaluation")
-    return library.RougeScorer(list(VARIANTS), use_stemmer=True)

@@ -249,7 +249,7 @@ class RunStore:
             if before and not accept and not set(places) <= set(before):
                 raise InputError(
                     f"the run in {self.folder} has answers of {model} from {before[-1]}, not {places[0]}",
-                    hint="name another folder; where it is the same model that moved, --accept-changed-server",
+                    hint="name another folder; if the same model has moved, accept the changed server",
                 )
             kept[model] = list(dict.fromkeys([*before, *places]))
         return kept
@@ -279,7 +279,7 @@ class RunStore:
             changes = "; ".join(f"{were[name]}, now {prompts[name].removeprefix(f'{name} ')}" for name in changed)
             raise InputError(
                 f"the run in {self.folder} was made with other {kind}: {changes}",
-                hint="use those that it was made with, name another folder, or go on with --accept-changed-prompts",
+                hint="use those that it was made with, name another folder, or accept the changed prompts",
             )
         versions: dict[str, list[str]] = dict(before.get(_CHANGED_PROMPTS, {}))
         for name in changed:

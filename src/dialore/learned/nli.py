@@ -296,7 +296,7 @@ def train_nli(examples: Examples, on_step: OnStep, *, hard: bool = True) -> Trai
         measured[name] = examples.fold_spread(accuracy)
     card = {
         "kind": "nli",
-        "use": "Tells whether a response follows from knowledge: `--nli trained:FOLDER` of `score`, `-o"
+        "use": "Tells whether a response follows from knowledge: `--set nli=trained:FOLDER` of `score`, `-o"
         " check=trained:FOLDER` of `weave`. Less exact for pieces that are not in its data: see `as if new`.",
         "threshold": threshold,
         "settings": {**SETTINGS, "hard": hard},

@@ -16,16 +16,19 @@ from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import InputError, ModelError
-from dialore.llm.cache import Cached
+from dialore.llm.client import ModelClient
 from dialore.llm.endpoint import Endpoint, Reader
 from dialore.llm.http import as_json, error_detail, reply_error
-from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.llm.model import Completion, LanguageModel, OnToken, Request
 from dialore.llm.pacing import AdaptiveLimiter, tell
+
+if TYPE_CHECKING:
+    from dialore.llm.cache import CompletionCache
 
 T = TypeVar("T")
 Connect: TypeAlias = Callable[[T, str | None], LanguageModel | None]
@@ -124,14 +127,13 @@ class BatchQueue:
         """Return a maker of models asked by batches (stages' may not be); InputError without an endpoint and cache."""
 
         def connected(settings: T, name: str | None) -> LanguageModel | None:
-            layer: Any = (model := connect(settings, name))
-            while isinstance(layer, Wrapper) and not isinstance(layer, Cached):
-                layer = layer.wrapped
-            if isinstance(layer, Cached) and isinstance(layer.wrapped, Endpoint):
-                _Sender(layer.wrapped, layer, self)
+            model = connect(settings, name)
+            client = model if isinstance(model, ModelClient) else None
+            if client is not None and client.cache is not None and isinstance(client.backend, Endpoint):
+                _Sender(client.backend, client.cache, self)
             elif name is None:
-                hint = "set --base-url and --model, and leave out --no-cache"
-                raise InputError("--batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
+                hint = "set model.base_url and model.model, and not model.no_cache"
+                raise InputError("batch wants a model behind an endpoint, and the cache for its answers", hint=hint)
             return model
 
         return connected
@@ -217,8 +219,8 @@ class _Sender:
     holds a parameter that the server refuses.
     """
 
-    def __init__(self, endpoint: Endpoint, cached: Cached, queue: BatchQueue) -> None:
-        self._endpoint, self._http, self._cached, self._queue = endpoint, endpoint.http, cached, queue
+    def __init__(self, endpoint: Endpoint, cache: CompletionCache, queue: BatchQueue) -> None:
+        self._endpoint, self._http, self._cache, self._queue = endpoint, endpoint.http, cache, queue
         self._direct, endpoint.call = endpoint.call, self.call
         self._http.max_bytes, endpoint.limiter = 10**9, AdaptiveLimiter(10**9)
         self._path, self._most = f"/v1{endpoint.path}", MOST_REQUESTS
@@ -227,7 +229,7 @@ class _Sender:
 
     async def call(self, make_body: MakeBody, request: Request, on_token: OnToken | None) -> Completion:
         """Answer a call, in whole; raise as the endpoint itself does."""
-        key = self._cached.key(request).hex()
+        key = self._cache.key(request).hex()
         batch = self._queue.known.pop(key, None)
         if batch is None:
             completion = await self._call_first(make_body, request, on_token)
@@ -370,7 +372,7 @@ class _Sender:
                 pause = min(_LONGEST_POLL, pause * _GROWTH)
                 state = await self._patiently(lambda _: self._state(f"/batches/{batch.id}"))
         missing = f"the batch {batch.id} has counted {expected:,} answers, but its files hold {received:,}"
-        hint = "the same command again reads them; if they are lost, a new --out folder pays for these alone"
+        hint = "the same command again reads them; if they are lost, a new run folder pays for these alone"
         batch.unread = ModelError(missing, hint=hint, configuration=True)
 
     async def _ended(self, batch: _Batch) -> _State:
@@ -471,7 +473,7 @@ class _Sender:
             return await retry.run(attempt)
         except ModelError as error:
             if error.status in {404, 405, 501}:
-                error.message, error.hint = f"no batch API: {error.message}", "leave out --batch"
+                error.message, error.hint = f"no batch API: {error.message}", "do not set batch"
             elif not error.configuration:
                 error.hint = "the same command again finds its batches"
             error.retryable, error.configuration = False, error.status != 413

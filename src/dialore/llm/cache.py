@@ -10,7 +10,10 @@ import logging
 import os
 import sqlite3
 import time
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +21,7 @@ from pydantic import ValidationError
 
 from dialore.errors import InputError
 from dialore.files import create_private, unwritable
-from dialore.llm.model import Completion, LanguageModel, OnToken, Request, Wrapper
+from dialore.llm.model import Completion, OnToken, Request
 from dialore.sqlite_errors import classify_sqlite_error, explain_sqlite_error
 
 log = logging.getLogger(__name__)
@@ -29,18 +32,28 @@ _BUSY_SECONDS = 10.0
 _MEND = "delete it or name another file"
 
 
-class Cached(Wrapper):
-    """A model whose completions are kept on disk.
+@dataclass(slots=True)
+class CacheEntry:
+    """The completion of a request: from the cache, or None until the caller sets it."""
 
-    Equal requests under way share one call. A hit has `usage.calls` 1 and `usage.cached` 1 with the recorded tokens,
-    takes no time, and is passed to `on_token` in one piece. Several processes may share the file, and what is finished
-    survives the death of a process at any point. A completion that cannot be stored is still returned. `address` is
-    where the model is and by which API it is asked: two servers may give one name to different models.
+    completion: Completion | None
+
+
+class CompletionCache:
+    """Completions on disk, found by model and request.
+
+    Equal requests under way share one call. A completion from the cache has `usage.calls` 1 and `usage.cached` 1 with
+    the recorded tokens, and takes no time. Processes may share the file, and a completion that was stored survives the
+    death of the process. A completion that cannot be stored is still returned.
+
+    Args:
+        path: The cache file.
+        model: Name of the model.
+        address: Address and API of the model, because two servers may give one name to different models.
     """
 
-    def __init__(self, model: LanguageModel, path: str | Path, *, address: str = "") -> None:
-        super().__init__(model)
-        self._address, self._path = address, Path(path)
+    def __init__(self, path: str | Path, model: str, *, address: str = "") -> None:
+        self._path, self._model, self._address = Path(path), model, address
         self._has_warned = False
         self._inherited: list[object] = []
         self._start()
@@ -54,59 +67,73 @@ class Cached(Wrapper):
 
     @property
     def _thread(self) -> ThreadPoolExecutor:
-        """The thread, made anew with its connection in a process that was forked, where neither can be used."""
+        """The thread. A forked process gets a new thread and connection, because it can use neither of its parent's."""
         if self._process != os.getpid():
             # Closing the inherited connection would release the locks of the other process.
             self._inherited.append(self._database)
             self._start()
         return self._executor
 
-    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`; raises InputError where the file is not a cache, or is damaged."""
+    @asynccontextmanager
+    async def entry(self, request: Request, on_token: OnToken | None = None) -> AsyncIterator[CacheEntry]:
+        """Yield the entry of a request, and store the completion that the caller sets if there was none.
+
+        A completion from the cache is passed to `on_token` in one piece.
+
+        Raises:
+            InputError: The file is not a cache, or is damaged.
+        """
         key = self.key(request)
         thread = self._thread
+        shared = await self._wait_for_equal_request(key)
+        if shared is not None:
+            yield CacheEntry(_as_cached(shared, on_token))
+            return
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Completion] = loop.create_future()
+        self._under_way[key] = future
+        try:
+            stored = await loop.run_in_executor(thread, self._get, key)
+            entry = CacheEntry(_as_cached(stored, on_token) if stored is not None else None)
+            yield entry
+            if entry.completion is not None:
+                if stored is None and not entry.completion.usage.cached:
+                    await asyncio.shield(loop.run_in_executor(thread, self._put, key, entry.completion))
+                future.set_result(entry.completion)
+        except Exception as error:
+            future.set_exception(error)
+            future.exception()  # marks it as retrieved, as there may be no other caller
+            raise
+        finally:
+            del self._under_way[key]
+            future.cancel()
+
+    async def _wait_for_equal_request(self, key: bytes) -> Completion | None:
+        """Return the completion of an equal request that is under way, or None if there is no such request."""
         while (shared := self._under_way.get(key)) is not None:
             try:
-                completion = await asyncio.shield(shared)
+                return await asyncio.shield(shared)
             except asyncio.CancelledError:
                 task = asyncio.current_task()
                 if not shared.cancelled() or (task is not None and task.cancelling()):
                     raise
-                continue  # the first caller was cancelled: ask again
-            return _hit(completion, on_token)
-        loop = asyncio.get_running_loop()
-        self._under_way[key] = mine = loop.create_future()
-        try:
-            stored = await loop.run_in_executor(thread, self._get, key)
-            completion = stored or await self._model.complete(request, on_token)
-            if not (stored or completion.usage.cached):
-                await asyncio.shield(loop.run_in_executor(thread, self._put, key, completion))
-        except Exception as error:
-            mine.set_exception(error)
-            mine.exception()  # marks it as retrieved, as there may be no other caller
-            raise
-        else:
-            mine.set_result(completion)
-        finally:
-            del self._under_way[key]
-            mine.cancel()
-        return _hit(completion, on_token) if stored else completion
+                # The other caller was cancelled: look again.
+        return None
 
     def key(self, request: Request) -> bytes:
-        """Return what the completion of a request is kept under."""
-        return cache_key([self._address, self.name], request)
+        """Return the key under which the completion of a request is stored."""
+        return cache_key([self._address, self._model], request)
 
     def open(self) -> None:
-        """Open the file, or make it, now and not at the first call; raises InputError as that does."""
+        """Open the file, or create it, before the first call; raise InputError as `entry` does."""
         self._thread.submit(self._connect).result()
 
-    async def close(self) -> None:
-        """Close the file and the model underneath."""
+    def close(self) -> None:
+        """Close the file."""
         thread = self._thread
         if self._database is not None:
             thread.submit(self._database.close).result()
             self._database = None
-        await self._model.close()
 
     def _connect(self) -> sqlite3.Connection:
         self._database = self._database or _open(self._path)
@@ -126,7 +153,7 @@ class Cached(Wrapper):
         return None
 
     def _put(self, key: bytes, completion: Completion) -> None:
-        row = (key, completion.model_dump_json(), self._model.name, time.time())
+        row = (key, completion.model_dump_json(), self._model, time.time())
         try:
             self._connect().execute("INSERT OR REPLACE INTO completions VALUES (?, ?, ?, ?)", row)
         except sqlite3.Error as error:
@@ -155,7 +182,8 @@ def cache_key(model: list[str], request: Request) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def _hit(completion: Completion, on_token: OnToken | None) -> Completion:
+def _as_cached(completion: Completion, on_token: OnToken | None) -> Completion:
+    """Return a completion as one that took no call, after passing its text to `on_token`."""
     if on_token is not None:
         on_token(completion.text)
     usage = completion.usage.model_copy(update={"calls": 1, "cached": 1, "retries": 0})

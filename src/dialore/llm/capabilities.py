@@ -1,10 +1,11 @@
-"""The form of the calls that a server takes: found out from what it refuses, once for an address and model."""
+"""What a server accepts, learned from what it refuses, once for each address and model."""
 
 from __future__ import annotations
 
 import functools
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dialore.errors import ModelError, WindowError
@@ -12,6 +13,8 @@ from dialore.llm.model import ChatForm, Message
 from dialore.llm.pacing import tell
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from dialore.llm.model import Api, OutputSchema, Request
 
 Format = Literal["json_schema", "json_object", "off"]
@@ -41,12 +44,17 @@ _OPTIONAL = ("stream_options", "temperature", "top_p", "seed", "stop")
 _UNSAID = frozenset({400, 404, 422, 500, 501})  # the statuses of servers that refuse a form without saying which
 _MIN_DOUBTS = 2
 _MAX_BROKEN_STREAMS = 3
+_STREAM_PAUSE_S = 300.0
 _QUICK = 8.0  # an answer that takes less than this part of the time-out need not be streamed
 
 
 def following(form: Format) -> Format:
     """Return the form of asking for JSON that is tried after one."""
     return FORMATS[FORMATS.index(form) + 1]
+
+
+class ThoughtsError(ModelError):
+    """A model spent its tokens on thoughts."""
 
 
 class ServerCapabilities:
@@ -65,10 +73,16 @@ class ServerCapabilities:
         self.most: int | None = None
         self.left_out: set[str] = set()  # the parameters that it refuses
         self.unopened: bool | None = None
-        self.streams = True
+        self._refuses_streams = False
         self._broken_streams: int | None = 0  # None once a stream has ended as it should
-        self._doubts = 0  # requests that succeeded in another form after a failure inside the server
+        self._streams_paused_until = 0.0  # by the monotonic clock
+        self.doubts = 0  # requests that succeeded in another form after a failure inside the server
         self.slowest: float | None = None  # seconds of the slowest answer
+
+    @property
+    def streams(self) -> bool:
+        """Whether to stream: the server has not refused it, and streams are not paused."""
+        return not self._refuses_streams and time.monotonic() >= self._streams_paused_until
 
     def should_stream(self, timeout: float) -> bool:
         """Return whether an answer is to be streamed although no caller reads it, so that a time-out is of a silence.
@@ -130,24 +144,16 @@ class ServerCapabilities:
             tell(f"the server refuses {self.format} as response_format: JSON is asked for by {by} from now on")
             self.format = form
 
-    def succeeded(self, form: Format, refusal: ModelError | None) -> None:
-        """Ask for JSON in the form of a call that succeeded from now on, if other forms were refused before it.
-
-        A failure inside the server (5xx) may pass, so it counts as a refusal of the form only when it comes again.
-        """
-        if form != self.format and refusal is not None and (refusal.status or 0) >= 500:
-            self._doubts += 1
-            if self._doubts < _MIN_DOUBTS:
-                return
-        self.step_down(form)
-
     def stream_ended(self, *, whole: bool) -> None:
-        """Record how a stream ended. Streaming is given up if the first few streams of a server all broke off."""
+        """Record how a stream ended. Streaming is paused if the first few streams of a server all broke off."""
         if whole:
             self._broken_streams = None
-        elif self._broken_streams is not None:
-            self._broken_streams += 1
-            self.streams = self.streams and self._broken_streams < _MAX_BROKEN_STREAMS
+            return
+        if self._broken_streams is None:
+            return
+        self._broken_streams += 1
+        if self._broken_streams >= _MAX_BROKEN_STREAMS:
+            self._streams_paused_until = time.monotonic() + _STREAM_PAUSE_S
 
     def _learn_roles(self, error: ModelError, sent: dict[str, Any]) -> bool:
         messages = [Message(**message) for message in sent.get("messages", ())]
@@ -170,21 +176,12 @@ class ServerCapabilities:
             if name not in sent or not named or not _REFUSED.search(error.said):
                 continue
             if name == "stream":
-                self.streams = False
+                self._refuses_streams = True
             elif name not in self.left_out:
                 tell(f"the server refuses {name}: it is left out from now on")
                 self.left_out.add(name)
             return True
         return False
-
-    def may_refuse_format(self, error: ModelError, sent: dict[str, Any], failures: int) -> bool:
-        """Return whether what failed may be the form in which JSON was asked for, though the server does not say so.
-
-        Of trouble inside the server (500) only once it has come again.
-        """
-        status = error.status or 0
-        other = isinstance(error, WindowError) or (error.configuration and status != 404) or self.is_format_taken
-        return "response_format" in sent and not other and status in _UNSAID and (failures > 0 or status < 500)
 
     def saw_thoughts(self, *, spent: bool = False) -> bool:
         """Give thoughts their own tokens from now on, more where they have spent all; says whether there are more."""
@@ -194,8 +191,99 @@ class ServerCapabilities:
             if spent and before:
                 self.thoughts = max(before, _MOST_THOUGHTS)
             if spent and not before:
-                tell(f"the model thinks before it answers: {THOUGHTS:,} tokens more a call from now on (--thinking)")
+                tell(
+                    f"the model thinks before it answers: {THOUGHTS:,} tokens more a call from now on (model.thinking)"
+                )
         return self.thoughts > before
+
+
+class CallForm:
+    """The form of one call. After a refusal it changes to the next form that the server may accept.
+
+    Args:
+        server: What is known of the server. It learns from this call.
+        model: Name of the model.
+        request: The request.
+        extra_body: Further fields of the body. They replace those of the request.
+        has_listener: Whether the caller reads the answer as a stream.
+        timeout: Seconds of silence that end a call.
+    """
+
+    def __init__(
+        self,
+        server: ServerCapabilities,
+        model: str,
+        request: Request,
+        extra_body: Mapping[str, object],
+        *,
+        has_listener: bool,
+        timeout: float,
+    ) -> None:
+        self._server, self._model, self._request, self._extra_body = server, model, request, extra_body
+        self._has_listener, self._timeout = has_listener, timeout
+        self._format = server.format
+        self._body: dict[str, Any] = {}
+        self._first_refusal: ModelError | None = None  # it may have meant the form without saying so
+
+    def body(self, *, may_stream: bool = True) -> dict[str, Any]:
+        """Return the body to be sent. It may be asked for later than the call was begun, in a form found meanwhile."""
+        server = self._server
+        wants_stream = self._has_listener or server.should_stream(self._timeout)
+        self._format = max(self._format, server.format, key=FORMATS.index)
+        body = server.body(
+            self._model, self._request, self._format, stream=may_stream and wants_stream and server.streams
+        )
+        self._body = {**body, **self._extra_body}
+        return self._body
+
+    def adapt(self, error: ModelError, failures: int) -> bool:
+        """Learn from a failed call and return whether to try another form.
+
+        Args:
+            error: The error of the call.
+            failures: Number of failed tries before this one.
+        """
+        server = self._server
+        if server.learn(error, self._body):
+            return True
+        if isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True):
+            return True
+        self._first_refusal = self._first_refusal or error
+        if self._format != "off" and self._may_be_refused_format(error, failures):
+            self._format = following(self._format)
+            return True
+        return False
+
+    @property
+    def refusal(self) -> ModelError | None:
+        """The error to raise once no form is left: the first one that was not understood."""
+        return self._first_refusal
+
+    def accept(self) -> None:
+        """Use the form of this call from now on, because the server accepted it.
+
+        If other formats failed inside the server (5xx) before, that may have been passing trouble, so it counts only
+        when it comes again.
+        """
+        server, refusal = self._server, self._first_refusal
+        server.is_format_taken |= "response_format" in self._body
+        if self._format != server.format and refusal is not None and (refusal.status or 0) >= 500:
+            server.doubts += 1
+            if server.doubts < _MIN_DOUBTS:
+                return
+        server.step_down(self._format)
+
+    def _may_be_refused_format(self, error: ModelError, failures: int) -> bool:
+        """Return whether the server may have refused the format of JSON output without saying so.
+
+        An error inside the server (500) counts only once it has come again.
+        """
+        if "response_format" not in self._body or self._server.is_format_taken:
+            return False
+        if isinstance(error, WindowError) or (error.configuration and error.status != 404):
+            return False
+        status = error.status or 0
+        return status in _UNSAID and (failures > 0 or status < 500)
 
 
 @functools.cache

@@ -13,6 +13,7 @@ from typing import Any, get_args
 from urllib.parse import urlsplit
 
 from dialore.errors import InputError, ModelError, UnknownNameError
+from dialore.llm.client import ModelClient
 from dialore.llm.http import HttpClient, redact_url, run_blocking
 from dialore.llm.model import Api, LanguageModel
 from dialore.trained import PREFIX, open_trained
@@ -47,7 +48,7 @@ def connect(
     folder: Path = Path("models"),
     key_env: str = "",
     named_by: str = "",
-) -> LanguageModel | None:
+) -> ModelClient | None:
     """Return the language model that arguments and environment name, ready to use.
 
     Arguments win, then `DIALORE_MODEL`, `DIALORE_BASE_URL` and `DIALORE_API_KEY`, then the `OPENAI_*` names, then an
@@ -81,14 +82,15 @@ def connect(
         gguf = Gguf(target, context=context, slots=slots or 1, threads=threads, folder=folder, api=api, **asked)
         return _with_cache(gguf, cache, f"{GGUF} {target} {api}")
     if name.startswith(PREFIX):
-        stages: LanguageModel = open_trained(target, "stages")
-        return stages
+        return ModelClient(open_trained(target, "stages"))
     if address is None:
         names = ollama_models()
         if not (name or names):
             return None
         if not names:
-            raise InputError(f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or --base-url")
+            raise InputError(
+                f"no endpoint is known for the model {name!r}", hint="set DIALORE_BASE_URL or model.base_url"
+            )
         name = name or names[0]
         if name not in names and (name := f"{name}:latest") not in names:
             raise UnknownNameError("model of the Ollama on this machine", named, names)
@@ -124,7 +126,7 @@ def find(
         if _host(url) in {_host(address) for address in (*places, *allowed) if address}:
             return name, url, key
         unsent = f"{variable} is not sent to {redact_url(url)}" + (f", which {named_by} names" if named_by else "")
-        hint = f"give --api-key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
+        hint = f"set model.api_key, or DIALORE_API_KEY for it, or export {_HOSTS}={_host(url)}"
         if key_env:
             raise InputError(unsent, hint=hint)
         log.log(logging.WARNING if named_by else logging.INFO, "%s (%s)", unsent, hint)
@@ -176,15 +178,15 @@ def _only_model(base_url: str, api_key: str | None) -> str:
     names = _list_models(base_url, api_key)
     if len(names) == 1:
         return names[0]
-    hint = "set DIALORE_MODEL or --model" + (f" to one of: {', '.join(names[:12])}" if names else "")
+    hint = "set DIALORE_MODEL or model.model" + (f" to one of: {', '.join(names[:12])}" if names else "")
     raise InputError(f"{redact_url(base_url)} does not say which model to use", hint=hint)
 
 
-def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> LanguageModel:
+def _with_cache(model: LanguageModel, path: str | Path | None, address: str) -> ModelClient:
     if path is None:
-        return model
-    from dialore.llm.cache import Cached
+        return ModelClient(model)
+    from dialore.llm.cache import CompletionCache
 
-    cached = Cached(model, path, address=address)
-    cached.open()
-    return cached
+    cache = CompletionCache(path, model.name, address=address)
+    cache.open()
+    return ModelClient(model, cache=cache)

@@ -47,6 +47,11 @@ class Row(BaseModel):
         """The stage: `dcrag/query-production`."""
         return self.task.partition(".")[0]
 
+    @property
+    def language(self) -> Literal["en", "zh"]:
+        """The language of the prompt, which the task's name ends with."""
+        return "zh" if self.task.endswith(".zh") else "en"
+
     @classmethod
     def of(cls, prompt: str, messages: Iterable[str], output: str, dialogue: str, by: str) -> Row:
         """Return the row of an answer to a prompt, with the prompt's name, version and hash."""
@@ -116,7 +121,7 @@ class TrainedStages(Wrapper):
         task = request.prompt.partition(" ")[0]
         if task not in self._fixed:
             message = f"{self.name} was not trained for {task or 'this'}, but for {', '.join(sorted(self._fixed))}"
-            raise ModelError(message, hint="name another model for it by --stage-model", configuration=True)
+            raise ModelError(message, hint="name another model for it in model.stages", configuration=True)
         text = "\n\n".join(message.content for message in request.messages)
         read = text if self._whole else shorten_prompt(task, text, self._fixed[task])
         changes: dict[str, object] = {"continuation": read, "continuation_stop": ()}

@@ -8,14 +8,15 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from dialore.errors import ModelError, UnknownNameError
-from dialore.llm.capabilities import FORMATS, THOUGHTS, ServerCapabilities, dialect_of, following
+from dialore.llm.capabilities import THOUGHTS, CallForm, ServerCapabilities, ThoughtsError, dialect_of
 from dialore.llm.http import HttpClient, ModelTimeoutError, join_url, load_json, one_line, redact_url, reply_error
 from dialore.llm.model import Api, Completion, OnToken, Request, Usage
-from dialore.llm.pacing import AdaptiveLimiter, Retry
+from dialore.llm.pacing import AdaptiveLimiter, Retry, Tries
 from dialore.llm.thoughts import ThoughtFilter, strip_thoughts
 from dialore.parallel import check_event_loop
 from dialore.text import storable
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_ADAPTATIONS = 8
+_MAX_FORMS = 8  # forms of one call that are tried
 _LIST_SECONDS = 10.0
 _USAGE_SECONDS = 2.0  # how long a stream may still take to name its usage once the answer is whole
 _DONE = "[DONE]"
@@ -39,12 +40,20 @@ Call = Callable[[Callable[[], dict[str, Any]], Request, OnToken | None], Awaitab
 """Answers a request. The body is made by a function, called when it is sent: a call may have to wait before that."""
 
 
-class ThoughtsError(ModelError):
-    """A model spent its tokens on thoughts."""
-
-
 class BrokenStreamError(ModelError):
     """A stream ended before the answer did."""
+
+
+class _Listener:
+    """Passes pieces on and remembers whether there were any."""
+
+    def __init__(self, on_token: OnToken) -> None:
+        self._on_token = on_token
+        self.has_begun = False
+
+    def __call__(self, piece: str) -> None:
+        self.has_begun = True
+        self._on_token(piece)
 
 
 class Endpoint:
@@ -97,37 +106,20 @@ class Endpoint:
         check_event_loop()
         if request.steering is not None:
             why = f"{self.name} is behind an endpoint, whose decoding cannot be steered"
-            hint = "run a model here: --model hf:microsoft/DialoGPT-medium"
+            hint = "run a model here: hf:microsoft/DialoGPT-medium"
             raise ModelError(why, hint=hint, configuration=True)
-        has_begun = False
-        is_broken = False  # whether a stream of this request broke off: the answer is then asked for in one piece
-
-        def pass_on(piece: str) -> None:
-            nonlocal has_begun
-            has_begun = True
-            if on_token is not None:
-                on_token(piece)
-
-        async def attempt(failures: int) -> Completion:
-            nonlocal is_broken
-            async with self.limiter.slot():
-                started = time.perf_counter()
-                try:
-                    listener = None if on_token is None else pass_on
-                    completion = await self._ask(request, listener, failures, may_stream=not is_broken)
-                except ModelError as error:
-                    is_broken |= isinstance(error, BrokenStreamError)
-                    self._judge(error, failures)
-                    raise
-                self._refused_in_a_row = 0
-                completion.seconds = time.perf_counter() - started
-                completion.model = completion.model or self.name
-                completion.usage.retries = failures
-                self.capabilities.slowest = max(self.capabilities.slowest or 0.0, completion.seconds)
-                return completion
-
-        # Pieces that were passed on are never taken back.
-        return await self.retry.run(attempt, is_over=lambda: has_begun)
+        tries = Tries(self.retry)
+        listener = None if on_token is None else _Listener(on_token)
+        may_stream = True
+        while True:
+            try:
+                async with self.limiter.slot():
+                    return await self._try(request, listener, tries.failures, may_stream=may_stream)
+            except ModelError as error:
+                # A stream that breaks off before its first piece is asked for again in one piece.
+                may_stream = may_stream and not isinstance(error, BrokenStreamError)
+                # Pieces that were passed on are never taken back.
+                await tries.wait_after(error, may_retry=listener is None or not listener.has_begun)
 
     async def close(self) -> None:
         """Close the connections."""
@@ -143,32 +135,35 @@ class Endpoint:
             error.message += f" (as {self._refused_in_a_row} times before, and nothing else)"
             error.configuration = True
 
-    async def _ask(self, request: Request, on_token: OnToken | None, failures: int, *, may_stream: bool) -> Completion:
-        """One call, or a few where the server refuses its form."""
-        server, form = self.capabilities, self.capabilities.format
-        unsaid: ModelError | None = None  # the first refusal that may have been the form's, without saying so
-        body: dict[str, Any] = {}
-
-        def make_body() -> dict[str, Any]:
-            nonlocal body, form
-            streamed = may_stream and (on_token is not None or server.should_stream(self.http.timeout))
-            form = max(form, server.format, key=FORMATS.index)
-            body = server.body(self.name, request, form, stream=streamed and server.streams) | self._extra_body
-            return body
-
-        for _ in range(_ADAPTATIONS):
+    async def _try(self, request: Request, on_token: OnToken | None, failures: int, *, may_stream: bool) -> Completion:
+        """Try a call once, in another form after each refusal of a form."""
+        started = time.perf_counter()
+        form = CallForm(
+            self.capabilities,
+            self.name,
+            request,
+            self._extra_body,
+            has_listener=on_token is not None,
+            timeout=self.http.timeout,
+        )
+        make_body = partial(form.body, may_stream=may_stream)
+        for _ in range(_MAX_FORMS):
             try:
                 completion = await self.call(make_body, request, on_token)
             except ModelError as error:
-                if server.learn(error, body) or (isinstance(error, ThoughtsError) and server.saw_thoughts(spent=True)):
+                if form.adapt(error, failures):
                     continue
-                unsaid = unsaid or error
-                if form != "off" and server.may_refuse_format(error, body, failures):
-                    form = following(form)
-                    continue
-                raise (await self._not_found(unsaid) if unsaid.status == 404 else unsaid) from None
-            server.succeeded(form, unsaid)
-            server.is_format_taken |= "response_format" in body
+                refusal = form.refusal or error
+                if refusal.status == 404:
+                    refusal = await self._not_found(refusal)
+                self._judge(refusal, failures)
+                raise refusal from None
+            form.accept()
+            self._refused_in_a_row = 0
+            completion.seconds = time.perf_counter() - started
+            completion.model = completion.model or self.name
+            completion.usage.retries = failures
+            self.capabilities.slowest = max(self.capabilities.slowest or 0.0, completion.seconds)
             return completion
         raise ModelError(f"{self.http.where} refuses every form of the call", hint=f"does it offer {self.path}?")
 
@@ -300,7 +295,7 @@ class Reader:
         if not text.strip():
             if reason == "length":
                 spent = f"{self._where} spent all its tokens before the answer began"
-                raise ThoughtsError(spent, hint="give its thoughts more: --thinking TOKENS")
+                raise ThoughtsError(spent, hint="give its thoughts more: raise model.thinking")
             if self._filter.seen or self._reasoned:
                 alone = f"{self._where} answered with thoughts alone{' (reasoning_content)' if self._reasoned else ''}"
                 raise ModelError(alone, hint="switch off the server's reasoning parser, or the model's thinking")

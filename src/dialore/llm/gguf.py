@@ -69,7 +69,7 @@ class Gguf(Wrapper):
         path = fetch_weights(place.removeprefix(_HUB), folder) if place.startswith(_HUB) else Path(place).expanduser()
         about = read_metadata(path)
         if api == "chat" and not about.get(_TEMPLATE):
-            raise InputError(f"{path} has no chat template: it is a base model", hint="--api completions")
+            raise InputError(f"{path} has no chat template: it is a base model", hint="set model.api to completions")
         trained = about.get(f"{about.get('general.architecture')}.context_length")
         tokens = context or min(_CONTEXT, trained if isinstance(trained, int) else _CONTEXT)
         _check_memory(path, about, tokens * slots)
@@ -96,7 +96,7 @@ class Gguf(Wrapper):
         estimate = sum(estimate_tokens(message.content) for message in request.messages)
         if estimate > _CERTAIN * self._window:
             message = f"the prompt has about {estimate:,} tokens, {self.name} takes {self._window:,}"
-            raise WindowError(message, hint="shorten the dialogue, or raise --window")
+            raise WindowError(message, hint="shorten the dialogue, or raise model.window")
         return await self._model.complete(request, on_token)
 
     async def close(self) -> None:
@@ -111,10 +111,10 @@ class Gguf(Wrapper):
 def read_metadata(path: Path) -> dict[str, Any]:
     """Return what a GGUF file says of itself, without its lists; raise InputError where it is no such file."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}", hint="--model gguf:PATH or gguf:hf:OWNER/REPO/FILE")
+        raise InputError(f"there is no file {path}", hint="name gguf:PATH or gguf:hf:OWNER/REPO/FILE")
     with path.open("rb") as file:
         if file.read(4) != b"GGUF":
-            raise InputError(f"{path} is no GGUF file", hint="models of other forms run by --model hf:NAME")
+            raise InputError(f"{path} is no GGUF file", hint="models of other forms run as hf:NAME")
         try:
             version, _, pairs = struct.unpack("<IQQ", file.read(20))
             if version not in {2, 3}:
@@ -163,7 +163,7 @@ def _check_memory(path: Path, about: dict[str, Any], context: int) -> None:
     needed = path.stat().st_size + context * layers * shared * width * 4 + _WORK_BYTES
     if needed > free:
         short = f"{path.name} needs some {needed / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free"
-        raise InputError(short, hint=f"take a smaller model, or a smaller context than {context:,}: --window TOKENS")
+        raise InputError(short, hint=f"take a smaller model, or a smaller context than {context:,}: lower model.window")
 
 
 def fetch_weights(name: str, folder: Path) -> Path:
@@ -176,12 +176,10 @@ def fetch_weights(name: str, folder: Path) -> Path:
     """
     name, _, digest = name.partition(_DIGEST)
     if digest and not _SHA256.fullmatch(digest):
-        raise InputError(
-            f"{digest!r} is no SHA-256", hint=f"--model gguf:hf:OWNER/REPO/FILE.gguf{_DIGEST}64_HEX_DIGITS"
-        )
+        raise InputError(f"{digest!r} is no SHA-256", hint=f"name gguf:hf:OWNER/REPO/FILE.gguf{_DIGEST}64_HEX_DIGITS")
     parts = name.split("/")
     if len(parts) < 3 or not all(part.strip(".") for part in parts):
-        raise InputError(f"{_HUB}{name} names no file", hint="--model gguf:hf:OWNER/REPO/FILE.gguf")
+        raise InputError(f"{_HUB}{name} names no file", hint="name gguf:hf:OWNER/REPO/FILE.gguf")
     owner, repository, *inside = parts
     target = folder.joinpath(*parts)
     if target.is_file():
@@ -213,7 +211,7 @@ def fetch_weights(name: str, folder: Path) -> Path:
         partial.replace(target)
     except OSError as error:
         why = f"cannot fetch {name}: {getattr(error, 'reason', None) or error}"
-        hint = "check the name and the network, or fetch the file by other means: --model gguf:PATH"
+        hint = "check the name and the network, or fetch the file by other means and name gguf:PATH"
         raise InputError(why, hint=hint) from None
     finally:
         partial.unlink(missing_ok=True)
@@ -264,7 +262,7 @@ def _check_size(name: str, size: int | None, folder: Path) -> None:
         return
     if size > MAX_BYTES:
         problem = f"{name} has {size:,} bytes, more than the limit of {MAX_BYTES:,}"
-        raise InputError(problem, hint="fetch the file by other means: --model gguf:PATH")
+        raise InputError(problem, hint="fetch the file by other means and name gguf:PATH")
     free = shutil.disk_usage(folder).free
     if size > free:
         raise InputError(f"{name} has {size:,} bytes, and {free:,} are free in {folder}", hint="make room on the disk")

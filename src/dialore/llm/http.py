@@ -61,14 +61,14 @@ class Fault(NamedTuple):
     configuration: bool = False
 
 
-_KEY = Fault("set DIALORE_API_KEY or --api-key to a key that this endpoint accepts", configuration=True)
+_KEY = Fault("set DIALORE_API_KEY or model.api_key to a key that this endpoint accepts", configuration=True)
 _TROUBLE = Fault("the server is in trouble; try again later", retryable=True)
 FAULTS: dict[int, Fault] = {
     401: _KEY,
     403: _KEY,
     404: Fault("check the address, which usually ends in /v1, and the model's name", configuration=True),
     402: Fault("the account behind the key has no credit left", configuration=True),
-    429: Fault("lower --concurrency or wait", retryable=True),
+    429: Fault("lower model.concurrency or wait", retryable=True),
     **dict.fromkeys((301, 302, 303, 307, 308), Fault("the endpoint has moved", configuration=True)),
     **dict.fromkeys((408, 409, 425, 500, 502, 503, 504, 520, 521, 522, 523, 524, 529), _TROUBLE),
 }
@@ -194,7 +194,7 @@ def _connection_error(error: Exception, where: str, timeout: float, *, flows: bo
         case aiohttp.ConnectionTimeoutError():
             why, fault = f"no connection to {where} in time", Fault(wrong, retryable=True)
         case TimeoutError() if flows:
-            fault = Fault("a slow model needs more: --timeout SECONDS", retryable=True)
+            fault = Fault("a slow model needs more: raise model.timeout", retryable=True)
             why = f"{where} was silent for {timeout:g} s"
         case TimeoutError():
             why, fault = f"{where} did not finish its answer in {timeout:g} s", Fault("raise the time-out", True)

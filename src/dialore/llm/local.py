@@ -220,7 +220,7 @@ class LocalModel:
         if steering is not None:
             if model.config.is_encoder_decoder:
                 why = f"{self.name} is a sequence-to-sequence model, whose decoding cannot be steered"
-                raise ModelError(why, hint="name a causal model: --model hf:NAME", configuration=True)
+                raise ModelError(why, hint="name a causal model: hf:NAME", configuration=True)
             from dialore.llm.steering import SteeredLogits
 
             choice["logits_processor"] = [SteeredLogits(tokenizer, model, steering)]

@@ -1,4 +1,4 @@
-"""The language-model protocol, a request in, a completion out, and what wraps a model. It knows nothing of dialogue."""
+"""The protocol of language models: requests, completions, usage and budgets."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from dialore.errors import BudgetError, InputError, ModelError, WindowError
+from dialore.errors import BudgetError, InputError
 
 Role = Literal["system", "user", "assistant"]
 Api = Literal["chat", "completions"]
@@ -226,47 +226,6 @@ class Wrapper:
         await self._model.close()
 
 
-class SamplingOverride(Wrapper):
-    """A model whose requests are sampled otherwise than they say, by fields of `Sampling`; None: as they say.
-
-    `sample` is the sample index: a repetition of a run asks a cache for other answers than the first, whose is 0.
-    """
-
-    def __init__(self, model: LanguageModel, sample: int = 0, **sampling: float | None) -> None:
-        super().__init__(model)
-        self._sample = sample
-        self._changes = {name: value for name, value in sampling.items() if value is not None}
-
-    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`."""
-        changes: dict[str, object] = {"sample": self._sample + request.sample} if self._sample else {}
-        if self._changes:
-            changes["sampling"] = request.sampling.model_copy(update=self._changes)
-        return await self._model.complete(request.model_copy(update=changes), on_token)
-
-
-class ContextWindow(Wrapper):
-    """A model that refuses prompts that, with the answer, are longer than its window by estimate: some servers cut.
-
-    With `whole`, what is too long for the server is any other error, so that nothing shorter is tried.
-    """
-
-    def __init__(self, model: LanguageModel, window: int | None, *, whole: bool = False) -> None:
-        super().__init__(model)
-        self._window, self._kind = window, ModelError if whole else WindowError
-
-    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`; raises WindowError for a prompt that is too long."""
-        tokens = sum(estimate_tokens(message.content) for message in request.messages) + request.sampling.max_tokens
-        if self._window is not None and tokens > self._window:
-            long = f"prompt and answer of about {tokens:,} tokens do not fit {self.name}'s window of {self._window:,}"
-            raise self._kind(long, hint="shorten the dialogue, or raise --window")
-        try:
-            return await self._model.complete(request, on_token)
-        except WindowError as error:
-            raise self._kind(error.message, hint=error.hint, status=error.status) from error
-
-
 Price: TypeAlias = tuple[float, float] | tuple[float, float, float]
 """Money per million prompt tokens and completion tokens, and per million prompt tokens that the server had cached.
 
@@ -323,31 +282,6 @@ class Budget:
             raise BudgetError(f"the budget of {self.max_tokens:,} tokens is spent ({self.tokens:,} used)", hint=hint)
         if self.max_cost is not None and self.cost >= self.max_cost:
             raise BudgetError(f"the budget of {self.max_cost:g} is spent ({self.cost:.4f} used)", hint=hint)
-
-
-class Budgeted(Wrapper):
-    """A model that may be called until its budget is spent.
-
-    Calls under way when the budget runs out finish and are counted, so the last few may pass it. Completions from
-    the cache cost nothing.
-    """
-
-    def __init__(self, model: LanguageModel, budget: Budget, price: Price | None = None) -> None:
-        super().__init__(model)
-        if budget.max_cost is not None and price is None:
-            raise InputError(f"a budget of money needs the price of {model.name}", hint="give the model a price")
-        if min(price or (0,)) < 0:
-            raise InputError("a price cannot be negative")
-        self.budget = budget
-        self._price: Price = price or (0.0, 0.0)
-
-    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`; raises BudgetError where the budget is spent, and does not ask then."""
-        self.budget.check()
-        completion = await self._model.complete(request, on_token)
-        if not completion.usage.cached:
-            self.budget.spend(completion.usage, self._price)
-        return completion
 
 
 _WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af]")

@@ -47,40 +47,68 @@ class Retry:
     uniform: Callable[[], float] = random.random
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
-    async def run(self, call: Callable[[int], Awaitable[T]], *, is_over: Callable[[], bool] = lambda: False) -> T:
-        """Return what a call gives, told the failures before it; ask again where that may help and not `is_over`.
+    async def run(self, call: Callable[[int], Awaitable[T]]) -> T:
+        """Return the result of a call, which gets the number of failures before it.
 
-        A model that is being loaded is waited for, which counts as no failure. Raises the last ModelError once the
-        retries are spent or another try would not help.
+        Raises:
+            ModelError: The last error, once the retries are spent or another try would not help.
         """
-        failures, began, told = 0, time.monotonic(), 0.0
+        tries = Tries(self)
         while True:
             try:
-                return await call(failures)
-            except LoadingError as error:
-                waited = time.monotonic() - began
-                if waited > _LOADING_SECONDS or is_over():
-                    raise
-                loud = not told or waited - told >= _LOADING_TOLD
-                told = waited or told if loud else told
-                tell(f"waiting for a model that is being loaded, {waited:.0f} s so far ({error.message})", loud=loud)
-                await self.sleep(min(error.retry_after or _LOADING_PAUSE, _LOADING_TOLD))
+                return await call(tries.failures)
             except ModelError as error:
-                failures += 1
-                error.tries = failures
-                if (error.retry_after or 0.0) > self.longest_wait and error.retryable:
-                    minutes = (error.retry_after or 0.0) / 60
-                    span = f"{minutes / 60:.0f} h" if minutes >= 120 else f"{minutes:.0f} min"
-                    error.message += f"; it asks to be left alone for {span}"
-                    error.hint, error.retryable, error.configuration = "try again then", False, True
-                if not error.retryable or failures > self.retries or is_over():
-                    raise
-                seconds = self.uniform() * min(self.cap, self.base * 2.0 ** min(failures - 1, 30))
-                if error.retry_after is not None:
-                    # A little jitter on top, so that not all clients return at once.
-                    seconds = error.retry_after + self.uniform() * self.base
-                log.info("failure %d of %d, waiting %.1f s: %s", failures, self.retries + 1, seconds, error.message)
-                await self.sleep(seconds)
+                await tries.wait_after(error)
+
+
+class Tries:
+    """The tries of one call: how many failed, and the pauses between them."""
+
+    def __init__(self, retry: Retry) -> None:
+        self._retry = retry
+        self._began = time.monotonic()
+        self._last_report: float | None = None
+        self.failures = 0
+
+    async def wait_after(self, error: ModelError, *, may_retry: bool = True) -> None:
+        """Wait until the call may be tried again; raise the error if it is not to be tried again.
+
+        A server that loads its model is waited for, which does not count as a failure.
+        """
+        if isinstance(error, LoadingError):
+            await self._wait_for_loading(error, may_retry=may_retry)
+            return
+        retry = self._retry
+        self.failures += 1
+        error.tries = self.failures
+        if error.retryable and error.retry_after is not None and error.retry_after > retry.longest_wait:
+            _refuse_long_wait(error, error.retry_after)
+        if not error.retryable or self.failures > retry.retries or not may_retry:
+            raise error
+        if error.retry_after is not None:
+            # A little jitter on top, so that not all clients return at once.
+            seconds = error.retry_after + retry.uniform() * retry.base
+        else:
+            seconds = retry.uniform() * min(retry.cap, retry.base * 2.0 ** min(self.failures - 1, 30))
+        log.info("failure %d of %d, waiting %.1f s: %s", self.failures, retry.retries + 1, seconds, error.message)
+        await retry.sleep(seconds)
+
+    async def _wait_for_loading(self, error: LoadingError, *, may_retry: bool) -> None:
+        waited = time.monotonic() - self._began
+        if waited > _LOADING_SECONDS or not may_retry:
+            raise error
+        is_due = self._last_report is None or waited - self._last_report >= _LOADING_TOLD
+        if is_due:
+            self._last_report = waited
+        tell(f"waiting for a model that is being loaded, {waited:.0f} s so far ({error.message})", loud=is_due)
+        await self._retry.sleep(min(error.retry_after or _LOADING_PAUSE, _LOADING_TOLD))
+
+
+def _refuse_long_wait(error: ModelError, seconds: float) -> None:
+    minutes = seconds / 60
+    span = f"{minutes / 60:.0f} h" if minutes >= 120 else f"{minutes:.0f} min"
+    error.message += f"; it asks to be left alone for {span}"
+    error.hint, error.retryable, error.configuration = "try again then", False, True
 
 
 _BUSY = frozenset({429, 503, 529})

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from dialore.errors import InputError, NotRecordedError, describe
 from dialore.files import create_private, read_text, unwritable
-from dialore.llm.model import Completion, LanguageModel, Message, OnToken, Request, Sampling, Usage, Wrapper
+from dialore.llm.model import Completion, Message, OnToken, Request, Sampling, Usage
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -74,42 +74,40 @@ def _prompt_key(messages: Sequence[Message], schema: str | None) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-class Recorder(Wrapper):
-    """A model whose finished calls are appended to a recording, each line written at once and in one piece."""
+class Recorder:
+    """Appends finished calls to a recording, each as one line that is written at once."""
 
-    def __init__(self, model: LanguageModel, path: str | Path) -> None:
-        super().__init__(model)
+    def __init__(self, path: str | Path) -> None:
         self._path = Path(path)
         self._file: FileIO | None = None
 
-    async def complete(self, request: Request, on_token: OnToken | None = None) -> Completion:
-        """See `LanguageModel.complete`; a failed call is not recorded, one that cannot be is an InputError."""
+    def open(self) -> None:
+        """Open the file if it is not open; raise InputError if it cannot be written."""
+        if self._file is not None:
+            return
         with self._writing():
-            file = self._open()
-        completion = await self._model.complete(request, on_token)
-        recorded = Recorded.of(request, completion, self.name)
-        line = (recorded.model_dump_json(by_alias=True) + "\n").encode("utf-8", "replace")
-        with self._writing():
-            if file.write(line) < len(line):
-                raise OSError("the disk is full")
-        return completion
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            create_private(self._path)  # prompts hold what people said
+            file = self._path.open("a+b", buffering=0)
+            size = os.fstat(file.fileno()).st_size
+            if size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+                file.write(b"\n")
+            self._file = file
 
-    async def close(self) -> None:
-        """Close the file and the model underneath."""
+    def append(self, request: Request, completion: Completion, model: str) -> None:
+        """Write a call of a model of that name; raise InputError if it cannot be written."""
+        self.open()
+        line = Recorded.of(request, completion, model).model_dump_json(by_alias=True) + "\n"
+        data = line.encode("utf-8", "replace")
+        with self._writing():
+            if self._file is None or self._file.write(data) < len(data):
+                raise OSError("the disk is full")
+
+    def close(self) -> None:
+        """Close the file."""
         if self._file is not None:
             self._file.close()
             self._file = None
-        await self._model.close()
-
-    def _open(self) -> FileIO:
-        if self._file is None:
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            create_private(self._path)  # prompts hold what people said
-            self._file = self._path.open("a+b", buffering=0)
-            size = os.fstat(self._file.fileno()).st_size
-            if size and os.pread(self._file.fileno(), 1, size - 1) != b"\n":
-                self._file.write(b"\n")
-        return self._file
 
     @contextmanager
     def _writing(self) -> Iterator[None]:

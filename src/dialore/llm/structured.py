@@ -51,7 +51,7 @@ def parse(text: str, model_type: type[T]) -> T:
     punctuation, trailing commas, Python's words, cut-off ends, names of keys, scalars for lists. Prose never becomes
     a value. Raises UnparsedError where there is no such value; the message says why in a few words.
     """
-    return _parse(text, model_type)[0]
+    return parse_answer(text, model_type)[0]
 
 
 async def complete_structured(
@@ -67,20 +67,26 @@ async def complete_structured(
         request = request.model_copy(update={"output_schema": output_schema(model_type)})
     first = await model.complete(request)
     try:
-        value, clean = _parse(first.text, model_type, parser)
+        value, clean = parse_answer(first.text, model_type, parser)
     except UnparsedError as failure:
         error = failure.message
     else:
         return Structured(value, "parsed" if clean else "repaired_locally", [first])
-    second = await model.complete(_repair_request(request, first, error))
+    second = await model.complete(repair_request(request, first, error))
     try:
-        return Structured(_parse(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
+        return Structured(parse_answer(second.text, model_type, parser)[0], "repaired_by_model", [first, second])
     except UnparsedError as failure:
         return Structured(None, "unparsed", [first, second], failure.message)
 
 
-def _parse(text: str, model_type: type[T], parser: Callable[[str], T | None] | None = None) -> tuple[T, bool]:
-    """Return the value, and whether the text was valid as it stood."""
+def parse_answer(text: str, model_type: type[T], parser: Callable[[str], T | None] | None = None) -> tuple[T, bool]:
+    """Return the value of an answer, and whether the answer was valid as it stood.
+
+    A `parser` reads answers that need not be JSON. If it returns None, the answer is read as JSON.
+
+    Raises:
+        UnparsedError: The answer holds no such value.
+    """
     if parser is not None and (read := parser(text)) is not None:
         return read, True
     text = storable(text)
@@ -112,7 +118,8 @@ def _reason(error: ValidationError) -> str:
     return "; ".join(shown) + (f"; and {len(details) - 3} more" if len(details) > 3 else "")
 
 
-def _repair_request(request: Request, answer: Completion, error: str) -> Request:
+def repair_request(request: Request, answer: Completion, error: str) -> Request:
+    """Return the request that shows the model its answer and the error. Its label is `<label>/repair`."""
     definition = request.output_schema.definition if request.output_schema else {}
     short = " It was cut off at the limit of tokens: be brief." if answer.finish_reason == "length" else ""
     wanted = (

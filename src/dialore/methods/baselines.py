@@ -16,7 +16,7 @@ from dialore.methods.few_shot import TOPICS, topic_of
 from dialore.methods.selection import has_asked_back
 from dialore.parallel import gather
 from dialore.prompts.history import Block, on_one_line, plain_turns
-from dialore.response import Citation, Demands, Grounding, Response
+from dialore.response import Citation, Demands, Grounding, Response, failed_sources
 from dialore.retrieval.fusion import reciprocal_ranks
 from dialore.retrieval.reranking import load_reranker
 from dialore.sources.base import list_knowledge
@@ -35,6 +35,7 @@ _PASSAGES = ("documents", "memory", "web")
 _TOO_MUCH = "take rag, which retrieves, or name fewer documents; the bound is the option words"
 _FOUND = {"en": "From what was found: ", "zh": "找到的知识："}
 _NOTHING = {"en": "Nothing was found for this dialogue.", "zh": "没有找到与这段对话有关的知识。"}
+_FAILED = {"en": " Some sources could not be asked: {}.", "zh": "有些来源无法访问：{}。"}
 _SMALL_TALK = {
     "en": "Ask me something, and I look it up: without a language model I cannot chat.",
     "zh": "请向我提问，我会查找知识：没有语言模型，我无法闲聊。",
@@ -453,6 +454,9 @@ class Lexical(OverSources):
         grounding = await self.ground(dialogue, stage)
         new = next((piece for piece in grounding.knowledge if not _is_said(piece, dialogue)), None)
         text, cited = _NOTHING[dialogue.language], []
+        if failed := failed_sources(stage.trace):
+            separator = "，" if dialogue.language == "zh" else ", "
+            text += _FAILED[dialogue.language].format(separator.join(failed))
         if new is not None:
             lead, quoted = _FOUND[dialogue.language], on_one_line(new.text)
             if new.kind == "passage" and len(sentences := split_sentences(new.text)) > 1:

@@ -64,7 +64,7 @@ class MarkReader:
     _code: str = ""
 
     def feed(self, piece: str) -> str:
-        """Take a further piece; gives the text that it settles."""
+        """See `TextFilter`."""
         self._came += piece
         tail = self._came[self._place :]
         if last := _LAST.search(tail):
@@ -73,8 +73,8 @@ class MarkReader:
             tail = tail[: last.start()] if is_code else tail[: opening.start() if opening else len(tail)].rstrip()
         return self._settle(self._place + len(tail))
 
-    def close(self) -> str:
-        """Return the rest: nothing more comes."""
+    def finish(self) -> str:
+        """See `TextFilter`."""
         return self._settle(len(self._came))
 
     @property
@@ -159,7 +159,7 @@ def read_citations(text: str, knowledge: Sequence[Knowledge]) -> MarkReader:
     """Take the marks out of a whole text; they number the knowledge from 1."""
     reader = MarkReader(knowledge)
     reader.feed(text)
-    reader.close()
+    reader.finish()
     return reader
 
 

@@ -13,7 +13,6 @@ from dialore.text import close_gaps
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
-    from dialore.llm.model import OnToken
 
 _QUOTES = {'"': '"', "“": "”", "「": "」"}
 _NOTHING = frozenset(("", "none", "n/a", "unknown", "null", "无", "没有", "不知道"))
@@ -40,36 +39,35 @@ def clean_response(text: str, labels: tuple[str, ...], leads: tuple[str, ...] = 
     return cleaned.strip()
 
 
-class CleanStream:
-    """Passes a response on while it is written; the pieces, joined, are what `clean_response` makes of the whole.
+class CleanFilter:
+    """Removes from a streamed response what models put around it, as `clean_response` does for a whole one.
 
-    The beginning is held back until it is known whether it is a label: for as many characters as one has, and seldom
-    more than two. What begins with a quotation mark or a fence is held back until that closes. White space is held
-    back until something follows it.
+    The beginning is held back until it is known whether it is a label. A response that begins with a quotation mark or
+    a fence is held back until that closes. White space is held back until something follows it.
     """
 
-    def __init__(self, on_token: OnToken, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
-        self._on_token, self._labels, self._leads = on_token, labels, leads
+    def __init__(self, labels: tuple[str, ...], leads: tuple[str, ...] = ()) -> None:
+        self._labels, self._leads = labels, leads
         self._held, self._flows = "", False
 
-    def feed(self, piece: str) -> None:
-        """Take the next piece, and pass on what is certain by now."""
+    def feed(self, piece: str) -> str:
+        """See `TextFilter`."""
         self._held += piece
         if not self._flows:
             begun = self._begun()
             if begun is None:
-                return
+                return ""
             self._flows, self._held = True, begun
         certain = self._held.rstrip()
         self._held = self._held[len(certain) :]
-        if certain:
-            self._on_token(certain)
+        return certain
 
-    def close(self) -> None:
-        """Pass on the rest: nothing more comes."""
+    def finish(self) -> str:
+        """See `TextFilter`."""
         held, self._held = self._held, ""
-        if not self._flows and (text := clean_response(held, self._labels, self._leads)):
-            self._on_token(text)
+        if self._flows:
+            return ""
+        return clean_response(held, self._labels, self._leads)
 
     def _begun(self) -> str | None:
         """Return the text held back, from where the response begins; None while that is open."""
@@ -153,6 +151,7 @@ SCRIPT = "the answer goes on with a script of both sides"
 INSTRUCTIONS = "the answer says the instructions back"
 FAULTS = (ECHO, SCRIPT, INSTRUCTIONS)
 _ALIKE = 0.92
+_ECHO_MARGIN = 12  # characters after the last turn from which a response is more than an echo
 _FEWEST_WORDS, _FEWEST_WIDE, _LONGEST = 5, 8, 2000
 _FEWEST_ASKED, _FEWEST_ASKED_WIDE = 3, 4  # words, or Chinese characters, from which a question said back is no answer
 _LEAST_RUN, _LEAST_SHARE = 4, 0.6  # words of a run that stands in the instructions, an answer's share in such runs
@@ -192,13 +191,26 @@ def _is_echo(said: str, last: str) -> bool:
     return SequenceMatcher(None, *parts, autojunk=False).ratio() >= _ALIKE
 
 
-def _says_instructions(said: str, told: str) -> bool:
-    """Return whether most of an answer stands in the instructions, in runs too long for chance."""
-    parts, known = (list(text) if _WIDE.search(told) else text.split() for text in (said, told))
-    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * len(known):
+def _says_instructions(answer: str, instructions: str) -> bool:
+    """Return whether most words of an answer stand in the instructions, in runs too long for chance."""
+    is_wide = _WIDE.search(instructions) is not None
+    parts = list(answer) if is_wide else answer.split()
+    length, runs = _runs_of_words(instructions, is_wide)
+    if not 2 * _FEWEST_WORDS <= len(parts) <= 1.5 * length:
         return False
-    runs = SequenceMatcher(None, parts, known, autojunk=False).get_matching_blocks()
-    return sum(run.size for run in runs if run.size >= _LEAST_RUN) >= _LEAST_SHARE * len(parts)
+    repeated: set[int] = set()
+    for start in range(len(parts) - _LEAST_RUN + 1):
+        if tuple(parts[start : start + _LEAST_RUN]) in runs:
+            repeated.update(range(start, start + _LEAST_RUN))
+    return len(repeated) >= _LEAST_SHARE * len(parts)
+
+
+@functools.lru_cache(maxsize=64)
+def _runs_of_words(text: str, is_wide: bool) -> tuple[int, frozenset[tuple[str, ...]]]:
+    """Return the number of words of a text, or characters if Chinese, and its runs of `_LEAST_RUN` of them."""
+    parts = list(text) if is_wide else text.split()
+    runs = zip(*(parts[offset:] for offset in range(_LEAST_RUN)), strict=False)
+    return len(parts), frozenset(runs)
 
 
 def _is_telling(text: str) -> bool:
@@ -220,25 +232,31 @@ def stops(messages: list[str]) -> tuple[str, ...]:
     return tuple(mark for mark in ("\nMe:", "\n我：") if any(mark in f"\n{text}" for text in messages))
 
 
-class EchoStream:
-    """Holds a text back for as long as it may be the last turn said back, and passes it on from then on."""
+class EchoFilter:
+    """Holds a streamed response back for as long as it may be the last turn said back.
 
-    def __init__(self, on_token: OnToken, last: str) -> None:
-        self._on_token, self._last = on_token, _plain(last)
-        self._held, self.flows = "", not (_is_telling(self._last) or _is_question(last))
+    Attributes:
+        flows: Whether text has been passed on, or will be at once.
+    """
 
-    def feed(self, piece: str) -> None:
-        """Take the next piece."""
-        if not self.flows:
-            self._held += piece
-            begun = _plain(self._held)
-            if self._last.startswith(begun) or (begun.startswith(self._last) and len(begun) < len(self._last) + 12):
-                return
-            piece, self._held, self.flows = self._held, "", True
-        self._on_token(piece)
+    def __init__(self, last_turn: str) -> None:
+        self._last_turn = _plain(last_turn)
+        self._held = ""
+        self.flows = not (_is_telling(self._last_turn) or _is_question(last_turn))
 
-    def close(self) -> None:
-        """Pass on what is held."""
-        if self._held:
-            self._on_token(self._held)
-            self._held, self.flows = "", True
+    def feed(self, piece: str) -> str:
+        """See `TextFilter`."""
+        if self.flows:
+            return piece
+        self._held += piece
+        begun = _plain(self._held)
+        if self._last_turn.startswith(begun):
+            return ""
+        if begun.startswith(self._last_turn) and len(begun) < len(self._last_turn) + _ECHO_MARGIN:
+            return ""
+        return self.finish()
+
+    def finish(self) -> str:
+        """See `TextFilter`."""
+        held, self._held, self.flows = self._held, "", True
+        return held

@@ -95,7 +95,7 @@ class Edit(Method):
         if not (self.model_answers or self.base_answers):
             raise InputError("edit without both kinds of answers has no knowledge", hint="leave one of them on")
         if not self.model_answers and self.documents is None:
-            raise InputError("edit without the model's answers needs documents", hint="give a base with --documents")
+            raise InputError("edit without the model's answers needs documents", hint="set sources.documents")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Question Generation and Question Answering (Sections 3.2 and 3.3); a repeated answer counts once."""

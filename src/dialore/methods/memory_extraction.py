@@ -12,16 +12,17 @@ from typing import TYPE_CHECKING
 from pydantic import BaseModel, Field
 
 from dialore.llm.model import Usage
-from dialore.methods.stages import NullRunner, StageContext
+from dialore.methods.stage_runner import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.prompts.history import on_one_line
 from dialore.sources.memory import Statement, standing, thing_of
-from dialore.sources.periods import holds_from
+from dialore.sources.periods import holds_from, is_limited_to_another_time
 from dialore.sources.web.redaction import without_addresses
 from dialore.text import Language, content_lemmas, content_words, is_chinese, light_words, normalise, split_lines, stem
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
-    from dialore.methods.stages import StageRunner
+    from dialore.methods.stage_runner import StageRunner
 
 LONGEST = 300
 _MOST, _SHOWN = 5, 40
@@ -106,6 +107,8 @@ def says_something(text: str) -> bool:
 
 def _may_replace(earlier: str, later: str, language: Language) -> bool:
     """Return whether one statement can contradict another: of one thing, or most of the shorter's words in common."""
+    if is_limited_to_another_time(later, datetime.now(UTC)):
+        return False
     if thing_of(earlier) == thing_of(later):
         return normalise(earlier) != normalise(later)
     earlier_words, later_words = _borne_words(earlier, language), _borne_words(later, language)

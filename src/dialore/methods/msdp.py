@@ -84,7 +84,7 @@ class MsdpKg(Method):
         check_word("topic", self.topic, TOPICS)
         check_least(self, shots=0, query_turns=0)
         if self.retrieved and self.documents is None:
-            raise InputError("knowledge that is retrieved needs documents", hint="give a base with --documents")
+            raise InputError("knowledge that is retrieved needs documents", hint="set sources.documents")
 
     async def ground(self, dialogue: Dialogue, stage: StageContext) -> Grounding:
         """Sample selection and knowledge generation (Section 2.1): one sentence, none where it cannot be read."""

@@ -18,7 +18,7 @@ from dialore.files import parse_yaml
 from dialore.methods.base import Method, OverSources
 from dialore.plugins import find, names_of, source_of
 from dialore.prompts.library import add_prompts
-from dialore.sources.registry import option_of
+from dialore.sources.registry import setting_of
 
 if TYPE_CHECKING:
     from dialore.prompts.library import Prompt, PromptLibrary
@@ -103,7 +103,7 @@ def create_method(name: str, sources: Mapping[str, object], options: Mapping[str
     cls = method_class(name)
     missing = [need for need in cls.required_sources if sources.get(need) is None]
     if missing:
-        raise InputError(f"method {name} needs the source {missing[0]}", hint=f"give it with {option_of(missing[0])}")
+        raise InputError(f"method {name} needs the source {missing[0]}", hint=f"set {setting_of(missing[0])}")
     known = method_options(cls)
     values: dict[str, Any] = {}
     for option, field in known.items():

@@ -354,7 +354,8 @@ class ScgQp(_QueryMaker, WebGrounded):
     """A commonsense response guides the web search where the user asks for nothing in particular.
 
     The stages `topic-tracking`, `commonsense-directive` and `query-generation` have forms for models without chat, so
-    that the paper's own may do them: Flan-T5 and Cosmo (`--stage-model commonsense-directive=hf:allenai/cosmo-xl`).
+    that the paper's own may do them: Flan-T5 and Cosmo
+    (`--set model.stages.commonsense-directive=hf:allenai/cosmo-xl`).
 
     The paper's setting is `prompt_variant=paper`, `decision=false`, `persona=false`. Where this differs from it (after
     its Limitations and Ethical Considerations): a search decision comes first, and a request for information is
@@ -389,8 +390,8 @@ class ScgQp(_QueryMaker, WebGrounded):
 class SearchQuery(WebGrounded):
     """SCG-QP's baseline: a search query generator reads the dialogue, and search and response are as in `scg-qp`.
 
-    A sequence-to-sequence model that was trained for it (`--stage-model query-generation=hf:NAME`) reads the turns'
-    texts, one a line, and writes the query, or that nothing is to be searched; any other model is prompted.
+    A sequence-to-sequence model that was trained for it (`--set model.stages.query-generation=hf:NAME`) reads
+    the turns' texts, one a line, and writes the query, or that nothing is to be searched; any other model is prompted.
 
     Attributes:
         turns: the latest turns that a trained generator reads; 0 for all.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, Field, model_validator
 
-from dialore.text import asks
+from dialore.text import HAN, asks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 MOST, QUERY = 3, 160  # needs, and topics, at most; characters of a query
 _NEAR = 0.25  # the share of the best piece's probability from which another may be what is wanted: the newer version
+MAX_CHECKED_CHARS = 2000  # of a turn, from its end, in which a question or directive is looked for
 SAID = "the history has said it"  # why a piece is dropped that tells nothing new; nothing is missing then
 
 
@@ -41,6 +42,34 @@ class Needs(BaseModel):
 
     needs: list[Need] = Field(default_factory=list)
     topics: list[str] = Field(default_factory=list)
+
+
+_DIRECTIVE = re.compile(
+    r"(?i)(?:\A|[.!;,]\s+)(?:(?:and|so|then|ok|now|also|please|hi|hello)\b,?\s+)*"
+    r"(?:list|show|give|explain|compare|recommend|suggest|describe|summari[sz]e|find|name|help|check|look up|search|"
+    r"translate|write|outline|define|state|calculate|say)\b"
+    r"|\bi(?:'m| am)? (?:need|want|looking for|searching for|trying to (?:find|understand))\b"
+    r"|\bplease\b|请|介绍|说说|告诉|列出|推荐|解释|比较|总结|想知道|想了解|帮我|查一下|需要"
+)
+_SUBJECT_OR_VERB = re.compile(
+    r"(?i)\b(?:i|you|he|she|it|we|they|this|that|these|those|there|is|are|am|was|were|be|has|have|had|do|does|did|will|"
+    r"would|can|could)\b|'|了|是|我|你|他|她|它|们"
+)
+_MAX_FRAGMENT_WORDS, _MAX_FRAGMENT_CHARS = 6, 12
+
+
+def requests_information(text: str) -> bool:
+    """Return whether a turn asks for something: a question, a directive, or a fragment such as "opening hours".
+
+    Small models mark every need as requested, also those of a turn that only tells something.
+    """
+    plain = text.replace("’", "'").strip()[-MAX_CHECKED_CHARS:]
+    if asks(plain) or _DIRECTIVE.search(plain):
+        return True
+    is_short = len(plain.split()) <= _MAX_FRAGMENT_WORDS
+    if re.search(f"[{HAN}]", plain):
+        is_short = len(plain) <= _MAX_FRAGMENT_CHARS
+    return is_short and not _SUBJECT_OR_VERB.search(plain)
 
 
 def has_asked_back(dialogue: Dialogue) -> bool:

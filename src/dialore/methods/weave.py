@@ -21,6 +21,7 @@ from dialore.methods.selection import (
     Selection,
     has_asked_back,
     needs_schema,
+    requests_information,
     select,
     show_first,
 )
@@ -30,7 +31,7 @@ from dialore.response import Demands, Grounding, Response
 from dialore.sources.base import Listed
 from dialore.sources.documents import DocumentIndex, MultiDocuments
 from dialore.sources.persona import PersonaSource
-from dialore.text import asks, close_gaps
+from dialore.text import close_gaps
 from dialore.trained import load_trained
 
 if TYPE_CHECKING:
@@ -114,6 +115,11 @@ class _Turn:
     entries: list[DeclaredSource]
     is_planned: bool = True
     may_ask: bool = False
+
+    @property
+    def requests_information(self) -> bool:
+        """Whether the last turn asks for something."""
+        return requests_information(self.dialogue.last.text)
 
 
 @dataclass(frozen=True)
@@ -236,8 +242,7 @@ class Weave(OverSources):
     async def _look_first(self, turn: _Turn) -> list[Found]:
         """Return what documents and memory have by the words of the turns: the draft need not wait for the needs."""
         texts = turn.dialogue.texts[-_TURNS:]
-        is_asked = await asyncio.to_thread(asks, texts[-1])
-        whole = Need(what="the last turns", query=" ".join(texts), asked=is_asked)
+        whole = Need(what="the last turns", query=" ".join(texts), asked=turn.requests_information)
         local = [entry for entry in turn.entries if entry.kind in _LOCAL]
         searches = await gather(*(self._search(turn, whole, entry, also=texts[-1]) for entry in local))
         return show_first([hit for hits in searches for hit in hits], turn.own, _FIRST)
@@ -286,6 +291,9 @@ class Weave(OverSources):
         except StageError as error:
             _go_on(error, "the last turn is looked up in every source", turn.stage)
             needs = fallback
+        if needs is not fallback and not turn.requests_information:
+            for need in needs.needs:
+                need.asked = need.unclear = False
         most = len(entries) if needs is fallback else MOST
         by_title = {title.casefold(): entry for entry, own in zip(entries, titles, strict=True) for title in own}
         asked, lost = [], []

@@ -381,10 +381,10 @@ class PromptLibrary:
 
     def __init__(self, overrides: Path | None = None) -> None:
         if overrides is not None and not overrides.is_dir():
-            raise InputError(f"no such prompt folder: {overrides}", hint="export one with `dialore prompts export`")
+            raise InputError(f"no such prompt folder: {overrides}", hint="export one with `dialore prompts --export`")
         own = Path(str(resources.files("dialore") / "prompts"))
         if overrides is not None and not any(overrides.glob("*/*.*.md")):
-            hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts export`"
+            hint = "a prompt is METHOD/STAGE.LANGUAGE.md; export ours with `dialore prompts --export`"
             raise InputError(f"no prompt in the folder {overrides}", hint=hint)
         for path in overrides.glob("*/*.*.md") if overrides is not None else ():
             known = {file.name.partition(".")[0] for file in (own / path.parent.name).glob("*.md")}
@@ -411,7 +411,7 @@ class PromptLibrary:
             looked = ", ".join(map(str, (*self._folders[:-1], *_BESIDE))) or "no folder beside the package's"
             hint = (
                 f"it is to be {name}.{language}.md in `prompts` beside the method's module, or in the folder of"
-                f" --prompts; looked in: {looked}"
+                f" prompts; looked in: {looked}"
             )
             raise InputError(f"unknown prompt: {name!r}", hint=hint)
         return chosen

@@ -316,6 +316,6 @@ def library(what: str, name: str, extra: str = "documents") -> Iterator[None]:
     except (Unreadable, MemoryError, MissingExtraError):
         raise
     except ImportError as error:
-        raise MissingExtraError(f"reading {what}", extra) from error
+        raise MissingExtraError(f"reading this {what}", extra) from error
     except Exception as error:
         raise Unreadable(f"it is a damaged {what}: {type(error).__name__}: {first_line(error)}") from error

@@ -87,7 +87,7 @@ def recorded_embedder(
     """
     url = _address(spec) if given is None else ""
     if url and url not in map(_address, (*addresses, *map(os.environ.get, ("DIALORE_BASE_URL", "OPENAI_BASE_URL")))):
-        hint = f"if you trust it, set DIALORE_BASE_URL={url}, or --embedder; else build it again"
+        hint = f"if you trust it, set DIALORE_BASE_URL={url}, or name another embedder; else build it again"
         raise InputError(f"{where} would send texts to {url}, which your settings do not name", hint=hint)
     embedder = given or load_embedder(spec)
     if embedder.fingerprint != fingerprint:

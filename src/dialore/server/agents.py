@@ -11,7 +11,7 @@ from typing import Any
 from dialore.agent import Agent
 from dialore.errors import UnknownNameError
 from dialore.methods.registry import method_class, method_options, method_sources
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.server.errors import ServiceError
 from dialore.server.knowledge_store import AddedKnowledge
 from dialore.session import Connect, Session, options_by_method
@@ -72,7 +72,7 @@ class ServedAgents:
         """Open the agents; raises InputError as `Session` does."""
         own = self._opened[None] = self._open(None)
         if not isinstance(own.models[MODEL].agent.stage_runner, LLMRunner):
-            log.warning("no model: responses show what was found; add one by --base-url and --model")
+            log.warning("no model: responses show what was found; set model.base_url and model.model")
 
     async def close(self) -> None:
         """Close the agents."""

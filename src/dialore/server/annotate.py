@@ -22,7 +22,7 @@ from dialore.errors import MissingExtraError
 from dialore.evaluation.human.reading import answer_problems, read_answers, read_csv, read_key
 from dialore.evaluation.human.sheets import LETTERS, NOT_ASKED, answer_columns, criteria_set, inert, key_of
 from dialore.evaluation.report.people import READING, people_of
-from dialore.retrieval.graph.lmdb_file import folder_lock
+from dialore.files import folder_lock
 from dialore.server.common import EXPLAINED, Body, JsonRoute
 from dialore.server.errors import ServiceError, reply
 from dialore.server.knowledge import may_change
@@ -42,7 +42,7 @@ class Desk:
 
     def codes(self) -> dict[str, str]:
         """Return every annotator's code, made for new sheets, and kept beside the folder, as the key is."""
-        with folder_lock(self.folder, exclusive=True):
+        with folder_lock(self.folder):
             known: dict[str, str] = json.loads(self._codes.read_text("utf-8")) if self._codes.exists() else {}
             names = sorted(path.stem for path in self.folder.glob("*.csv") if path.stem[0] not in ".~")
             codes_now = {name: known.get(name) or secrets.token_hex(8) for name in names}
@@ -81,7 +81,7 @@ class Desk:
 
     def answer(self, annotator: str, item: str, answers: dict[str, str], comment: str | None) -> None:
         """Fill in answers by columns, all of a question's or none; empty ones take them back. Raises ServiceError."""
-        with folder_lock(self.folder, exclusive=True):
+        with folder_lock(self.folder):
             head, rows = self._read(annotator)
             item_column = head.index("item")
             row = next((row for row in rows if row[item_column : item_column + 1] == [item]), None)

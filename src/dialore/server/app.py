@@ -32,7 +32,7 @@ from dialore.server.errors import ServiceError, full_disk, reply
 from dialore.server.middleware import Guard, check_address
 from dialore.server.service import Service
 from dialore.server.telemetry import FIGURES, JsonLines, Telemetry
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 from dialore.settings import ServerSettings, Settings
 
 log = logging.getLogger(__name__)
@@ -40,7 +40,7 @@ _OPEN_PATHS = {"/healthz", "/readyz", "/v1/annotate/sheet", "/v1/annotate/answer
 """Paths that are answered without a key; annotators have codes."""
 
 
-def create_app(settings: Settings, *, connect: Connect = connect_model) -> FastAPI:
+def create_app(settings: Settings, *, connect: Connect = open_model) -> FastAPI:
     """Return the application that serves agents; InputError as `Session`, and for an open address without keys."""
     check_address(settings.server)
     telemetry = Telemetry()
@@ -109,7 +109,7 @@ async def _answer_malformed(_: Request, error: Exception) -> Response:
     return ServiceError(400, f"{field or 'the body'}: {message}", code="invalid_value", param=field or None).response
 
 
-def serve(settings: Settings, *, connect: Connect = connect_model) -> None:
+def serve(settings: Settings, *, connect: Connect = open_model) -> None:
     """Serve until the process is asked to end; what is being answered then is finished first.
 
     Raises InputError as `create_app`, for a taken address or a source that cannot be opened; DialoreError where a
@@ -181,7 +181,7 @@ def bound(settings: ServerSettings) -> socket.socket:
         shared.bind((settings.host, settings.port))
     except OSError as error:
         shared.close()
-        hint = "see --host and --port"
+        hint = "see server.host and server.port"
         raise InputError(f"cannot serve at {settings.host}:{settings.port}: {error.strerror}", hint=hint) from error
     return shared
 

@@ -18,25 +18,22 @@ from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
-import lmdb
-
 from dialore.errors import InputError
-from dialore.files import create_private, create_private_folder, write_whole
+from dialore.files import create_private, create_private_folder, folder_lock, write_whole
 from dialore.knowledge import GROUPS, Fact
 from dialore.parallel import Threads
 from dialore.retrieval.documents.filters import Filter
 from dialore.retrieval.documents.indexing import DocumentReport, add_documents, build_documents, delete_documents
-from dialore.retrieval.documents.indexing import open_store as open_index
+from dialore.retrieval.documents.opening import open_store as open_index
 from dialore.retrieval.documents.store import Piece
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.changes import GraphEditor
-from dialore.retrieval.graph.lmdb_file import folder_lock
-from dialore.retrieval.graph.opening import open_store as open_graph
+from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.graph.writing import build_graph
 from dialore.retrieval.groups import RefusedGroups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
+from dialore.retrieval.loaders.formats import ENDINGS
 from dialore.retrieval.loaders.reader import Reader
-from dialore.retrieval.loaders.reading import ENDINGS
 from dialore.retrieval.static import StaticEmbedder
 from dialore.server.errors import ServiceError, full_disk
 
@@ -58,7 +55,7 @@ def _changing(
     @functools.wraps(work)
     async def changed(knowledge: AddedKnowledge, /, *given: P.args, **named: P.kwargs) -> T:
         def alone() -> T:
-            with folder_lock(knowledge._files, exclusive=True):  # noqa: SLF001 - its own
+            with folder_lock(knowledge._files):  # noqa: SLF001 - its own
                 return work(knowledge, *given, **named)
 
         with _explain_unkept(knowledge.folder):
@@ -140,7 +137,7 @@ class AddedKnowledge:
         may_write = owner.may_write if owner else None
         with _explain_unkept(self.folder):
             create_private_folder(folder)
-            with folder_lock(folder, exclusive=True):  # as long as it is not in the index, it is nobody's leftover
+            with folder_lock(folder):  # as long as it is not in the index, it is nobody's leftover
                 is_known = identifier in self._documents()
                 try:
                     create_private(folder / ".new")
@@ -149,7 +146,7 @@ class AddedKnowledge:
                     with (
                         self._reader() as reader,
                         ReadFiles(folder / name, reader=reader, folder=self.folder) as read,
-                        folder_lock(self._files, exclusive=True),
+                        folder_lock(self._files),
                     ):
                         _check_groups(read, groups)
                         before = self._documents(owner.groups if owner else None)
@@ -231,13 +228,13 @@ class AddedKnowledge:
 
     def _sweep(self) -> None:
         """Delete what uploads left that were killed; another process's that is at work is let be."""
-        with suppress(OSError, InputError), folder_lock(self._files, exclusive=True, wait=False):
+        with suppress(OSError, InputError), folder_lock(self._files, wait=False):
             for stale in self.folder.glob("*.new*"):
                 stale.unlink()
             known = self._documents()
             for folder in self._files.iterdir():
                 if folder.name not in known:
-                    with suppress(OSError), folder_lock(folder, exclusive=True, wait=False):
+                    with suppress(OSError), folder_lock(folder, wait=False):
                         shutil.rmtree(folder, ignore_errors=True)
 
     def _documents(self, groups: frozenset[str] | None = None) -> dict[str, tuple[str, dict[str, object]]]:
@@ -284,7 +281,7 @@ class AddedKnowledge:
         """Return every fact that was added."""
         if not self._graph.exists():
             return []
-        with open_graph(self._graph) as store:
+        with GraphStore(self._graph) as store:
             return list(store.facts())
 
     @_changing
@@ -327,7 +324,7 @@ def _explain_unkept(folder: Path) -> Iterator[None]:
         yield
     except (OSError, InputError) as error:
         why = error if isinstance(error, OSError) else error.__cause__
-        if isinstance(why, OSError | sqlite3.Error | lmdb.Error):
+        if isinstance(why, OSError | sqlite3.Error):
             log.error("cannot change what is known: %s", why)  # noqa: TRY400 - its one line says it all
             raise full_disk(why) or ServiceError(503, "it cannot be kept now", code="storage_failed") from error
         message = re.sub(rf"{re.escape(str(folder))}/(files/\w+/)?", "", str(error))

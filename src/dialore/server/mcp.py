@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from dialore import __version__
 from dialore.knowledge import Knowledge
 from dialore.methods.memory_extraction import LONGEST
-from dialore.methods.stages import LLMRunner
+from dialore.methods.stage_runner import LLMRunner
 from dialore.prompts.history import on_one_line
 from dialore.response import Demands
 from dialore.server.agents import MODEL
@@ -34,7 +34,7 @@ from dialore.server.middleware import Caller, Guard, anybody, check_address
 from dialore.server.service import Asked, Service, check_harmless, explain_errors, grounding_of, knowledge_fields
 from dialore.server.store import User
 from dialore.server.telemetry import Telemetry
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 from dialore.settings import Settings
 from dialore.sources.memory import Statement
 
@@ -324,7 +324,7 @@ def create_server(service: Service, user: str) -> MCPServer[tuple[Service, str]]
     return server
 
 
-async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = connect_model) -> None:
+async def serve(settings: Settings, *, over_http: bool, user: str, connect: Connect = open_model) -> None:
     """Offer the tools over stdio, or HTTP (at `/mcp`), until closed or asked to end; InputError as `create_app`."""
     log_lines()
     check_address(settings.server)

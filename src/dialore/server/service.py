@@ -19,10 +19,10 @@ from dialore.agent import Agent
 from dialore.dialogue import Dialogue
 from dialore.errors import DialoreError, InputError, MissingExtraError, ModelError
 from dialore.knowledge import Knowledge
-from dialore.llm.model import OnToken, Usage, estimate_tokens
+from dialore.llm.model import Usage, estimate_tokens
 from dialore.methods.base import steps_of
 from dialore.methods.memory_extraction import extract_statements, is_harmless, quote_turn, says_something
-from dialore.methods.stages import CUT_OFF, LLMRunner, StageCall, StageRunner, T
+from dialore.methods.stage_runner import CUT_OFF, LLMRunner
 from dialore.response import Grounding, Response, StageTrace
 from dialore.retrieval.graph.relations import verbalise
 from dialore.server.agents import MODEL, Served, ServedAgents
@@ -31,7 +31,7 @@ from dialore.server.knowledge_store import AddedKnowledge
 from dialore.server.middleware import Caller
 from dialore.server.store import ServerStore, User
 from dialore.server.telemetry import Telemetry
-from dialore.session import Connect, connect_model
+from dialore.session import Connect, open_model
 from dialore.settings import Settings
 from dialore.sources.base import list_knowledge
 from dialore.sources.documents import narrow
@@ -56,34 +56,12 @@ class Draft:
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class _Metered:
-    """A responder whose stages are kept as they begin: a response that is given up has no trace of its own."""
-
-    stage_runner: StageRunner
-    steps: list[StageTrace] = field(default_factory=list)
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.stage_runner.name
-
-    @property
-    def is_slow(self) -> bool:
-        """See `StageRunner`."""
-        return self.stage_runner.is_slow
-
-    async def answer(self, call: StageCall[T], step: StageTrace, on_token: OnToken | None = None) -> T | None:
-        """See `StageRunner`."""
-        self.steps.append(step)
-        return await self.stage_runner.answer(call, step, on_token)
-
-    def usage(self, text: str) -> Usage:
-        """Return what the stages took; of one under way its prompt and the text that it has given, by estimate."""
-        sent = [message["content"] for step in self.steps if not step.seconds for message in step.messages]
-        made = estimate_tokens(text) if sent else 0
-        begun = Usage(prompt_tokens=sum(map(estimate_tokens, sent)), completion_tokens=made)
-        return sum((step.usage for step in self.steps), begun)
+def _usage_so_far(steps: Sequence[StageTrace], text: str) -> Usage:
+    """Return the usage of a response that was given up: of a stage under way, prompt and text are estimated."""
+    sent = [message["content"] for step in steps if not step.seconds for message in step.messages]
+    completion_tokens = estimate_tokens(text) if sent else 0
+    under_way = Usage(prompt_tokens=sum(map(estimate_tokens, sent)), completion_tokens=completion_tokens)
+    return sum((step.usage for step in steps), under_way)
 
 
 Events: TypeAlias = "AsyncGenerator[str | Stage | Draft | tuple[str, Response]]"
@@ -111,7 +89,7 @@ class Asked:
 class Service:
     """Asks the agents, and keeps the knowledge that is added to them and what is known of their users."""
 
-    def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = connect_model) -> None:
+    def __init__(self, settings: Settings, telemetry: Telemetry, *, connect: Connect = open_model) -> None:
         server = settings.server
         limits = {"seconds": server.read_seconds, "memory": server.read_memory, "characters": server.read_characters}
         reading = {"ocr": server.ocr, "include_hidden": server.include_hidden}
@@ -179,11 +157,11 @@ class Service:
         with self.agents.served(asked.model, caller.groups) as served, explain_errors():
             dialogue = await self._dialogue(asked, served, caller)
             stage_runner = served.agent.stage_runner
+            steps: list[StageTrace] = []
             if isinstance(stage_runner, LLMRunner):
                 wanted, sampling = asked.instructions, asked.sampling
-                stage_runner = dataclasses.replace(stage_runner, instructions=wanted, sampling=sampling)
-            metered = _Metered(stage_runner)
-            agent = Agent(served.agent.method, metered, cite=served.agent.cite, rerank=served.agent.rerank)
+                stage_runner = dataclasses.replace(stage_runner, instructions=wanted, sampling=sampling, steps=steps)
+            agent = Agent(served.agent.method, stage_runner, cite=served.agent.cite, rerank=served.agent.rerank)
             waiting: deque[str | Stage | Draft] = deque()
             awake = asyncio.Event()
 
@@ -194,11 +172,11 @@ class Service:
                     waiting.append(event)
                 awake.set()
 
-            steps = steps_of(agent.method)
+            max_steps = steps_of(agent.method)
             responding = agent.respond(
                 dialogue,
                 tell,
-                lambda stage: tell(Stage(stage, stage.step, max(stage.step, steps))),
+                lambda stage: tell(Stage(stage, stage.step, max(stage.step, max_steps))),
                 on_draft=lambda text: tell(Draft(text)),
             )
             task = asyncio.create_task(asyncio.wait_for(responding, self.settings.server.max_seconds))
@@ -217,8 +195,8 @@ class Service:
                     yield event
                 response = await task
             except BaseException as error:  # it took too long, or the client is gone
-                usage = metered.usage(text)
-                self._telemetry.made("chat", asked.model, metered.steps, usage, began, type(error).__name__)
+                usage = _usage_so_far(steps, text)
+                self._telemetry.made("chat", asked.model, steps, usage, began, type(error).__name__)
                 self._later(caller.spend(usage.prompt_tokens + usage.completion_tokens, self.store))
                 raise
             finally:

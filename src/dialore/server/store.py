@@ -278,14 +278,20 @@ class ServerStore:
     ) -> Statement | None:
         """Change a statement's text, or since or until when it holds; gives it as it is then, which changes its id.
 
+        If the text changes, the traces that quote the old text are deleted with their feedback, as `forget` does. The
+        statement keeps the message that it was taken from, which hides that message of a stored conversation.
+
         None where the user has none of that id. Raises InputError where it would end before it begins.
         """
         known = {statement.id: statement for statement in _statements(connection, user)}
         if identifier not in known:
             return None
+        old_text = known[identifier].text
         edited = Statement.model_validate({**known[identifier].model_dump(), **changes})
         if edited.holds_until is not None and edited.holds_until <= edited.begins:
             raise InputError("a statement holds until later than since when", hint="give another date")
+        if edited.text != old_text:
+            _delete_quoting_traces(connection, user, old_text)
         _delete(connection, STATEMENTS, user, STATEMENTS.c.id.in_([identifier, edited.id]))
         connection.execute(STATEMENTS.insert(), _row(user, edited))
         for column in (STATEMENTS.c.replaces, STATEMENTS.c.doubts):
@@ -316,9 +322,7 @@ class ServerStore:
         elif table is STATEMENTS:
             texts = connection.scalars(sa.select(STATEMENTS.c.text).where(*_of(STATEMENTS, user), *condition))
             for text in list(texts):
-                in_json = json.dumps(text)[1:-1]
-                quotes = sa.cast(TRACES.c.result, sa.Text).contains(in_json, autoescape=True)
-                _delete_traces(connection, user, quotes)
+                _delete_quoting_traces(connection, user, text)
         elif table is CONVERSATIONS:
             stored = connection.scalars(sa.select(CONVERSATIONS.c.turns).where(*_of(CONVERSATIONS, user), *condition))
             traces = [message["trace"] for messages in stored for message in messages if message.get("trace")]
@@ -496,6 +500,12 @@ def _delete_traces(connection: sa.Connection, user: User, *where: sa.ColumnEleme
     traces = sa.select(TRACES.c.id).where(*_of(TRACES, user), *where)
     _delete(connection, FEEDBACK, user, FEEDBACK.c.id.in_(traces))
     _delete(connection, TRACES, user, *where)
+
+
+def _delete_quoting_traces(connection: sa.Connection, user: User, text: str) -> None:
+    """Delete a user's traces that contain a text, and the feedback about them."""
+    in_json = json.dumps(text)[1:-1]
+    _delete_traces(connection, user, sa.cast(TRACES.c.result, sa.Text).contains(in_json, autoescape=True))
 
 
 def _consents(connection: sa.Connection, user: User) -> bool:

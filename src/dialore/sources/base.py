@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from dialore.errors import InputError
@@ -21,14 +21,21 @@ class SearchResult(list[Knowledge]):
     Attributes:
         query: the query as it was sent, where that is not the query asked; None where it is.
         notes: what was taken out of the query, could not be had and why, or was dropped: one sentence each.
+        failures: error messages by the names of sources that could not be asked.
     """
 
     def __init__(
-        self, knowledge: Iterable[Knowledge] = (), *, query: str | None = None, notes: Iterable[str] = ()
+        self,
+        knowledge: Iterable[Knowledge] = (),
+        *,
+        query: str | None = None,
+        notes: Iterable[str] = (),
+        failures: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(knowledge)
         self.query = query
         self.notes = list(notes)
+        self.failures = dict(failures or {})
 
     @classmethod
     def of(cls, found: list[Knowledge]) -> SearchResult:

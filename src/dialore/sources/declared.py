@@ -253,7 +253,7 @@ class Reranked:
             error.query = sent
             raise
         pieces = (result[at].model_copy(update={"score": round(score, 4)}) for at, score in ranked)
-        return SearchResult(pieces, query=result.query, notes=result.notes)
+        return SearchResult(pieces, query=result.query, notes=result.notes, failures=result.failures)
 
     def every(self, dialogue: Dialogue) -> Iterator[Knowledge]:
         """See `Listed`."""
@@ -363,7 +363,7 @@ class _Opening:
             source = copy.copy(source) if entry.kind == "graph" else source
         elif entry.opened_from is None and entry.kind != "graph":
             problem = f" has no `from`, and no {entry.kind} is open"
-            raise self._fault(entry, problem, f"add from: ..., or give one with {kind.flag}")
+            raise self._fault(entry, problem, f"add from: ..., or set {kind.setting}")
         else:
             settings = {kind.ranker: retriever} if retriever is not None and kind.ranks_by(retriever) else {}
             source = kind.open([self._located(entry)] if entry.opened_from is not None else [], settings)

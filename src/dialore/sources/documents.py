@@ -18,25 +18,17 @@ from dialore.files import cache_folder
 from dialore.knowledge import Knowledge, Passage, PassageDetail, Source
 from dialore.retrieval.bm25 import correct, split_terms
 from dialore.retrieval.documents.filters import filter_of_reader
-from dialore.retrieval.documents.indexing import (
-    add_documents,
-    build_documents,
-    embedder_of,
-    is_index_file,
-    open_store,
-    shown_place,
-)
+from dialore.retrieval.documents.opening import embedder_of, is_index_file, open_store, shown_place
 from dialore.retrieval.documents.store import id_number
 from dialore.retrieval.fusion import COSINE_WEIGHT, fuse_lists, reciprocal_ranks
-from dialore.retrieval.loaders.reading import format_of
-from dialore.retrieval.reranking import load_reranker
+from dialore.retrieval.loaders.formats import format_of
 from dialore.sources.base import HeldSource, SearchResult, list_knowledge, rank_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from dialore.dialogue import Dialogue
-    from dialore.retrieval.documents.indexing import Store
+    from dialore.retrieval.documents.opening import Store
     from dialore.retrieval.documents.store import Document, IndexSettings, StoredPassage, Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.sources.base import KnowledgeSource
@@ -92,7 +84,7 @@ class DocumentIndex(AbstractContextManager["DocumentIndex"]):
         self._use(settings)
         if retriever == "dense" and self._embedder is None:
             raise InputError(
-                f"{shown_place(path)} has no vectors", hint="build it with --embedder, or take the retriever bm25"
+                f"{shown_place(path)} has no vectors", hint="build it with an embedder, or take the retriever bm25"
             )
 
     def _use(self, settings: IndexSettings) -> None:
@@ -284,23 +276,26 @@ class MultiDocuments:
         results: list[SearchResult] = []
         failed: list[SourceError] = []
         notes: list[str] = []
+        failures: dict[str, str] = {}
         asked = (source.search(query, dialogue, top, scope) for source in self.sources)
         answers = await asyncio.gather(*asked, return_exceptions=True)
         for source, answer in zip(self.sources, answers, strict=True):
             if isinstance(answer, SourceError):
                 failed.append(answer)
+                failures[source.name] = str(answer)
                 notes.append(f"{source.name} could not be asked, the others were: {answer}")
             elif isinstance(answer, BaseException):
                 raise answer
             else:
                 results.append(SearchResult.of(answer))
                 notes += results[-1].notes
+                failures |= results[-1].failures
         if not results:
             raise SourceError("; ".join(dict.fromkeys(error.message for error in failed)), hint=failed[0].hint)
         by_text = {piece.text: piece for answer in reversed(results) for piece in reversed(answer)}
         fused = reciprocal_ranks([[piece.text for piece in answer] for answer in results])[:top]
         knowledge = [by_text[text].model_copy(update={"score": round(score, 6)}) for text, score in fused]
-        return SearchResult(knowledge, notes=notes)
+        return SearchResult(knowledge, notes=notes, failures=failures)
 
     def where(self, conditions: str) -> MultiDocuments:
         """Return these sources with the passages whose metadata is so; raise InputError where one has no metadata."""
@@ -343,6 +338,8 @@ class PoolSource(HeldSource):
     name = kind = "documents"
 
     def __init__(self, reranker: str = "dense") -> None:
+        from dialore.retrieval.reranking import load_reranker
+
         self.retriever = load_reranker(reranker)
 
     def _held(self, dialogue: Dialogue, scope: Sequence[Knowledge] = ()) -> list[Knowledge]:
@@ -371,7 +368,7 @@ def open_documents(
     refused. Raises InputError where none is named, or as `DocumentIndex` and `build_documents` do.
     """
     if not paths:
-        raise InputError("no document index is named", hint="give --documents PATH")
+        raise InputError("no document index is named", hint="set sources.documents")
     if str(paths[0]).startswith(_POOL):
         return PoolSource(str(paths[0]).removeprefix(_POOL) or (f"dense:{embedder}" if embedder else "dense"))
     with ExitStack() as failed:
@@ -400,9 +397,13 @@ def _index_of(path: Path | str) -> Path | str:
     name = hashlib.sha256(f"{__version__} {plain.resolve()}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
     index = cache_folder() / "documents" / f"{name}.idx"
     if index.exists():
+        from dialore.retrieval.documents.indexing import add_documents
+
         report = add_documents(index, [plain], prune=True)
     else:
         index.parent.mkdir(parents=True, exist_ok=True)
+        from dialore.retrieval.documents.indexing import build_documents
+
         report = build_documents(index, [plain], name=plain.resolve().stem)
     for sentence in (*report.rejects, *report.notices):
         log.warning("%s", sentence)

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 import itertools
 from abc import ABC, abstractmethod
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from dialore.errors import DialoreError, InputError, SourceError
+from dialore.errors import DialoreError, GraphError, InputError, SourceError
 from dialore.knowledge import Fact, Knowledge, Source
 from dialore.retrieval.embedding import load_embedder
 from dialore.retrieval.graph.fact_ranking import Ranker, Ranking
-from dialore.retrieval.graph.opening import NAME, open_store, starter_graph
 from dialore.retrieval.graph.relations import verbalise
+from dialore.retrieval.graph.starter import NAME, starter_graph
 from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.linker import Link, Linker, best_links
 from dialore.sources.base import SearchResult
@@ -24,13 +25,12 @@ from dialore.text import normalise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
     from typing import Literal
 
     from dialore.dialogue import Dialogue
     from dialore.response import Demands
     from dialore.retrieval.embedding import Embedder
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphState
     from dialore.text import Language
 
     SetName = Literal["", "foreseen", "unforeseen"]
@@ -39,17 +39,18 @@ __all__ = ["Graph", "MultiGraph", "Retrieval", "open_graph", "open_graphs"]
 
 
 class _View:
-    """One state of a graph, with what links phrases to its concepts and ranks its facts."""
+    """The linker and the ranker of one state of a graph, with their caches."""
 
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+    def __init__(self, store: GraphStore, state: GraphState, embedder: Embedder, ranking: Ranking) -> None:
         self.store = store
+        self.state = state
         self.linker = Linker(store, embedder)
         self.ranker = Ranker(store, embedder, ranking)
 
     def concept(self, link: Link) -> int | None:
-        """Return the concept of a link, which may be of another state: by name where the graph was built anew."""
-        here = link.concept < self.store.meta.concepts and self.store.concept(link.concept) == link.name
-        return link.concept if here else self.store.find(link.name)
+        """Return the concept of a link, which may come from another state: by name if the graph was rebuilt."""
+        is_known = link.concept < self.state.meta.concepts and self.store.concept(link.concept) == link.name
+        return link.concept if is_known else self.store.find(link.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,32 +120,25 @@ class Graph(GraphSource):
         UnknownNameError: no ranking is called that.
     """
 
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder, ranking: Ranking | str = "default") -> None:
         self.embedder = embedder
         self.ranking = Ranking.named(ranking) if isinstance(ranking, str) else ranking
+        self.store = store
+        self._view: _View | None = None
         self.name = store.meta.name
-        self._last = _View(store, embedder, self.ranking)
-
-    @property
-    def store(self) -> FactStore:
-        """The facts, as they were when a question was last asked."""
-        return self._last.store
-
-    @property
-    def linker(self) -> Linker:
-        """The linker of phrases to concepts of the graph as it is now."""
-        return self._newest().linker
 
     def close(self) -> None:
         """Close the store."""
         self.store.close()
 
-    def _newest(self) -> _View:
-        """Return the view of the graph's newest state: in microseconds the last one, where nothing has changed."""
-        view = self._last
-        if isinstance(view.store, GraphStore) and (store := view.store.newest()) is not view.store:
-            view = self._last = _View(store, self.embedder, self.ranking)
-        return view
+    @contextmanager
+    def _read(self) -> Iterator[_View]:
+        """Yield the view of the newest state. All calls of the store in the body see this state."""
+        with self.store.read() as state:
+            view = self._view
+            if view is None or view.state is not state:
+                view = self._view = _View(self.store, state, self.embedder, self.ranking)
+            yield view
 
     # --- retrieval
 
@@ -159,7 +153,11 @@ class Graph(GraphSource):
             dialogue: whose history facts are ranked by.
             top: facts to keep of each set.
         """
-        view, language = self._newest(), dialogue.language
+        with self._read() as view:
+            return self._retrieve(view, demands, dialogue, top)
+
+    def _retrieve(self, view: _View, demands: Demands, dialogue: Dialogue, top: int) -> Retrieval:
+        language = dialogue.language
         phrases = tuple(dict.fromkeys((*demands.queries, *demands.topics)))
         links = {phrase: view.linker.link(phrase) for phrase in phrases}
         query_links = best_links(links[phrase] for phrase in demands.queries)
@@ -184,41 +182,45 @@ class Graph(GraphSource):
         Returns:
             The best facts, and how many there were before the cut.
         """
-        view, language = self._newest(), dialogue.language
-        concepts = [concept for concept in map(view.concept, links) if concept is not None]
-        scored = view.ranker.ask(concepts, dialogue, (link.phrase for link in links))
-        best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
-        return _known(best, language, ""), scored.edges.total
+        with self._read() as view:
+            concepts = [concept for concept in map(view.concept, links) if concept is not None]
+            scored = view.ranker.ask(concepts, dialogue, (link.phrase for link in links))
+            best = view.ranker.best(scored, np.arange(len(scored.edges)), top)
+            return _known(best, dialogue.language, ""), scored.edges.total
 
     def link(self, phrases: Sequence[str]) -> list[Link]:
         """Return the concepts that phrases name, each once, by its best link."""
-        return best_links(map(self.linker.link, phrases))
+        with self._read() as view:
+            return best_links(map(view.linker.link, phrases))
 
     def mentions(self, texts: Sequence[str]) -> list[Link]:
         """Return every concept that texts mention, in order of mention."""
-        return self.linker.mentions(texts)
+        with self._read() as view:
+            return view.linker.mentions(texts)
 
     def ngrams(self, texts: Sequence[str]) -> list[Link]:
         """Return every concept that is an n-gram of the texts, stop words and overlaps included."""
-        return self.linker.ngrams(texts)
+        with self._read() as view:
+            return view.linker.ngrams(texts)
 
     @property
     def facts_count(self) -> int:
         """How many facts there are."""
-        return self._newest().store.meta.facts
+        return self.store.meta.facts
 
     def facts(self) -> Iterator[Fact]:
         """Return every fact."""
-        return self._newest().store.facts()
+        return self.store.facts()
 
     def facts_of(self, name: str) -> list[Fact]:
         """Return every fact of one concept, the heaviest first; empty where the graph does not have it."""
-        store = self._newest().store
-        concept = store.find(name)
-        if concept is None:
-            return []
-        edges = store.edges_of([concept])
-        return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
+        store = self.store
+        with store.read():
+            concept = store.find(name)
+            if concept is None:
+                return []
+            edges = store.edges_of([concept])
+            return sorted((store.fact(edges, row) for row in range(len(edges))), key=lambda fact: -fact.weight)
 
 
 def _known(best: Iterable[tuple[Fact, float]], language: Language, set_name: SetName) -> list[Knowledge]:
@@ -248,7 +250,7 @@ class MultiGraph(GraphSource):
         names = [graph.name for graph in graphs]
         for name in names:
             if names.count(name) > 1:
-                raise InputError(f"two graphs are called {name!r}", hint="build one of them with another --name")
+                raise InputError(f"two graphs are called {name!r}", hint="build one of them by another name")
         first = graphs[0]
         for other in graphs[1:]:
             if other.ranking != first.ranking or other.embedder.fingerprint != first.embedder.fingerprint:
@@ -340,12 +342,14 @@ def _name(link: Link) -> str:
 def open_graph(
     graph: Path | str | None = None, ranking: Ranking | str = "default", embedder: Embedder | None = None
 ) -> Graph:
-    """Return a graph from its path or a server's URL; None or "starter" for the starter graph.
+    """Return a graph from its path; None or "starter" for the starter graph.
 
-    Raises as `open_store` and Graph do.
+    Raises as `GraphStore` and `Graph` do.
     """
-    store = open_store(starter_graph() if graph is None or str(graph) == NAME else graph)
-    return Graph(store, embedder or load_embedder(), ranking)
+    if isinstance(graph, str) and "://" in graph:
+        raise GraphError("a graph is a file, not an address", hint="copy the file to each machine that reads it")
+    path = starter_graph() if graph is None or str(graph) == NAME else Path(graph)
+    return Graph(GraphStore(path), embedder or load_embedder(), ranking)
 
 
 def open_graphs(

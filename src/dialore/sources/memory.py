@@ -19,7 +19,7 @@ from dialore.errors import InputError, SourceError, describe
 from dialore.files import read_text
 from dialore.knowledge import Knowledge, Passage, stable_id
 from dialore.sources.base import SearchResult
-from dialore.sources.periods import Period, is_of_the_past, period_of
+from dialore.sources.periods import Period, is_limited_to_another_time, is_of_the_past, period_of
 from dialore.sources.persona import PersonaSource
 from dialore.text import content_lemmas, is_chinese, lemmas, normalise, stem
 
@@ -228,6 +228,8 @@ def with_intervals(statements: Iterable[Statement], now: datetime) -> list[State
         if statement.expires is not None and statement.expires <= now:
             continue
         thing = None if statement.is_turn or statement.holds_until else thing_of(statement.text)
+        if thing in _STATES and is_limited_to_another_time(statement.text, statement.said):
+            thing = None
         if thing is None:
             told.append(statement)
             continue
@@ -268,6 +270,8 @@ _ONE_OF_A_KIND = {
     "status": r"i (?:am|got) (?:now |not |still |happily )*(?:single|married|engaged|divorced|widowed)\b"
     "|我(?:现在|还是?|已经)*(?:单身|结婚|离婚|未婚)",
 }
+_STATES = ("home", "work", "status")
+"""Things of which another one may hold for some time beside the usual one, as "I live in York in August"."""
 _FAVOURITE = re.compile(r"^my (?:new |all[- ]time )?(favou?rite [\w ]+?) (?:is|are)\b|^我最(?:喜欢|爱)的(.+?)是")
 _SHORT = (("i'm ", "i am "), ("i've ", "i have "), ("n't ", " not "), ("'s ", " is "), ("favourite", "favorite"))
 _LEADS = re.compile(r"^(?:(?:and|but|so|well|oh|yes|now|actually|also|currently|these days)\b,? )+")

@@ -67,9 +67,12 @@ _FUTURE = re.compile(
     r"(?:is|are|am|'m|'re|'s) (?:getting|having|leaving|moving|starting|flying|going|coming|travell?ing))\b|'ll\b"
     r"|将要?|会|打算|计划|准备|即将|快要|预订|明天|明年|下个?(?:周|星期|月)"
 )
+_PRESENT = re.compile(
+    r"\b(?:am|is|are|do|does|can|must|should|(?:i|we|they|you) (?!have|had|in\b|on\b)[a-z]+)\b|\bi'm\b"
+)
 _SINCE = re.compile(
-    r"\b(?:since|ago|last|yesterday|was|were|did|had|began|started|became|got|went|left|bought|met|came|took|quit|lost|"
-    r"found|made|won|sold|built|broke|gave|grew|began|chose|fell|felt|flew|kept|knew|paid|ran|said|saw|spent|taught|"
+    r"\b(?:since|ago|last|yesterday|was|were|been|did|had|began|started|became|got|went|left|bought|met|came|took|quit"
+    r"|lost|found|made|won|sold|built|broke|gave|grew|began|chose|fell|felt|flew|kept|knew|paid|ran|said|saw|spent|taught|"
     r"thought|told|wrote|(?!(?:need|feed|seed|speed|indeed|hundred|exceed|proceed|succeed|breed|weed)\b)[a-z]{2,}ed)\b"
     r"|自从?|从|以来|曾|了|过|去年|前年|昨天|前天|上个?(?:周|星期|礼拜|月)|以前|之前"
 )
@@ -94,15 +97,33 @@ def holds_from(statement: str, now: datetime) -> datetime | None:
     if period is None or period.ends > now:
         return None
     folded = statement.lower()
-    if _YEAR.search(folded) or _SINCE.search(_PARTICIPLE.sub("", folded)):
-        return period.begins
-    return None
+    return period.begins if _YEAR.search(folded) or _is_past_tense(folded) else None
+
+
+def is_limited_to_another_time(statement: str, said: datetime) -> bool:
+    """Return whether a statement holds only in a period that is over or to come: "I work as a baker in January"."""
+    period = period_of(statement, said)
+    if period is None or period.begins <= said < period.ends:
+        return False
+    return not _is_past_tense(statement.lower())
+
+
+def _is_past_tense(folded: str) -> bool:
+    """Return whether a text in lower case has a verb in the past tense, "since" or the like."""
+    return bool(_SINCE.search(_PARTICIPLE.sub("", folded)))
+
+
+def _is_present_or_future(folded: str) -> bool:
+    """Return whether a text in lower case is about the present or future; a text without a verb is not."""
+    if _FUTURE.search(folded):
+        return True
+    return bool(_PRESENT.search(folded)) and not _is_past_tense(folded)
 
 
 def period_of(text: str, now: datetime) -> Period | None:
     """Return the first stretch of time that a text names, as it is to be understood at a moment; None for none.
 
-    A month or season without a year is the last one that has begun; in a text about the future it is
+    A month or season without a year is the last one that has begun; in a text about the present or future it is
     the next one. Days begin at midnight, UTC.
     """
     folded = text.lower()
@@ -116,7 +137,7 @@ def period_of(text: str, now: datetime) -> Period | None:
                 continue
             has_year = _YEAR.search(folded) or ("near" in match.groupdict() and match["near"])
             named_by_month = any(match.groupdict().get(name) for name in ("month", "number", "season"))
-            if named_by_month and not has_year and period.ends <= now and is_of_the_future(folded):
+            if named_by_month and not has_year and period.ends <= now and _is_present_or_future(folded):
                 return _a_year_later(period)
             return period
     return None

@@ -22,9 +22,6 @@ class SourceKind:
     opener: str  # `module:function`; it gets what was named, a list where `several`, or None, and the `options`
     help: str
     key: str  # its name in settings
-    metavar: str
-    option: str = ""  # its long option, without the dashes, where that is not the key
-    short: str = ""
     several: bool = False  # several may be named, which are asked as one
     form: type[Path] | type[str] = Path  # what the opener takes of each place
     prefixes: tuple[str, ...] = ("",)  # what may stand before a path ("corpus:", "mcp:")
@@ -43,9 +40,9 @@ class SourceKind:
         return bool(self.ranker) and (not self.rankings or retriever in self.rankings)
 
     @property
-    def flag(self) -> str:
-        """Its long option."""
-        return f"--{self.option or self.key}"
+    def setting(self) -> str:
+        """The dotted name of the setting that names its locations."""
+        return f"sources.{self.key}"
 
     def path_of(self, place: str) -> tuple[str, Path] | None:
         """Return a place's prefix and its path; None where it is no path."""
@@ -61,7 +58,7 @@ class SourceKind:
     def open(self, places: Sequence[str], settings: Mapping[str, object] | None = None) -> object:
         """Open what is named; raises InputError where several are named and one is taken, or as the opener does."""
         if len(places) > 1 and not self.several:
-            raise InputError(f"one {self.flag} is taken, not {len(places)}", hint=f"name one: {places[0]}")
+            raise InputError(f"{self.setting} takes one location, not {len(places)}", hint=f"name one: {places[0]}")
         named = [self.form(location) for location in places]
         module, _, function = self.opener.partition(":")
         opener = getattr(importlib.import_module(module), function)
@@ -78,8 +75,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.graph:open_graphs",
             "The commonsense graph; several are asked as one. Default: starter.",
             key="graph",
-            short="-g",
-            metavar="PATH|URL|starter",
             several=True,
             form=str,
             unnamed="needed",
@@ -95,8 +90,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.documents:open_documents",
             "Documents: a file, a folder, an index of `dialore documents build`, mcp:FILE; several are asked as one.",
             key="documents",
-            short="-d",
-            metavar="PATH|URL",
             several=True,
             form=str,
             prefixes=("mcp:", ""),
@@ -114,7 +107,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.persona:open_persona",
             "The responder's persona, for dialogues that bring none: text, YAML or JSON.",
             key="persona",
-            metavar="FILE",
             unnamed="always",
         ),
         SourceKind(
@@ -122,7 +114,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.memory:open_memory",
             "What the user said of themselves before, for dialogues that bring no memory: JSONL.",
             key="memory",
-            metavar="FILE",
             unnamed="always",
             holds={
                 "en": 'what "Me" said of himself or herself before - home, family, work, tastes, plans',
@@ -134,7 +125,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.web.source:open_web",
             "Web search: searxng:URL, brave: (key in BRAVE_API_KEY), ddgs:, or corpus:PATH for a document index.",
             key="search",
-            metavar="ENGINE",
             form=str,
             prefixes=("corpus:",),
             ranker="reranker",
@@ -148,7 +138,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.methods.few_shot:SampleDatabase",
             "A sample database of `dialore samples build`, for msdp.",
             key="samples",
-            metavar="PATH",
             is_declared=False,
         ),
         SourceKind(
@@ -156,8 +145,6 @@ KINDS: dict[str, SourceKind] = {
             "dialore.sources.declared:open_declared",
             "A YAML file that declares sources, what they hold and how they depend on each other.",
             key="declared",
-            option="sources",
-            metavar="FILE",
             options=("opened",),
             is_declared=False,
         ),
@@ -173,6 +160,6 @@ def kind_of_key(key: str) -> SourceKind:
     return by_key[key]
 
 
-def option_of(name: str) -> str:
-    """Return the option of the command line that names a source of that kind."""
-    return KINDS[name].flag if name in KINDS else f"--{name}"
+def setting_of(name: str) -> str:
+    """Return the setting that names a source of that kind."""
+    return KINDS[name].setting if name in KINDS else f"sources.{name}"

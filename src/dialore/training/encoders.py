@@ -32,7 +32,7 @@ Row = tuple[str, str, str] | tuple[str, str, float]
 USES: dict[Kind, str] = {
     "dual": "A dual encoder. Used without torch: `retriever: trained:FOLDER` of `safari`; or, if it was trained on "
     "knowledge without a persona (MSDP, Appendix F), `--embedder {embedder}:FOLDER` of `dialore documents build`.",
-    "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--nli trained:FOLDER` of `score`.",
+    "nli-cross": "A cross-encoder that tells entailment. Used without torch: `--set nli=trained:FOLDER` of `score`.",
 }
 
 

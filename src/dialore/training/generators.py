@@ -189,7 +189,10 @@ def _render(name: str, dialogue: Dialogue, variables: dict[str, Any]) -> str:
     return _library().get(name, dialogue.language, "supervised").render(variables).continuation or ""
 
 
-_MSDP = "`dialore respond -M msdp --stage-model {}=hf:FOLDER -o prompt_variant=supervised -o topic=checked -o turns=0`."
+_MSDP = (
+    "`dialore respond -M msdp --set model.stages.{}=hf:FOLDER "
+    "-o prompt_variant=supervised -o topic=checked -o turns=0`."
+)
 RECIPES = {
     "safari": Recipe(
         ("plan", "knowledge"),
@@ -210,13 +213,13 @@ RECIPES = {
     "query": Recipe(
         ("query",),
         _make_query_target,
-        "Writes the search query of a dialogue: `--stage-model query-generation=hf:FOLDER` of `search-query`.",
+        "Writes the search query of a dialogue: `--set model.stages.query-generation=hf:FOLDER` of `search-query`.",
         drops_known=True,
     ),
     "question": Recipe(
         (),
         _make_question_target,
-        "Writes open questions about a context: `--stage-model question-generation=hf:FOLDER` of `edit`, with"
+        "Writes open questions about a context: `--set model.stages.question-generation=hf:FOLDER` of `edit`, with"
         " `-o trained=true`.",
         drops_known=True,
     ),
@@ -258,7 +261,7 @@ def stage_targets(path: Path, *, whole: bool = False) -> tuple[list[list[Target]
     data = _summarise(", ".join(sorted({row.by for row in rows})), path, targets[0])
     card = {
         "kind": "stages",
-        "use": "Does stages of methods, several by one model: `--stage-model STAGE=trained:FOLDER`.",
+        "use": "Does stages of methods, several by one model: `--set model.stages.STAGE=trained:FOLDER`.",
         "fixed": fixed,
         "whole": whole,
         "data": {**data, "tasks": dict(sorted(counts.items()))},

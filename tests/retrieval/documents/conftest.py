@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.retrieval.graph.postgres_server import PostgresServer
+from tests.postgres_server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

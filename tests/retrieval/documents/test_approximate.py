@@ -11,7 +11,8 @@ import pytest
 
 from dialore.retrieval.chunking import Chunking
 from dialore.retrieval.documents import sqlite
-from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents, open_store
+from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
+from dialore.retrieval.documents.opening import open_store
 from dialore.sources.documents import DocumentIndex
 
 WORDS = [

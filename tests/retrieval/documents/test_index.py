@@ -17,7 +17,8 @@ import pytest
 from dialore.dialogue import Dialogue
 from dialore.errors import InputError, SourceError, UnknownNameError
 from dialore.knowledge import Knowledge
-from dialore.methods.stages import NullRunner, StageContext
+from dialore.methods.stage_runner import NullRunner
+from dialore.methods.stages import StageContext
 from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.sqlite import PATIENCE
 from dialore.retrieval.documents.store import LAYOUT, Piece

@@ -18,7 +18,8 @@ import pytest
 
 import dialore
 from dialore.errors import InputError
-from dialore.retrieval.documents.indexing import add_documents, build_documents, open_store
+from dialore.retrieval.documents.indexing import add_documents, build_documents
+from dialore.retrieval.documents.opening import open_store
 from dialore.sources.documents import DocumentIndex
 
 if TYPE_CHECKING:

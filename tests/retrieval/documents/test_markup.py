@@ -168,7 +168,7 @@ def test_lines_with_bad_bytes_are_read_and_counted(tmp_path):
     lines = [b'{"text": "fine"}'] * 70_000 + [b'{"text": "caf\xe9"}']
     found, told = read(tmp_path, "a.jsonl", b"\n".join(lines))
     assert (len(found), found[-1]) == (70_001, "caf\ufffd")
-    assert told == [": 1 lines hold \ufffd, for what is no utf-8"]
+    assert told == [": lines with bytes that are not utf-8, which are read as \ufffd: 1"]
 
 
 def message() -> EmailMessage:
@@ -290,3 +290,26 @@ def test_pictures_in_the_spine_of_a_book_are_no_damage(tmp_path):
 )
 def test_a_formula_is_read_once_as_it_is_written(tmp_path, page, text):
     assert read(tmp_path, "a.html", f"<html><body><p>{page}</p></body></html>") == ([text], [])
+
+
+@pytest.mark.parametrize("gap", ["", "\n"])
+def test_a_table_in_html_inside_markdown_has_its_columns_names(tmp_path, gap):
+    table = (
+        f"<table>{gap}\n<tr><th>Pier</th><th>Ship</th></tr>{gap}\n"
+        f"<tr><td rowspan=2>North</td><td>Anna</td></tr>{gap}\n<tr><td>Berta</td></tr>{gap}\n</table>"
+    )
+    text = f"# Ships\n\nBefore.\n\n{table}\n\nAfter.\n\n<p>Plain <b>words</b></p>\n"
+    lines, told = read(tmp_path, "a.markdown", text)
+    words = " ".join(" ".join(lines).split())
+    assert told == []
+    assert "Pier: North | Ship: Anna" in words
+    assert "Pier: North | Ship: Berta" in words
+    assert words.index("Before.") < words.index("Anna") < words.index("Berta") < words.index("After.")
+    assert words.count("Berta") == 1
+    assert "Plain" in words
+
+
+def test_a_table_in_html_that_is_not_closed_loses_no_text(tmp_path):
+    lines, _ = read(tmp_path, "a.markdown", "<table><tr><th>Pier</th></tr>\n<tr><td>North</td></tr>\n\nAfter.\n")
+    assert "North" in " ".join(lines)
+    assert "After." in " ".join(lines)

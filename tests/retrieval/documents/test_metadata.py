@@ -13,8 +13,9 @@ import pytest
 
 from dialore.errors import InputError
 from dialore.retrieval.documents.filters import parse_where, reading_as
-from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents, open_store
+from dialore.retrieval.documents.indexing import add_documents, build_documents, delete_documents
 from dialore.retrieval.documents.metadata import MAX_METADATA_BYTES, encode_metadata
+from dialore.retrieval.documents.opening import open_store
 from dialore.retrieval.documents.store import Piece
 from dialore.sources.documents import DocumentIndex, open_documents
 

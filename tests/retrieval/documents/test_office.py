@@ -616,8 +616,8 @@ def test_rows_and_columns_without_a_size_are_hidden():
     data = workbook(rows, head='<cols><col min="2" max="9" width="0" customWidth="1"/></cols>')
     found, said, whole = count_and_read_all(read_xlsx, data)
     assert found == ["c"]
-    assert "1 rows" in said
-    assert "1 columns" in said
+    assert "1 row," in said
+    assert "1 column;" in said
     assert whole == ["a: c | b: d"]
 
 

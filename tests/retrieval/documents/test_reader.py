@@ -110,6 +110,26 @@ def test_an_index_can_be_changed_while_a_file_is_read(tmp_path, good):
     assert texts(tmp_path / "index") >= {"tea", "rice 0", f"rice {changes - 1}", "A quince is hard."}
 
 
+SCRIPT = """
+    from dialore.retrieval.loaders.reader import Reader
+    from pathlib import Path
+    with Reader(seconds=30) as reader:
+        print(list(reader.read(Path("head.md"), "markdown")))
+"""
+
+
+@pytest.mark.parametrize("arguments", [["yaml.py"], ["-m", "yaml"], ["other.py"]])
+def test_a_script_with_the_name_of_a_library_is_not_imported_by_the_process(tmp_path, arguments):
+    (tmp_path / "head.md").write_text("---\ncolour: yellow\n---\nA quince is hard.\n", "utf-8")
+    for name in ("yaml.py", "other.py"):
+        (tmp_path / name).write_text(textwrap.dedent(SCRIPT), "utf-8")
+    environment = {**os.environ, "PYTHONPATH": str(Path(dialore.__file__).parents[1])}
+    command = [sys.executable, *arguments]
+    output = subprocess.check_output(command, env=environment, cwd=tmp_path, text=True, timeout=60)
+    assert len(output.splitlines()) == 1
+    assert "yellow" in output
+
+
 PARENT = """
     import sys
     from pathlib import Path

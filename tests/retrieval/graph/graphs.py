@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import sqlite3
+from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,6 +39,24 @@ def build(path: Path, items: Iterable[Fact], name: str = "small") -> Path:
     """Build a graph of the facts at the path."""
     build_graph(items, path, name=name, embedder=embedder())
     return path
+
+
+def change_file(path: Path, sql: str, *parameters: object) -> None:
+    """Change a graph file behind the back of the store."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(sql, parameters)
+
+
+def change_meta(path: Path, **fields: object) -> None:
+    """Change fields of a graph's description."""
+    [(meta,)] = read_file(path, "SELECT value FROM meta WHERE key = 'meta'")
+    change_file(path, "UPDATE meta SET value = ? WHERE key = 'meta'", json.dumps({**json.loads(meta), **fields}))
+
+
+def read_file(path: Path, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+    """Read a graph file without the store."""
+    with closing(sqlite3.connect(path)) as connection:
+        return connection.execute(sql, parameters).fetchall()
 
 
 def graph_of(folder: Path, *lines: str) -> Graph:

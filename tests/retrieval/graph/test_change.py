@@ -15,11 +15,13 @@ import pytest
 from dialore.errors import GraphError, InputError
 from dialore.knowledge import Fact
 from dialore.retrieval.graph import GraphStore
-from dialore.retrieval.graph.changes import ChangeReport, GraphEditor, compact_graph, problems_of
+from dialore.retrieval.graph.changes import ChangeReport, GraphEditor, compact_graph
+from dialore.retrieval.graph.checking import problems_of
 from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import ROOT, build, embedder, facts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
 SMALL = facts(
@@ -29,18 +31,19 @@ ROWS = set[tuple[str, str, str, float, str]]
 
 
 def rows(source: Path | GraphStore) -> ROWS:
-    store = source if isinstance(source, GraphStore) else GraphStore(source)
-    return {(fact.head, fact.relation, fact.tail, fact.weight, fact.provenance) for fact in store.facts()}
+    if isinstance(source, GraphStore):
+        return of(source.facts())
+    with GraphStore(source) as store:
+        return of(store.facts())
 
 
-def of(items: list[Fact]) -> ROWS:
+def of(items: Iterable[Fact]) -> ROWS:
     return {(fact.head, fact.relation, fact.tail, fact.weight, fact.provenance) for fact in items}
 
 
-def change(path: Path, *, add: list[Fact] = [], update: list[Fact] = [], delete: list[Fact] = []) -> ChangeReport:  # noqa: B006
+def change(path: Path, *, add: list[Fact] = [], delete: list[Fact] = []) -> ChangeReport:  # noqa: B006
     editor = GraphEditor(path, embedder())
     editor.delete(delete)
-    editor.update(update)
     editor.add(add)
     return editor.commit()
 
@@ -49,7 +52,7 @@ def counts(report: ChangeReport) -> tuple[int, ...]:
     return report.added, report.updated, report.deleted, report.unchanged, report.missing
 
 
-def test_facts_are_added_updated_and_deleted(tmp_path: Path) -> None:
+def test_facts_are_added_and_deleted(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", SMALL)
     new = facts("Miso Soup | MadeOf | miso | 3", "miso soup | GoesWith | 米饭", "sushi | IsA | food")
     assert counts(change(path, add=new)) == (3, 0, 0, 0, 0)
@@ -58,10 +61,9 @@ def test_facts_are_added_updated_and_deleted(tmp_path: Path) -> None:
     )
     lighter, heavier = facts("sushi | MadeOf | rice | 1", "SUSHI | IsA | food | 5")
     assert counts(change(path, add=[lighter, heavier])) == (0, 1, 0, 1, 0)
-    report = change(
-        path, update=[lighter, *facts("no | IsA | such")], delete=facts("cook | CapableOf | Make Sushi", "a | IsA | b")
-    )
-    assert counts(report) == (0, 1, 1, 0, 2)
+    gone = facts("cook | CapableOf | Make Sushi", "a | IsA | b", "sushi | NoSuchRelation | rice")
+    report = change(path, delete=[*gone, lighter], add=[lighter])
+    assert counts(report) == (1, 0, 2, 0, 2)
     with GraphStore(path) as store:
         assert rows(store) == of(
             [
@@ -95,9 +97,7 @@ def test_a_changed_graph_is_the_graph_that_is_built_of_the_same_facts(tmp_path: 
     path = build(tmp_path / "changed.graph", many)
     for start in range(0, len(more), 50):
         change(path, add=more[start : start + 50])
-    change(
-        path, delete=[*many[::7], *more[::5]], update=[Fact(f.head, f.relation, f.tail, 9.5, "x") for f in many[1::7]]
-    )
+    change(path, delete=[*many[::7], *more[::5]], add=[Fact(f.head, f.relation, f.tail, 9.5, "x") for f in many[1::7]])
     left = [Fact(f.head, f.relation, f.tail, 9.5, "x") if n % 7 == 1 else f for n, f in enumerate(many) if n % 7]
     left += [fact for n, fact in enumerate(more) if n % 5]
     fresh = build(tmp_path / "fresh.graph", left)
@@ -144,38 +144,32 @@ def test_deleting_what_was_added_gives_the_old_fingerprint(tmp_path: Path) -> No
     assert path.stat().st_size == size  # nothing is written where nothing changes
 
 
-def test_a_store_is_one_state_and_the_newest_is_another(tmp_path: Path) -> None:
+def test_a_fact_that_is_added_and_deleted_at_once_leaves_no_concept(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", SMALL)
-    store = GraphStore(path)
-    before = rows(store)
-    edges = store.edges_of([store.find("rice")])
-    assert store.newest() is store
-    change(path, add=facts("rice | UsedFor | sake"), delete=facts("rice | AtLocation | field"))
-    assert rows(store) == before
-    newer = store.newest()
-    assert newer is not store
-    assert newer.newest() is newer
-    assert newer.meta.facts == 4
-    assert ("rice", "UsedFor", "sake", 1.0, "test") in rows(newer)
-    # What was read before stays what it was.
-    assert {store.fact(edges, row).triple for row in range(len(edges))} == {
-        "(sushi, MadeOf, rice)",
-        "(rice, AtLocation, field)",
-        "(rice, IsA, rice)",
-    }
-    build(path, facts("moon | IsA | satellite"))
-    assert newer.find("moon") is None
-    newest = newer.newest()
-    assert newest.find("moon") is not None
-    for number in range(5):  # pages that nobody reads any more are used again, those of a reader never
-        change(path, add=facts(f"moon {number} | IsA | satellite"))
-    assert rows(store) == before
-    newest.close()
-    newer.close()
-    assert rows(store) == before
-    store.close()
+    with GraphEditor(path, embedder()) as editor:
+        editor.add(facts("moon | IsA | satellite", "sun | IsA | star"))
+        editor.delete(facts("moon | IsA | satellite"))
+    with GraphStore(path) as store:
+        assert store.find("moon") is None
+        assert store.find("star") is not None
+    assert problems_of(path) == []
+
+
+def test_a_rebuild_is_seen_without_reopening(tmp_path: Path) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
+    with GraphStore(path) as store:
+        edges = store.edges_of([store.find("rice")])
+        with store.read():
+            build(path, facts("moon | IsA | satellite"))
+            assert {store.fact(edges, row).triple for row in range(len(edges))} == {
+                "(sushi, MadeOf, rice)",
+                "(rice, AtLocation, field)",
+                "(rice, IsA, rice)",
+            }
+        assert rows(store) == of(facts("moon | IsA | satellite"))
+        assert store.find("rice") is None
     with pytest.raises(GraphError, match="closed"):
-        store.newest()
+        store.find("moon")
 
 
 def test_a_commit_that_fails_halfway_is_as_if_it_had_never_been(
@@ -237,9 +231,8 @@ def test_questions_are_answered_while_it_is_changed(tmp_path: Path) -> None:
         with GraphStore(path) as store:
             query = np.ones(store.meta.dimension, np.float32) / 16
             while not done.is_set():
-                now = store.newest()
-                edges = now.edges_of([now.find("thing")], query)
-                new = {now.fact(edges, row).head for row in range(len(edges)) if edges.weight[row] == 2}
+                edges = store.edges_of([store.find("thing")], query)
+                new = {store.fact(edges, row).head for row in range(len(edges)) if edges.weight[row] == 2}
                 lefts, rights = ({name[5:] for name in new if name.startswith(side)} for side in ("left", "rite"))
                 if lefts != rights or edges.cosines is None or len(edges.cosines) != len(edges):
                     wrong.append((lefts, rights))
@@ -261,7 +254,7 @@ KILLED = """
     import os, random, signal, sys, time
     from pathlib import Path
     from dialore.retrieval.graph import GraphStore
-    from dialore.retrieval.graph.changes import problems_of
+    from dialore.retrieval.graph.checking import problems_of
     from tests.retrieval.graph.graphs import build, embedder, facts
     from tests.retrieval.graph.test_change import change, rows
     path = Path(sys.argv[1])

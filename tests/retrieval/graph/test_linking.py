@@ -37,7 +37,7 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Graph]:
 
 
 def link(graph: Graph, phrase: str) -> list[tuple[str, str]]:
-    return [(found.name, found.how) for found in graph.linker.link(phrase)]
+    return [(found.name, found.how) for found in graph.link([phrase])]
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_chinese(graph: Graph, phrase: str, expected: list[tuple[str, str]]) -> 
 
 def test_scores_order_the_ways_of_linking(graph: Graph) -> None:
     scores = [
-        graph.linker.link(phrase)[0].score
+        graph.link([phrase])[0].score
         for phrase in ("bed", "beds", "wedding ring", "two New York tables", "a purple and rather large bed")
     ]
     assert scores == sorted(scores, reverse=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gc
-import json
 import os
 import subprocess
 import sys
@@ -11,7 +9,6 @@ import textwrap
 import threading
 from typing import TYPE_CHECKING
 
-import lmdb
 import numpy as np
 import pytest
 
@@ -19,11 +16,12 @@ from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
 from dialore.response import Demands
-from dialore.retrieval.graph import GraphStore, lmdb_file
-from dialore.retrieval.graph.store import FORMAT, Table
+from dialore.retrieval.graph import GraphStore
+from dialore.retrieval.graph.store import FORMAT
 from dialore.sources.graph import Graph
 from tests.hashing import HashingEmbedder
-from tests.retrieval.graph.graphs import ROOT, build, embedder, facts, graph_of
+from tests.retrieval.graph.graphs import ROOT, build, change_file, change_meta, embedder, facts, graph_of
+from tests.retrieval.graph.test_change import change
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -43,14 +41,6 @@ def failure(path: Path) -> str:
     return text
 
 
-def change_meta(path: Path, **fields: object) -> None:
-    env = lmdb.open(str(path), subdir=False, lock=False, map_size=2**26)
-    with env.begin(write=True) as transaction:
-        meta = json.loads(transaction.get(Table.META + b"meta"))
-        transaction.put(Table.META + b"meta", json.dumps({**meta, **fields}).encode())
-    env.close()
-
-
 def test_what_is_no_graph(tmp_path: Path) -> None:
     assert "no such graph" in failure(tmp_path / "missing.graph")
     assert "not a file" in failure(tmp_path)
@@ -63,40 +53,37 @@ def test_what_is_no_graph(tmp_path: Path) -> None:
     }.items():
         path = tmp_path / name
         path.write_bytes(content)
-        assert "not a graph or is damaged" in failure(path)
+        assert "not a graph" in failure(path)
         assert path.read_bytes() == content
 
 
-def test_another_lmdb_file_is_no_graph(tmp_path: Path) -> None:
+def test_another_database_is_no_graph(tmp_path: Path) -> None:
     path = tmp_path / "other"
-    env = lmdb.open(str(path), subdir=False, lock=False, map_size=2**20)
-    with env.begin(write=True) as transaction:
-        transaction.put(b"key", b"value")
-    env.close()
+    change_file(path, "CREATE TABLE facts (head TEXT, tail TEXT)")
     assert "not a graph" in failure(path)
 
 
 def test_a_file_that_was_refused_can_be_replaced_and_opened(tmp_path: Path) -> None:
     path = build(tmp_path / "g.graph", SMALL)
-    change_meta(path, format=FORMAT + 1)
-    failure(path)
-    change_meta(path, format=FORMAT)
+    change_file(path, f"PRAGMA user_version = {FORMAT + 1}")
+    assert f"layout {FORMAT + 1}" in failure(path)
+    change_file(path, f"PRAGMA user_version = {FORMAT}")
     with GraphStore(path) as store:
         assert store.find("sushi") is not None
 
 
-@pytest.mark.parametrize(
-    ("fields", "said"),
-    [
-        ({"format": FORMAT + 1}, f"layout {FORMAT + 1}"),
-        ({"kind": "something else"}, "not a graph"),
-        ({"facts": "many"}, "not a graph"),
-    ],
-)
-def test_another_layout_is_named(tmp_path: Path, fields: dict[str, object], said: str) -> None:
+@pytest.mark.parametrize("fields", [{"kind": "something else"}, {"facts": "many"}])
+def test_a_description_of_something_else_is_refused(tmp_path: Path, fields: dict[str, object]) -> None:
     path = build(tmp_path / "g.graph", SMALL)
     change_meta(path, **fields)
-    assert said in failure(path)
+    assert "damaged" in failure(path)
+
+
+@pytest.mark.parametrize("key", ["meta", "relations", "revision"])
+def test_a_description_that_lacks_a_part_is_refused(tmp_path: Path, key: str) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
+    change_file(path, "DELETE FROM meta WHERE key = ?", key)
+    assert "damaged" in failure(path)
 
 
 def test_a_graph_cut_short_at_any_length_is_an_error_and_no_signal(tmp_path: Path) -> None:
@@ -222,12 +209,41 @@ def test_facts_of_a_concept_are_the_heaviest_first(tmp_path: Path) -> None:
     graph.close()
 
 
-def test_a_store_that_is_collected_while_another_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its file is given back in the middle of the opening, by the same thread."""
-    path, key_of = build(tmp_path / "g.graph", SMALL), lmdb_file.file_key
-    kept = [GraphStore(path)]
-    kept.append(kept)  # only the collector finds it
-    del kept
-    monkeypatch.setattr(lmdb_file, "file_key", lambda path: (gc.collect(), key_of(path))[1])
+def test_calls_inside_a_read_see_one_state_and_later_ones_the_newest(tmp_path: Path) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
     with GraphStore(path) as store:
-        assert store.find("sushi") is not None
+        with store.read() as state:
+            before = set(store.facts())
+            change(path, add=facts("rice | UsedFor | sake"), delete=SMALL[:1])
+            with store.read() as inner:
+                assert inner is state
+            assert (store.meta.facts, store.find("sake")) == (len(SMALL), None)
+            assert len(store.edges_of([store.find("rice")])) == 2
+            assert len(store.edges_of([store.find("sushi")])) == 1
+        assert store.find("sake") is not None
+        assert set(store.facts()) == before - {SMALL[0]} | set(facts("rice | UsedFor | sake"))
+        with store.read() as newer:
+            assert newer is not state
+        with store.read() as again:
+            assert again is newer
+
+
+def test_another_file_in_its_place_is_opened_and_none_is_no_error(tmp_path: Path) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
+    other = build(tmp_path / "other.graph", facts("moon | IsA | satellite"))
+    with GraphStore(path) as store:
+        other.replace(path)
+        assert [fact.head for fact in store.facts()] == ["moon"]
+        assert store.find("moon") is not None
+        path.unlink()
+        assert store.find("moon") is not None
+
+
+def test_an_iterator_of_facts_keeps_its_state_while_the_store_is_used(tmp_path: Path) -> None:
+    path = build(tmp_path / "g.graph", SMALL)
+    with GraphStore(path) as store:
+        iterator = store.facts()
+        found = [next(iterator)]
+        change(path, delete=SMALL)
+        assert store.meta.facts == 0
+        assert len([*found, *iterator]) == len(SMALL)

@@ -251,10 +251,12 @@ def _groups(systems: Sequence[str], form: Form, against: str | None) -> list[tup
     if form == "likert":
         return [(system,) for system in systems]
     if len(systems) < 2:
-        raise InputError(f"a {form} sheet compares systems, and there is one: {systems[0]}", hint="take --form likert")
+        raise InputError(
+            f"a {form} sheet compares systems, and there is one: {systems[0]}", hint="take the form likert"
+        )
     if form == "ranking":
         if len(systems) > len(LETTERS):
-            raise InputError(f"{len(systems)} systems are too many to rank", hint="name some by --system")
+            raise InputError(f"{len(systems)} systems are too many to rank", hint="name some of them")
         return [tuple(systems)]
     if against is not None:
         return [(against, other) for other in systems if other != against]

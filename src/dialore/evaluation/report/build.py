@@ -19,7 +19,7 @@ from dialore.evaluation.report import tables
 from dialore.evaluation.report.data import Results, ScoredResponse, Survey, display_factor
 from dialore.evaluation.report.display import notes_of, steps_of
 from dialore.evaluation.report.plots import Figure, bars, distribution, knowledge_against, sizes_against
-from dialore.evaluation.report.tables import Group, labels
+from dialore.evaluation.report.tables import Group, Row, labels
 
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
@@ -84,8 +84,7 @@ def make_report(
                 browser.add(number, scored)
     by_system = {id(survey.system): survey for survey in surveys}
     figures = {
-        about.name: [(group.title, _figures(results, about, group, by_system, sizes or {})) for group in table.groups]
-        for about in table.metrics
+        about.name: _figures_by_group(results, about, table.groups, by_system, sizes or {}) for about in table.metrics
     }
     return Report(
         title=title or results.title,
@@ -114,9 +113,27 @@ def _names(results: Results) -> list[str]:
     return [titles[id(system)] for system in systems]
 
 
-def _figures(
-    results: Results, about: MetricInfo, group: Group, surveys: Mapping[int, Survey], sizes: Mapping[str, float]
-) -> list[Figure]:
+def _figures_by_group(
+    results: Results,
+    about: MetricInfo,
+    groups: Sequence[Group],
+    surveys: Mapping[int, Survey],
+    sizes: Mapping[str, float],
+) -> list[tuple[str, list[Figure]]]:
+    """Return a metric's figures by group. The figure over model sizes belongs to the data set, whatever its groups."""
+    figures = {group.title: _figures(results, about, group, surveys) for group in groups}
+    rows_by_dataset: dict[str, list[Row]] = {}
+    for group in groups:
+        for row in group.rows:
+            rows_by_dataset.setdefault(row.system.dataset, []).append(row)
+    for dataset, rows in rows_by_dataset.items():
+        figure = sizes_against(about, rows, sizes, dataset)
+        if figure is not None:
+            figures.setdefault(dataset, []).append(figure)
+    return list(figures.items())
+
+
+def _figures(results: Results, about: MetricInfo, group: Group, surveys: Mapping[int, Survey]) -> list[Figure]:
     rows, title = group.rows, group.title
     figures = [bars(about, rows, title)]
     if about.level == "response":
@@ -124,7 +141,6 @@ def _figures(
         values = [tables.values_of(metric, results.measures(row.system, about.name)) for row in rows]
         given = [surveys[id(row.system)].given for row in rows]
         figures += [distribution(about, rows, values, title), knowledge_against(about, rows, values, given, title)]
-    figures.append(sizes_against(about, rows, sizes, title))
     return [figure for figure in figures if figure is not None]
 
 

@@ -13,8 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
-from dialore import pages
-
 if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Knowledge
@@ -158,6 +156,8 @@ class Conversation:
 
 def render_page(conversations: Sequence[Conversation], *, title: str, made: str = "", pace: str = "") -> str:
     """Return the page as HTML, with a sentence on how the responses were made, and on the time axis of their traces."""
+    from dialore import pages
+
     return pages.render(
         "demo/page.html.j2",
         title=title,

@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 
     ByResponse = Mapping[tuple[str, int], float]
     _Point = tuple[float, float, float, float, int]  # across, up, the ends of its interval, and of how many it is, or 0
-    _Line = tuple[str, str, list[_Point]]  # its label, its colour
+    _Line = tuple[str, int, list[_Point]]  # its label, its place among the systems
 
 COLOURS = ("#0d6a66", "#c2571a", "#4a63b5", "#9a3f7f", "#857509", "#2f7fb0", "#6b5b4b", "#b0303c")
 """One a system, those of the page's light theme."""
 INK, SOFT, LINE = "#22201c", "#635d53", "#e2ddd2"
 _TOKENS = {INK: "ink", SOFT: "soft", LINE: "line"} | {colour: f"c{place}" for place, colour in enumerate(COLOURS)}
 _CHINESE_FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "PingFang SC", "Microsoft YaHei")
+_STROKES = ("o-", "s--", "^:", "D-.")
+"""Markers and strokes of lines; the next one where the colours begin again."""
 _WIDTH = 5.0  # inches
 _LABEL = 58  # characters of a label's line
 _STEPS = 6
@@ -154,11 +156,12 @@ def bars(about: MetricInfo, rows: Sequence[Row], title: str) -> Figure | None:
             _name(axes, label, y - 0.26)
         axes.set_ylim(len(known) - 0.6, -0.9)
         axes.margins(x=0.16)
+        axes.set_xlabel(_axis(about))
 
     head = ["system", _axis(about), "95% interval", "n"]
     lines = [[label, three(bar.value), _interval(bar.low, bar.high), str(bar.n)] for _, label, bar in known]
     caption = f"{_axis(about)}, {title}: a bar a system with its 95% interval"
-    return Figure("bars", "Score with its 95% interval", caption, head, lines, 0.5 + 0.55 * len(known), draw)
+    return Figure("bars", "Score with its 95% interval", caption, head, lines, 0.7 + 0.55 * len(known), draw)
 
 
 def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResponse], title: str) -> Figure | None:
@@ -182,6 +185,7 @@ def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResp
             axes.axhline(y, color=SOFT, linewidth=0.8)
             _name(axes, label, y - 0.62)
         axes.set_ylim(len(known) - 1, -0.95)
+        axes.set_xlabel(_axis(about))
 
     head = ["system", "n", "mean", "least", "lower quartile", "median", "upper quartile", "most"]
     lines = [
@@ -189,7 +193,7 @@ def distribution(about: MetricInfo, rows: Sequence[Row], values: Sequence[ByResp
         for _, label, numbers in known
     ]
     caption = f"{_axis(about)}: values of single responses, {title}; a histogram a system, the line is the mean"
-    return Figure("distribution", "Distribution over responses", caption, head, lines, 0.4 + 0.8 * len(known), draw)
+    return Figure("distribution", "Distribution over responses", caption, head, lines, 0.6 + 0.8 * len(known), draw)
 
 
 def knowledge_against(
@@ -211,7 +215,7 @@ def knowledge_against(
             figures = factor * np.array([by_dialogue[key] for key in keys])
             steps = _steps(np.array([amounts[key] for key in keys]), figures)
             points = [(x, y, max(low, y - half), min(high, y + half), count) for x, y, half, count in steps]
-            lines.append((row.label, _colour(position), points))
+            lines.append((row.label, position, points))
     if not any(len(points) > 1 for *_, points in lines) and len(lines) < 2:
         return None
     caption = (
@@ -220,7 +224,7 @@ def knowledge_against(
     )
     head = ["system", "pieces given", _axis(about), "95% interval", "n"]
     heading = ("knowledge", "Knowledge given against score", caption, head)
-    return _lined(heading, lines, "pieces of knowledge given")
+    return _lined(heading, lines, "pieces of knowledge given", _axis(about))
 
 
 def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, float], title: str) -> Figure | None:
@@ -237,22 +241,23 @@ def sizes_against(about: MetricInfo, rows: Sequence[Row], sizes: Mapping[str, fl
     if len({size for points in series.values() for size, *_ in points}) < 2:
         return None
     caption = f"{_axis(about)} against model size, {title}: a line a method over models by size, with 95% intervals"
-    lines = [(name, _colour(position), sorted(points)) for position, (name, points) in enumerate(series.items())]
+    lines = [(name, position, sorted(points)) for position, (name, points) in enumerate(series.items())]
     head = ["method", "billion parameters", _axis(about), "95% interval"]
     heading = ("sizes", "Model size against score", caption, head)
-    return _lined(heading, lines, "billion parameters (log scale)", is_log=True)
+    return _lined(heading, lines, "billion parameters (log scale)", _axis(about), is_log=True)
 
 
 def _lined(
-    heading: tuple[str, str, str, list[str]], lines: Sequence[_Line], across: str, *, is_log: bool = False
+    heading: tuple[str, str, str, list[str]], lines: Sequence[_Line], across: str, up: str, *, is_log: bool = False
 ) -> Figure:
     """Return a figure of lines with their error bars."""
 
     def draw(axes: Any) -> None:  # noqa: ANN401 - matplotlib's
-        for label, colour, points in lines:
+        for label, position, points in lines:
             x, y, low, high, _ = np.array(points).T
             errors = np.clip(np.stack([y - low, high - y]), 0, None)
-            axes.errorbar(x, y, errors, fmt="o-", color=colour, label=_wrap(label))
+            stroke = _STROKES[position // len(COLOURS) % len(_STROKES)]
+            axes.errorbar(x, y, errors, fmt=stroke, color=_colour(position), label=_wrap(label))
         if is_log:
             known = sorted({point[0] for *_, points in lines for point in points})
             axes.set_xscale("log")
@@ -261,6 +266,7 @@ def _lined(
         else:
             axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel(across)
+        axes.set_ylabel(up)
         axes.get_figure().legend(loc="outside lower left")
 
     table = [

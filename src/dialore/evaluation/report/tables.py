@@ -41,6 +41,7 @@ from dialore.evaluation.statistics import (
     holm,
     wilcoxon,
 )
+from dialore.text import count_noun
 
 Measures = dict[tuple[str, int], tuple[float, ...]]
 
@@ -462,7 +463,7 @@ def _describe_spending(name: str, spent: Mapping[str, Any]) -> str:
     usage = spent["usage"]
     tokens = f"{usage['prompt_tokens']:,} prompt tokens ({usage['cached_prompt_tokens']:,} cached by the server)"
     money = f", {spent['cost']:.4f} by price" if spent["cost"] else ""
-    calls = f"{usage['calls']:,} calls"
+    calls = count_noun(usage["calls"], "calls")
     made = f"{usage['completion_tokens']:,} completion tokens"
     return f"The run {name} paid for {calls}, {tokens} and {made}{money}, unfinished dialogues included."
 

@@ -211,7 +211,7 @@ def metadata_of(pairs: Iterable[str], groups: str | None = None) -> dict[str, ob
     for pair in pairs:
         name, given, value = pair.partition("=")
         if not given or not name.strip():
-            raise InputError(f"{pair!r} is no metadata", hint="write --meta NAME=VALUE")
+            raise InputError(f"{pair!r} is no metadata", hint="write NAME=VALUE")
         try:
             made[name.strip()] = json.loads(value)
         except ValueError:

@@ -17,6 +17,7 @@ from dialore.knowledge import GROUPS
 from dialore.retrieval.bm25 import split_terms
 from dialore.retrieval.chunking import Chunking, Paragraph, Section
 from dialore.retrieval.documents.metadata import MetadataError, check_metadata, encode_metadata
+from dialore.retrieval.documents.opening import embedder_of, open_store, shown_place
 from dialore.retrieval.documents.store import Document, IndexSettings, NewPassage, Piece, id_number
 from dialore.retrieval.groups import RefusedGroups, apply_groups, narrow_groups
 from dialore.retrieval.loaders.files import ReadFiles
@@ -25,15 +26,12 @@ from dialore.text import shown_path, storable
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
-    from dialore.retrieval.documents.postgres import PostgresStore
-    from dialore.retrieval.documents.sqlite import SqliteStore
     from dialore.retrieval.documents.store import Transaction
     from dialore.retrieval.embedding import Embedder
     from dialore.retrieval.loaders.files import Step
+    from dialore.retrieval.loaders.formats import FileFormat
     from dialore.retrieval.loaders.reader import Reader
-    from dialore.retrieval.loaders.reading import FileFormat
 
-    Store = SqliteStore | PostgresStore
     MayChange = Callable[[Sequence[str]], bool]
     """A predicate of groups: True if passages that are restricted to them may be replaced or deleted."""
 
@@ -44,53 +42,6 @@ _EVERY = 500  # texts between two reports of progress
 
 
 # --- opening
-
-_SQLITE_HEADER_BYTES, _APPLICATION_ID_OFFSET = 100, 68
-_SCHEMES = ("postgresql://", "postgres://")
-
-
-def open_store(path: Path | str) -> Store:
-    """Return the store of an index: a file of SQLite, or a schema in PostgreSQL where the path is an address of it."""
-    if str(path).startswith(_SCHEMES):
-        from dialore.retrieval.documents.postgres import PostgresStore
-
-        return PostgresStore(str(path))
-    from dialore.retrieval.documents.sqlite import SqliteStore
-
-    return SqliteStore(Path(path))
-
-
-def is_index_file(path: Path) -> bool:
-    """Return whether a file begins as the file of an index does."""
-    from dialore.retrieval.documents.sqlite import APPLICATION_ID
-
-    try:
-        with path.open("rb") as file:
-            head = file.read(_SQLITE_HEADER_BYTES)
-    except OSError:
-        return False
-    application_id = head[_APPLICATION_ID_OFFSET : _APPLICATION_ID_OFFSET + 4]
-    return head.startswith(b"SQLite format 3\0") and application_id == APPLICATION_ID.to_bytes(4, "big")
-
-
-def embedder_of(
-    settings: IndexSettings, path: Path | str, embedder: Embedder | None = None, addresses: Sequence[str | None] = ()
-) -> Embedder | None:
-    """Return the embedder of an index's vectors, None where it has none; see `recorded_embedder`."""
-    if not settings.embedder:
-        return None
-    from dialore.retrieval.embedding import recorded_embedder
-
-    return recorded_embedder(settings.embedder, settings.embedder_fingerprint, shown_place(path), addresses, embedder)
-
-
-def shown_place(path: Path | str) -> str:
-    """Return an index's path as it is shown: an address without its password."""
-    head, at, tail = str(path).rpartition("@")
-    if not at or "://" not in head:
-        return str(path)
-    scheme, _, user = head.partition("://")
-    return f"{scheme}://{user.partition(':')[0]}@{tail}"
 
 
 # --- changing
@@ -341,7 +292,7 @@ class _Change:
     def nothing(self) -> InputError:
         """Return the error that nothing could be taken in."""
         message = ": ".join(["nothing to make passages of", *self.report.rejects[:1]])
-        return InputError(message, hint="name files with text, or --format")
+        return InputError(message, hint="name files with text, or their format")
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""The graph store: facts in LMDB or PostgreSQL, how they are read, written, changed and ranked."""
+"""The graph store: facts in a file, how they are read, written, changed and ranked."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dialore._lazy import lazy_names
 if TYPE_CHECKING:
     from dialore.retrieval.graph.changes import GraphEditor
     from dialore.retrieval.graph.facts import export_graph, read_facts
-    from dialore.retrieval.graph.postgres import load_store
-    from dialore.retrieval.graph.store import FactStore, GraphStore
+    from dialore.retrieval.graph.store import GraphStore
     from dialore.retrieval.graph.writing import build_graph
 
-__all__ = ["FactStore", "GraphEditor", "GraphStore", "build_graph", "export_graph", "load_store", "read_facts"]
+__all__ = ["GraphEditor", "GraphStore", "build_graph", "export_graph", "read_facts"]
 
 __getattr__ = lazy_names(
     __name__,
@@ -21,7 +20,6 @@ __getattr__ = lazy_names(
         "dialore.retrieval.graph.writing": ["build_graph"],
         "dialore.retrieval.graph.changes": ["GraphEditor"],
         "dialore.retrieval.graph.facts": ["export_graph", "read_facts"],
-        "dialore.retrieval.graph.postgres": ["load_store"],
-        "dialore.retrieval.graph.store": ["FactStore", "GraphStore"],
+        "dialore.retrieval.graph.store": ["GraphStore"],
     },
 )

@@ -15,8 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from dialore.errors import InputError, UnknownNameError
 from dialore.retrieval.fusion import unit
 from dialore.retrieval.graph.relations import RELATIONS, is_safe, is_well_formed, verbalise
-from dialore.retrieval.graph.store import Edges, FactStore, GraphStore
-from dialore.retrieval.graph.writing import fact_norms, relation_sums
+from dialore.retrieval.graph.vectors import fact_norms, relation_sums
 from dialore.retrieval.reranking import CachedEmbedder
 from dialore.retrieval.static import StaticEmbedder
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from dialore.dialogue import Dialogue
     from dialore.knowledge import Fact
     from dialore.retrieval.embedding import Embedder
+    from dialore.retrieval.graph.store import Edges, GraphStore
 
 UNINFORMATIVE = frozenset(name for name, known in RELATIONS.items() if not known.informative)
 """Relations that speak of words, not of the world: ExternalURL, DerivedFrom, FormOf, ..."""
@@ -132,11 +132,11 @@ class _Scored:
 class Ranker:
     """Ranks the facts of a store by an embedder, and by the store's own vectors where that made them."""
 
-    def __init__(self, store: FactStore, embedder: Embedder, ranking: Ranking) -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder, ranking: Ranking) -> None:
         self._store, self._embedder, self.ranking = store, embedder, ranking
         self._encoded = CachedEmbedder(embedder, _ENCODED)
         own = not ranking.triples and store.meta.embedder_fingerprint == embedder.fingerprint
-        self._own = store if own and isinstance(store, GraphStore) else None
+        self._own = store if own else None
         self._linear: LinearCosines | None = None
         if self._own is None and isinstance(embedder, StaticEmbedder):
             self._linear = LinearCosines(store, embedder, triples=ranking.triples)
@@ -236,7 +236,7 @@ class Ranker:
 class LinearCosines:
     """Cosines of facts whose store has no vectors, as a graph file built with the same embedder gives them."""
 
-    def __init__(self, store: FactStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
+    def __init__(self, store: GraphStore, embedder: StaticEmbedder, *, triples: bool = False) -> None:
         self._store, self._embedder = store, embedder
         self._relations = relation_sums(store.meta.relations, embedder, triples=triples)
 

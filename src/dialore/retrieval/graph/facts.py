@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dialore.errors import GraphError, InputError
-from dialore.files import load_json, reading
+from dialore.files import load_json, reading, whole_file
 from dialore.knowledge import Fact
 from dialore.retrieval.graph.relations import RELATIONS, canonical
-from dialore.retrieval.graph.writing import replacing, writing
+from dialore.text import count_noun
 
 if TYPE_CHECKING:
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
     from dialore.text import Language
 
 # --- lines that do not parse
@@ -109,7 +109,7 @@ def guess_format(path: Path) -> _FileFormat:
         return "jsonl"
     if first.count("\t") >= 2 or (name.endswith(".csv") and first.count(",") >= 2):
         return "tsv"
-    raise GraphError(f"cannot tell the format of {path}", hint=f"say --format {' | '.join(FILE_FORMATS)}")
+    raise GraphError(f"cannot tell the format of {path}", hint=f"name it: {' | '.join(FILE_FORMATS)}")
 
 
 def read_facts(
@@ -185,7 +185,7 @@ def _parser(
 def _log_left_out(path: Path, left_out: Counter[str], *, is_label: bool) -> None:
     for reason, count in left_out.items():
         hint = _LABEL_HINT if reason == _NOT_POSITIVE and is_label else ""
-        lines = "1 line" if count == 1 else f"{count:,} lines"
+        lines = count_noun(count, "lines")
         logging.getLogger(__name__).warning("%s: %s left out: %s%s", path, lines, reason, hint)
 
 
@@ -405,8 +405,8 @@ _HEADER = ("head", "relation", "tail", "weight", "provenance")
 _BATCH = 4096
 
 
-def lines_of(store: FactStore, file_format: _ExportFormat) -> Iterator[str]:
-    """Yield the lines of a graph's facts: a header and five columns of TSV, or a JSON object each."""
+def lines_of(store: GraphStore, file_format: _ExportFormat) -> Iterator[str]:
+    """Yield the facts of a graph as lines: a header and five columns of TSV, or JSON objects."""
     if file_format == "tsv":
         yield "\t".join(_HEADER)
     for fact in store.facts():
@@ -418,26 +418,23 @@ def lines_of(store: FactStore, file_format: _ExportFormat) -> Iterator[str]:
 
 
 def export_graph(
-    store: FactStore, target: Path, file_format: _ExportFormat, on_step: Callable[[str, int, int], None] | None = None
+    store: GraphStore, target: Path, file_format: _ExportFormat, on_step: Callable[[str, int, int], None] | None = None
 ) -> int:
-    """Write a graph's facts to a file, gzipped where it ends in `.gz`; it is there whole or not at all.
+    """Write the facts of a graph to a file, completely or not at all; gzipped if its name ends in `.gz`.
 
     Returns:
-        How many facts.
+        The number of facts.
 
     Raises:
-        GraphError: the file cannot be written, or the disk is full.
+        InputError: The file cannot be written, or the disk is full.
     """
-    done = -1 if file_format == "tsv" else 0
-    opened = gzip.open if target.suffix == ".gz" else open
-    with (
-        replacing(target, "export") as folder,
-        writing(target),
-        opened(folder / "export", "wt", encoding="utf-8", newline="\n") as file,
-    ):
+    total = store.meta.facts
+    count = -1 if file_format == "tsv" else 0  # the header is not a fact
+    open_file = gzip.open if target.suffix == ".gz" else open
+    with whole_file(target, private=True) as path, open_file(path, "wt", encoding="utf-8", newline="\n") as file:
         for line in lines_of(store, file_format):
             file.write(line + "\n")
-            done += 1
-            if on_step is not None and done % _BATCH == 0:
-                on_step("writing facts", done, store.meta.facts)
-    return done
+            count += 1
+            if on_step is not None and count % _BATCH == 0:
+                on_step("writing facts", count, total)
+    return count

@@ -14,13 +14,13 @@ from dialore.text import Language, content_lemmas, content_words, is_chinese, no
 
 if TYPE_CHECKING:
     from dialore.knowledge import Fact
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
 
 _LONGEST = 5
 """Words of the longest concept that is looked for; longer ones are said in these very words all but never."""
 
 
-def stores_of(graph: Any) -> list[FactStore]:  # noqa: ANN401 - a graph or several
+def stores_of(graph: Any) -> list[GraphStore]:  # noqa: ANN401 - a graph or several
     """Return the stores of a graph, or of several as one."""
     return [part.store for part in getattr(graph, "graphs", [graph])]
 
@@ -31,7 +31,7 @@ class HardMatcher:
     Facts of the same two concepts under several relations are several facts; a concept with itself makes none.
     """
 
-    def __init__(self, stores: Sequence[FactStore]) -> None:
+    def __init__(self, stores: Sequence[GraphStore]) -> None:
         self._stores = stores
         self._keys: dict[str, int] = {}
         pairs = [self._pair(fact) for store in stores for fact in store.facts()]

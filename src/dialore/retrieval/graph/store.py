@@ -1,95 +1,100 @@
-"""The embedded graph store: one LMDB file, read through a memory map while others change it.
+"""The graph store: one SQLite file with one packed value of facts per concept.
 
-| table | key | value |
-|---|---|---|
-| `meta` | `meta` | JSON: `GraphMeta` |
-| `meta` | `relations` | float32 (relations, dimension): each relation's words as an unnormalised sum |
-| `parts` | number of the first part | a block of parts: int8 rows, float32 scales, uint32 numbers in the embedder |
-| `concepts` | concept id | number of parts, parts, and the concept as it is written |
-| `ids` | normal form | id of the concept with that normal form |
-| `keys` | stems of the content lemmas | ids of the concepts with those stems, less one whose form they are |
-| `out`, `in` | concept id | number of its facts as head or tail, the facts (`EDGE`), parts of their other ends |
+| table | columns |
+|---|---|
+| `meta` | key and value: `meta` (JSON of `GraphMeta`), `revision` (a new random number for each commit), `relations` |
+| `parts` | blocks of embedding parts: number of the first one, packed block (see `unpack_parts`) |
+| `concepts` | id, name as written, normal form, stems of the content lemmas, packed part numbers |
+| `facts` | concept, number of its facts, its facts as head, its facts as tail (see `pack_side`) |
 
-Vectors of a static embedding are linear: a concept's is the sum of its parts', a fact's that of its concepts' and its
-relation's, and a fact's length is kept with it. So a graph keeps vectors of ten thousand parts, not of millions of
-concepts. Changes are LMDB's write transactions: readers go on with the state that they opened.
+The vectors of a static embedding add up: a concept's vector is the sum of its parts, a fact's vector is the sum of its
+concepts and its relation, and the length of a fact's vector is stored with the fact. A graph therefore stores the
+vectors of ten thousand parts instead of millions of concepts.
+
+The file is in WAL mode: readers continue with the state that they began with while one writer commits the next one.
 """
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
+import sqlite3
+import stat
 import struct
-import weakref
-from abc import ABC, abstractmethod
+import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
-import lmdb
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ValidationError
 
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.retrieval.graph.lmdb_file import EDGE, REBUILD, MappedFile, open_file, unpack_parts, unpack_side
+from dialore.retrieval.graph.vectors import sum_parts, unpack_parts
+from dialore.sqlite_errors import explain_sqlite_error
 from dialore.text import Language, content_words, is_chinese, lemma, normalise, stem, words
 
-FORMAT = 6
-_MAX_KEY = 500  # LMDB's keys end at 511 bytes; longer ones are hashed
-_REMEMBERED = 50_000
-"""Concepts' names that are kept, about 5 MB: to read them again each time takes a sixth of a question's time."""
-_CHUNK = 512  # rows that are multiplied at once: few enough to stay in a processor's cache
+FORMAT = 7
+APPLICATION_ID = 0x644C6772
+"""SQLite's application id of graph files."""
+REBUILD = "build it again with `dialore graph build`"
+WRITER_TIMEOUT_S = 30.0
+MMAP_BYTES = 1 << 40
+"""SQLite maps at most about 2 GiB of a file; the rest is read."""
+CACHE_SIZE = 50_000
+"""Maximum number of cached concepts, about 10 MB."""
+_PRODUCT_ROWS = 512
+"""Rows multiplied at once, few enough for a processor's cache."""
 _LOW_BITS = 0xFFFF
 
-
-class Table:
-    """The first byte of a table's keys, in the order in which the tables are built."""
-
-    IDS, CONCEPTS, KEYS, PARTS, OUT, IN, META = (bytes([number]) for number in range(7))
+EDGE = np.dtype(
+    [("other", "<u4"), ("weight", "<f4"), ("norm", "<f4")]
+    + [(name, "<u2") for name in ("relation", "provenance", "parts", "unused")]
+)
+"""A fact as stored with one of its concepts; `parts` is the number of parts of the other end."""
+SCHEMA = f"""
+PRAGMA application_id = {APPLICATION_ID};
+PRAGMA user_version = {FORMAT};
+CREATE TABLE meta (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
+CREATE TABLE parts (first INTEGER PRIMARY KEY, block BLOB NOT NULL);
+CREATE TABLE concepts (id INTEGER PRIMARY KEY, name TEXT NOT NULL, form TEXT UNIQUE, stems TEXT, parts BLOB NOT NULL);
+CREATE TABLE facts (concept INTEGER PRIMARY KEY, degree INTEGER NOT NULL, outgoing BLOB, incoming BLOB);
+"""
 
 
 class GraphMeta(BaseModel):
-    """A graph's own record; `fingerprint` is a hash of its facts, and concepts that lost theirs keep their numbers."""
+    """The description of a graph.
+
+    `fingerprint` is a hash of the facts. `concepts` includes concepts that lost all their facts.
+    """
 
     kind: Literal["dialore graph"] = "dialore graph"
-    format: int = FORMAT
     name: str
     languages: list[str] = []
     concepts: int
     facts: int = 0
     relations: list[str]
     provenances: list[str]
-    embedder: str = ""
-    embedder_fingerprint: str = ""
-    dimension: int = 0
+    embedder: str
+    embedder_fingerprint: str
+    dimension: int
     fingerprint: str = ""
-
-
-def read_meta(raw: str | bytes, name: str, layout: int, hint: str) -> GraphMeta:
-    """Return a graph's own record; raise GraphError where it is none, or of another layout."""
-    try:
-        meta = GraphMeta.model_validate_json(raw)
-    except ValidationError as error:
-        raise GraphError(f"{name} is not a graph or is damaged", hint=hint) from error
-    if meta.format != layout:
-        raise GraphError(f"{name} has layout {meta.format}; this version reads {layout}", hint=hint)
-    return meta
 
 
 @dataclass(frozen=True, slots=True)
 class Edges:
-    """Facts of several concepts as columns, one row a fact; concepts, relations and provenances by number.
+    """Facts of several concepts as columns, one row per fact; concepts, relations and provenances are numbers.
 
     Attributes:
-        head_place: each head's place in `asked`, -1 for one that was not asked for.
-        tail_place: the same of the tails; each row has one end that was asked for.
-        asked: the concepts whose facts these are, in ascending order.
-        degrees: how many facts each of the asked concepts has in all; one about itself counts twice.
-        cosines: each fact's cosine with the question; None where none was asked or the store has no vectors.
+        head_place: Position of each head in `asked`, or -1.
+        tail_place: Position of each tail in `asked`, or -1. Each row has at least one end in `asked`.
+        asked: The requested concepts in ascending order.
+        degrees: Number of facts of each requested concept. A fact about itself counts twice.
+        cosines: Cosine of each fact with the query, or None without a query.
     """
 
     head: NDArray[np.uint32]
@@ -108,14 +113,15 @@ class Edges:
 
     @property
     def total(self) -> int:
-        """How many facts the asked concepts have in all, each once; more than rows where hubs were read in part."""
+        """Number of distinct facts of the requested concepts; more than the rows if hubs were read in part."""
         return int(self.degrees.sum()) - int(np.count_nonzero((self.head_place >= 0) & (self.tail_place >= 0)))
 
     def between(self, some: Sequence[int], others: Sequence[int]) -> NDArray[np.bool_]:
-        """Return which facts lead from some of the asked concepts to some others, or the reverse."""
-        # The last entry is what the place -1 of an end that was not asked for finds.
+        """Return which facts connect one of some requested concepts with one of some others, in either direction."""
         asked = self.asked.tolist()
-        in_some, in_others = (np.array([*map(frozenset(side).__contains__, asked), False]) for side in (some, others))
+        # The last entry is selected by position -1, an end that was not requested.
+        in_some = np.array([*map(frozenset(some).__contains__, asked), False])
+        in_others = np.array([*map(frozenset(others).__contains__, asked), False])
         head, tail = self.head_place, self.tail_place
         joined: NDArray[np.bool_] = in_some.take(head, mode="wrap") & in_others.take(tail, mode="wrap")
         joined |= in_others.take(head, mode="wrap") & in_some.take(tail, mode="wrap")
@@ -123,10 +129,10 @@ class Edges:
 
 
 def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """Return each end's place among the concepts asked for, in ascending order, -1 where it is none of them."""
+    """Return the position of each end in the ascending concepts `asked`, or -1."""
     matches = np.full(len(ends), -1)
     if len(asked):
-        # Most facts of a hub lead to concepts that were not asked for, as their lowest bits tell.
+        # The lowest bits rule out most ends of a hub's facts.
         low = np.zeros(_LOW_BITS + 1, np.bool_)
         low[asked & _LOW_BITS] = True
         rows = np.flatnonzero(low[ends & _LOW_BITS])
@@ -140,9 +146,9 @@ def places_among(asked: NDArray[np.uint32], ends: NDArray[np.uint32]) -> NDArray
 
 
 def concept_key(name: str) -> str:
-    """Return the stem key of a concept, by its own language; empty for one of punctuation alone."""
+    """Return the stem key of a concept in its own language; empty for punctuation."""
     language: Language = "zh" if is_chinese(name) else "en"
-    # Of a name of function words alone, all of them.
+    # A name of function words is known by all of them.
     return stem_key(content_words(name, language) or words(name, language), language)
 
 
@@ -151,231 +157,145 @@ def stem_key(tokens: Sequence[str], language: Language) -> str:
     return "".join(tokens) if language == "zh" else " ".join(map(_root, tokens))
 
 
-@functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts is made of about half as many words
+@functools.lru_cache(maxsize=1 << 20)  # a graph of a million concepts has about half as many words
 def _root(word: str) -> str:
     return stem(lemma(word, "en"))
 
 
-id_key = struct.Struct(">I").pack
-"""A number as a key."""
+# --- packed values
 
 
-def text_key(text: str) -> bytes:
-    """Return a text as a key, hashed where it is too long."""
-    encoded = text.encode()
-    return encoded if len(encoded) <= _MAX_KEY else b"\0" + hashlib.blake2b(encoded, digest_size=32).digest()
+def pack_side(records: NDArray[np.void], parts: NDArray[np.uint32]) -> bytes:
+    """Return the packed facts of one side of a concept: their number, `EDGE` records, parts of the other ends."""
+    return struct.pack("<I", len(records)) + records.tobytes() + parts.tobytes()
 
 
-# --- one state of a graph
+def unpack_side(value: bytes | None) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+    """Return the records and the parts of their other ends; empty for None."""
+    if value is None:
+        return _NO_EDGES, _NO_PARTS
+    count = int.from_bytes(value[:4], "little")
+    end = 4 + count * EDGE.itemsize
+    return np.frombuffer(value, EDGE, count, 4), np.frombuffer(value, "<u4", offset=end)
 
 
+_NO_EDGES = np.empty(0, EDGE)
+_NO_PARTS = np.empty(0, np.uint32)
+
+
+# --- connections
+
+
+@contextmanager
+def explain_errors(path: Path) -> Iterator[None]:
+    """Convert errors of SQLite to GraphErrors that name the file."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        known = explain_sqlite_error(error, path, description="a graph", rebuild=REBUILD, other_file=REBUILD)
+        raise GraphError(known.message, hint=known.hint) from error
+
+
+def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
+    """Open a graph file; raises GraphError if it is missing, not a graph, or of another version."""
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise GraphError(f"no such graph: {path}", hint="build one with `dialore graph build`") from error
+    except OSError as error:
+        raise GraphError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
+    if not stat.S_ISREG(status.st_mode):
+        raise GraphError(f"{path} is not a file", hint="name a graph file")
+    with explain_errors(path):
+        connection = sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=WRITER_TIMEOUT_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+        try:
+            _check_format(connection, path)
+            connection.execute(f"PRAGMA mmap_size = {MMAP_BYTES}")
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _check_format(connection: sqlite3.Connection, path: Path) -> None:
+    [application_id] = connection.execute("PRAGMA application_id").fetchone()
+    if application_id != APPLICATION_ID:
+        raise GraphError(f"{path} is not a graph", hint=REBUILD)
+    [version] = connection.execute("PRAGMA user_version").fetchone()
+    if version != FORMAT:
+        raise GraphError(f"{path} has layout {version}; this version reads {FORMAT}", hint=REBUILD)
+    # SQLite itself refuses a file that lacks whole pages.
+    [page_size] = connection.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size % page_size:
+        raise GraphError(f"{path} is cut short", hint="copy it again or rebuild it")
+
+
+@dataclass(slots=True)
 class GraphState:
-    """A transaction's view of a graph, with buffers: of its changes those that were there when it began."""
+    """What is loaded of one committed state of a graph, shared by all threads that read that state."""
 
-    def __init__(self, file: MappedFile, transaction: lmdb.Transaction, name: str) -> None:
-        self.file, self.transaction, self.process = file, transaction, os.getpid()
-        raw = self.get(Table.META, b"meta")
-        if raw is None:
-            raise GraphError(f"{name} is not a graph, or one of an earlier version", hint=REBUILD)
-        self.meta = read_meta(bytes(raw), name, FORMAT, REBUILD)
-        self.reload()
-
-    def reload(self) -> None:
-        """Read the vectors of relations and parts; those of one block of parts stay in the file's memory."""
-        width = max(1, self.meta.dimension)
-        relations = self.get(Table.META, b"relations") or b""
-        self.relations = np.frombuffer(bytes(relations), "<f4").reshape(-1, width)
-        blocks = [unpack_parts(value, width) for _, value in self.items(Table.PARTS)] or [unpack_parts(b"", width)]
-        self.rows, self.scales, self.numbers = blocks[0]
-        if len(blocks) > 1:
-            self.rows, self.scales, self.numbers = (np.concatenate(column) for column in zip(*blocks, strict=True))
-
-    def get(self, table: bytes, key: bytes) -> bytes | memoryview | None:
-        """Return a value, in the file's own memory."""
-        return self.transaction.get(table + key)
-
-    def items(self, table: bytes) -> Iterator[tuple[bytes | memoryview, bytes | memoryview]]:
-        """Yield all of a table in the order of its keys."""
-        with self.transaction.cursor() as cursor:
-            if cursor.set_range(table):
-                for key, value in cursor:
-                    if key[:1] != table:
-                        return
-                    yield key[1:], value
-
-    def find(self, form: str) -> int | None:
-        """Return the id of the concept with that normal form, or None."""
-        raw = self.get(Table.IDS, text_key(form))
-        return None if raw is None else int.from_bytes(raw, "big")
-
-    def concept(self, number: int) -> str | None:
-        """Return a concept's name, or None."""
-        raw = self.get(Table.CONCEPTS, id_key(number)) if number >= 0 else None
-        return None if raw is None else str(raw[4 + 4 * int.from_bytes(raw[:4], "little") :], "utf-8")
-
-    def parts_of(self, number: int) -> NDArray[np.uint32]:
-        """Return a concept's parts; that of nothing for one that is not there."""
-        raw = self.get(Table.CONCEPTS, id_key(number))
-        if raw is None:
-            return _NOTHING
-        return np.frombuffer(raw, "<u4", int.from_bytes(raw[:4], "little"), 4)
-
-    def degree(self, number: int) -> int:
-        """Return how many facts a concept has, as head or tail."""
-        sides = (self.get(table, id_key(number)) for table in (Table.OUT, Table.IN))
-        return sum(int.from_bytes(side[:4], "little") for side in sides if side is not None)
-
-    def sides(
-        self, numbers: Sequence[int], most: int | None
-    ) -> tuple[NDArray[np.void], NDArray[np.intp], NDArray[np.uint32], NDArray[np.intp]]:
-        """Return the facts of concepts as head, then as tail; how many of each side; parts of ends; degrees."""
-        facts: list[Any] = []  # arrays whose bytes are joined, which takes a third of joining their records
-        parts: list[Any] = []
-        degrees = []
-        for table in (Table.OUT, Table.IN):
-            # Facts between two of the concepts are taken from the side of their head.
-            among = np.array(numbers if table == Table.OUT else (), np.uint32)
-            for number in numbers:
-                records, ends = unpack_side(self.get(table, id_key(number)))
-                degrees.append(len(records))
-                if most is not None and len(records) > most:  # the first, and those that lead to the concepts
-                    others = records["other"][most:]
-                    rest = np.flatnonzero(places_among(among, others) >= 0)
-                    end = int(records["parts"][:most].sum(dtype=np.intp))
-                    ends = np.concatenate([ends[:end], *map(self.parts_of, others[rest].tolist())])
-                    records = np.concatenate([records[:most], records[most:][rest]])
-                facts.append(records)
-                parts.append(ends)
-        counts, together = np.array([*map(len, facts)], np.intp), np.array(degrees, np.intp).reshape(2, -1).sum(axis=0)
-        return np.frombuffer(b"".join(facts), EDGE), counts, np.frombuffer(b"".join(parts), "<u4"), together
-
-    # --- vectors
-
-    def sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """(n, dimension): each concept's unnormalised vector; zero for one that is not there."""
-        parts = [_NOTHING, *map(self.parts_of, concepts.tolist())]
-        counts = np.array([*map(len, parts)])
-        return sum_parts(self.rows, self.scales, np.concatenate(parts), counts)[1:]
-
-    def cosines(
-        self,
-        facts: NDArray[np.void],
-        parts: NDArray[np.uint32],
-        owner: NDArray[np.intp],
-        asked: NDArray[np.uint32],
-        query: NDArray[np.float32],
-    ) -> NDArray[np.float32]:
-        """(n,): the cosine with a question of each fact of the asked concepts, given the parts of their other ends."""
-        own = [self.parts_of(number) for number in asked.tolist()]
-        firsts = np.cumsum([0, *map(len, own)])[:-1]
-        of_own = np.concatenate(own)
-        values = self._products(np.concatenate([parts, of_own]), query)
-        counts = facts["parts"].astype(np.intp)
-        total: NDArray[np.float32] = np.add.reduceat(values.take(parts), np.cumsum(counts) - counts)
-        total += np.add.reduceat(values.take(of_own), firsts).take(owner)
-        total += (self.relations @ query).take(facts["relation"])
-        total /= facts["norm"]
-        return total
-
-    def _products(self, parts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
-        """(parts of the graph,): the product with a question of each of these parts."""
-        wanted = np.zeros(len(self.rows), np.bool_)
-        wanted[parts] = True
-        every = 2 * int(np.count_nonzero(wanted)) > len(wanted)  # a hub's: to read them in a row is quicker
-        used = np.arange(len(wanted)) if every else np.flatnonzero(wanted)
-        used_products = np.empty(len(used), np.float32)
-        floats = np.empty((_CHUNK, len(query)), np.float32)
-        for start in range(0, len(used), _CHUNK):
-            places = used[start : start + _CHUNK]
-            rows = self.rows[places[0] : places[-1] + 1] if every else self.rows.take(places, axis=0)
-            some = floats[: len(rows)]
-            np.copyto(some, rows)
-            np.dot(some, query, out=used_products[start : start + len(rows)])
-        products = np.zeros(len(self.rows), np.float32)
-        products[used] = used_products * self.scales.take(used)
-        return products
+    revision: int
+    meta: GraphMeta
+    relations: NDArray[np.float32]
+    rows: NDArray[np.int8]
+    scales: NDArray[np.float32]
+    part_numbers: NDArray[np.uint32]
+    concepts: dict[int, tuple[str, NDArray[np.uint32]]] = field(default_factory=dict)
 
 
-def sum_parts(
-    rows: NDArray[np.int8], scales: NDArray[np.float32], parts: NDArray[np.uint32], counts: NDArray[np.intp]
-) -> NDArray[np.float32]:
-    """(n, dimension): the sums of so many parts each; a graph's parts have these rows and scales."""
-    vectors = rows.take(parts, axis=0).astype(np.float32)
-    vectors *= scales.take(parts)[:, None]
-    starts = np.cumsum(counts) - counts
-    total: NDArray[np.float32] = vectors[starts]
-    for position in range(1, int(counts.max())):  # the second part of those that have one, then the third
-        more = np.flatnonzero(counts > position)
-        total[more] += vectors[starts[more] + position]
-    return total
+def load_state(connection: sqlite3.Connection, path: Path, revision: int) -> GraphState:
+    """Read the description and the vectors of a graph; raises GraphError if they are damaged."""
+    values = dict(connection.execute("SELECT key, value FROM meta"))
+    try:
+        meta = GraphMeta.model_validate_json(values["meta"])
+        width = max(1, meta.dimension)
+        relations = np.frombuffer(values["relations"], "<f4").reshape(-1, width)
+        blocks = connection.execute("SELECT block FROM parts ORDER BY first").fetchall()
+        columns = zip(*(unpack_parts(block, width) for (block,) in blocks), strict=True)
+        rows, scales, numbers = map(np.concatenate, columns)
+    except (ValidationError, KeyError, TypeError, ValueError) as error:
+        raise GraphError(f"{path} is damaged", hint=REBUILD) from error
+    return GraphState(revision, meta, relations, rows, scales, numbers)
 
 
-_NOTHING = np.zeros(1, np.uint32)
-"""The part of concepts in which the embedder knows nothing: the zero vector, the first of a graph's parts."""
+_INHERITED: list[object] = []
+"""Connections of parent processes. SQLite allows a forked process neither to use nor to close them."""
 
 
-# --- the store
+class GraphStore:
+    """A graph file opened for reading, for any number of threads and processes while one process changes it.
 
+    Each call sees the newest committed state. All calls of a thread inside `with store.read():` see the same state.
 
-class FactStore(ABC):
-    """A graph open for reading: its concepts by number, its facts as columns. Several threads may read at once.
+    Args:
+        path: The graph file.
 
-    Every method raises GraphError where the store is closed or cannot be reached.
-
-    Attributes:
-        meta: what the graph says of itself; `embedder_fingerprint` is empty where it has no vectors.
+    Raises:
+        GraphError: The file is missing, damaged, not a graph, or of another version.
     """
 
-    meta: GraphMeta
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._local = threading.local()
+        self._idle: list[sqlite3.Connection] = []
+        self._process = os.getpid()
+        self._file: tuple[int, int] | None = None
+        self._state: GraphState | None = None
+        self._is_closed = False
+        with self.read():
+            pass
 
-    @abstractmethod
-    def find(self, name: str) -> int | None:
-        """Return the id of the concept with that normal form, or None."""
-
-    @abstractmethod
-    def with_stems(self, key: str) -> list[int]:
-        """Ids of the concepts whose content words have these stems (see `stem_key`), in ascending order."""
-
-    @abstractmethod
-    def concept(self, number: int) -> str:
-        """Return a concept as it is written; raise GraphError for an id that the graph does not have."""
-
-    @abstractmethod
-    def degree(self, number: int) -> int:
-        """Return how many facts a concept has, as head or tail; a fact about itself counts twice."""
-
-    @abstractmethod
-    def edges_of(
-        self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
-    ) -> Edges:
-        """Return the facts with one of the concepts as head or tail, each once; the rows' order is the store's own.
-
-        Args:
-            concepts: their numbers.
-            query: of unit length (dimension,). A store that has vectors then gives the facts' cosines with it; one
-                without vectors ignores it.
-            most: facts of each side of a concept that are needed: the heaviest, and all that lead to another of the
-                concepts. A store may give more. None: all.
-        """
-
-    @abstractmethod
-    def facts(self) -> Iterator[Fact]:
-        """Return every fact of the graph, by head, the heaviest of each first."""
-
-    @abstractmethod
     def close(self) -> None:
-        """Let go of the file or the connections; a second time does nothing."""
-
-    def fact(self, edges: Edges, row: int) -> Fact:
-        """One row as a fact."""
-        return Fact(
-            head=self.concept(edges.head.item(row)),
-            relation=self.meta.relations[edges.relation.item(row)],
-            tail=self.concept(edges.tail.item(row)),
-            weight=float(str(edges.weight[row])),  # its shortest decimal: 2.828, not 2.8280000686645508
-            provenance=self.meta.provenances[edges.provenance.item(row)],
-            graph=self.meta.name,
-        )
+        """Close the store. Idempotent."""
+        self._is_closed = True
+        self._transaction()  # sets aside what a forked process inherited
+        self._close_idle()
 
     def __enter__(self) -> Self:
         return self
@@ -383,153 +303,304 @@ class FactStore(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    # --- transactions
 
-class GraphStore(FactStore):
-    """A graph file opened for reading: one state of the graph, whatever is changed meanwhile.
+    @contextmanager
+    def read(self) -> Iterator[GraphState]:
+        """Have all calls of this thread in the body see one committed state: the newest one at the beginning."""
+        transaction = self._transaction()
+        if transaction is not None:
+            yield transaction[1]
+            return
+        with explain_errors(self.path):
+            connection, is_reusable = self._take_connection()
+            is_idle = False
+            try:
+                connection.execute("BEGIN")
+                self._state = state = self._current_state(connection)
+                self._local.transaction = connection, state
+                yield state
+                connection.execute("ROLLBACK")
+                is_idle = is_reusable and not self._is_closed
+            finally:
+                self._local.transaction = None
+                if is_idle:
+                    self._idle.append(connection)
+                else:
+                    connection.close()
 
-    Many threads and processes may read at once.
+    @contextmanager
+    def write(self) -> Iterator[tuple[sqlite3.Connection, GraphState]]:
+        """Yield a connection in a write transaction that the calls of this thread read from, and its state.
 
-    Args:
-        path: the graph file.
+        The transaction is rolled back unless the body commits it.
+        """
+        with explain_errors(self.path), closing(connect(self.path)) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            state = load_state(connection, self.path, revision=0)
+            self._local.transaction = connection, state
+            try:
+                yield connection, state
+            finally:
+                self._local.transaction = None
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
 
-    Raises:
-        GraphError: no such file, not a graph, cut short, or of another version.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._state: GraphState | None = _read_state(path)
-        self.meta = self._state.meta
-        self._names: dict[int, str] = {}
-
-    def _live(self) -> GraphState:
-        if self._state is None:
+    def _take_connection(self) -> tuple[sqlite3.Connection, bool]:
+        """Return a connection for one transaction and whether it can be reused."""
+        if self._is_closed:
             raise GraphError(f"the graph {self.path} is closed", hint="open it again")
-        if self._state.process != os.getpid():  # a forked process must not use the transaction of its parent
-            self._state = _read_state(self.path)
-            self.meta, self._names = self._state.meta, {}
-        return self._state
-
-    def newest(self) -> GraphStore:
-        """Return the store itself where nothing has changed, else one of the newest state; GraphError if it is gone."""
-        if self._state is not None and self._state.process != os.getpid():
-            return GraphStore(self.path)
-        state = self._live()
-        try:
+        file = self._file  # a file that was moved away can still be read by open connections
+        with suppress(OSError):
             status = self.path.stat()
-            same = (status.st_dev, status.st_ino) == state.file.key
-        except FileNotFoundError:
-            same = True  # moved away: what was opened can still be read
-        if same and state.file.env.info()["last_txnid"] == state.transaction.id():
-            return self
-        return GraphStore(self.path)
+            file = status.st_dev, status.st_ino
+        if file != self._file:
+            self._close_idle()
+            self._file = file
+        with suppress(IndexError):
+            return self._idle.pop(), True
+        effective = os.access in os.supports_effective_ids
+        if os.access(self.path.absolute().parent, os.W_OK, effective_ids=effective):
+            connection = connect(self.path)
+            connection.execute("PRAGMA query_only = ON")
+            return connection, True
+        # Without write access next to the file there is no shared memory for WAL. The file is then read as it is,
+        # unless a writer of another user has a log.
+        has_log = False
+        with suppress(OSError):
+            has_log = self.path.with_name(f"{self.path.name}-wal").exists()
+        return connect(self.path, "ro" if has_log else "ro&immutable=1"), False
 
-    def close(self) -> None:
-        """See `FactStore`."""
-        self._state = None
+    def _transaction(self) -> tuple[sqlite3.Connection, GraphState] | None:
+        """Return the transaction of this thread and its state, or None."""
+        if self._process != os.getpid():  # in a forked process
+            _INHERITED.extend((self._idle, self._local))
+            self._idle, self._local, self._process = [], threading.local(), os.getpid()
+        transaction: tuple[sqlite3.Connection, GraphState] | None = getattr(self._local, "transaction", None)
+        return transaction
+
+    def _close_idle(self) -> None:
+        connections, self._idle = self._idle, []
+        for connection in connections:
+            connection.close()
+
+    def _current_state(self, connection: sqlite3.Connection) -> GraphState:
+        row = connection.execute("SELECT value FROM meta WHERE key = 'revision'").fetchone()
+        if row is None:
+            raise GraphError(f"{self.path} is damaged", hint=REBUILD)
+        state = self._state
+        if state is not None and state.revision == row[0]:
+            return state
+        return load_state(connection, self.path, row[0])
+
+    def _row(self, query: str, *parameters: object) -> tuple[Any, ...] | None:
+        """Return the first row of a query in the thread's transaction, or in one of its own."""
+        transaction = self._transaction()
+        if transaction is not None:
+            row: tuple[Any, ...] | None = transaction[0].execute(query, parameters).fetchone()
+            return row
+        with self.read():
+            return self._row(query, *parameters)
 
     # --- concepts
 
+    @property
+    def meta(self) -> GraphMeta:
+        """The description of the graph."""
+        with self.read() as state:
+            return state.meta
+
     def find(self, name: str) -> int | None:
-        """See `FactStore`."""
-        return self._live().find(normalise(name))
+        """Return the id of the concept with the normal form of a name, or None."""
+        row = self._row("SELECT id FROM concepts WHERE form = ?", normalise(name))
+        return None if row is None else int(row[0])
 
     def with_stems(self, key: str) -> list[int]:
-        """See `FactStore`."""
-        state = self._live()
-        raw = state.get(Table.KEYS, text_key(key)) if key else None
-        numbers: list[int] = np.frombuffer(raw, "<u4").tolist() if raw is not None else []
-        own = state.find(key)
-        if own is not None and concept_key(self.concept(own)) == key:
-            numbers.append(own)
-        return sorted(numbers)
+        """Return the ids of the concepts whose content words have these stems (see `stem_key`), ascending."""
+        row = self._row("SELECT group_concat(id) FROM concepts WHERE stems = ?", key) if key else None
+        if row is None or row[0] is None:
+            return []
+        return sorted(int(number) for number in row[0].split(","))
 
     def concept(self, number: int) -> str:
-        """See `FactStore`."""
-        state = self._live()
-        name = self._names.get(number)
-        if name is None:
-            name = state.concept(number)
-            if name is None:
-                raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
-            if len(self._names) >= _REMEMBERED:
-                self._names.clear()
-            self._names[number] = name
-        return name
+        """Return a concept as written; raises GraphError for an unknown id."""
+        concept = self._concept(number)
+        if concept is None:
+            raise GraphError(f"{self.path} has no concept {number}", hint=REBUILD)
+        return concept[0]
+
+    def _concept(self, number: int) -> tuple[str, NDArray[np.uint32]] | None:
+        """Return the name and the parts of a concept, or None for an unknown id."""
+        transaction = self._transaction()
+        if transaction is None:
+            with self.read():
+                return self._concept(number)
+        connection, state = transaction
+        concept: tuple[str, NDArray[np.uint32]] | None = state.concepts.get(number)
+        if concept is None:
+            row = connection.execute("SELECT name, parts FROM concepts WHERE id = ?", (number,)).fetchone()
+            if row is None:
+                return None
+            concept = row[0], np.frombuffer(row[1], "<u4")
+            if len(state.concepts) >= CACHE_SIZE:
+                state.concepts.clear()
+            state.concepts[number] = concept
+        return concept
+
+    def parts_of(self, number: int) -> NDArray[np.uint32]:
+        """Return the parts of a concept; the part without meaning for an unknown id."""
+        concept = self._concept(number)
+        return _UNKNOWN_PARTS if concept is None else concept[1]
 
     def degree(self, number: int) -> int:
-        """See `FactStore`."""
-        return self._live().degree(number)
+        """Return the number of facts of a concept; a fact about itself counts twice."""
+        row = self._row("SELECT degree FROM facts WHERE concept = ?", number)
+        return 0 if row is None else int(row[0])
 
     # --- facts
+
+    def fact(self, edges: Edges, row: int) -> Fact:
+        """Return one row as a fact."""
+        meta = self.meta
+        return Fact(
+            head=self.concept(edges.head.item(row)),
+            relation=meta.relations[edges.relation.item(row)],
+            tail=self.concept(edges.tail.item(row)),
+            weight=float(str(edges.weight[row])),  # the shortest decimal: 2.828, not 2.8280000686645508
+            provenance=meta.provenances[edges.provenance.item(row)],
+            graph=meta.name,
+        )
+
+    def facts(self) -> Iterator[Fact]:
+        """Yield all facts of one state of the graph, by head, the heaviest of each head first."""
+        # A store of its own: the caller may ask this one between two facts, or drop the iterator in another thread.
+        with GraphStore(self.path) as store, store.read() as state:
+            for number in range(state.meta.concepts):
+                edges = store.edges_of([number])
+                for row in np.flatnonzero(edges.head_place == 0).tolist():
+                    yield store.fact(edges, row)
+
+    def sides(self, number: int) -> tuple[bytes | None, bytes | None]:
+        """Return the packed facts of a concept as head and as tail."""
+        row = self._row("SELECT outgoing, incoming FROM facts WHERE concept = ?", number)
+        return (None, None) if row is None else (row[0], row[1])
 
     def edges_of(
         self, concepts: Iterable[int], query: NDArray[np.float32] | None = None, most: int | None = None
     ) -> Edges:
-        """See `FactStore`."""
-        state = self._live()
-        numbers = sorted(set(concepts))
+        """Return the facts that have one of the concepts as head or tail, each once.
+
+        Args:
+            concepts: Concept ids.
+            query: Unit vector of shape (dimension,). If given, the cosine of each fact with it is computed.
+            most: Maximum number of facts to read from each side of a concept: the heaviest facts. Facts that connect
+                two of the concepts are always returned. None reads all.
+        """
+        with self.read() as state:
+            return self._edges_of(state, sorted(set(concepts)), query, most)
+
+    def _edges_of(
+        self, state: GraphState, numbers: list[int], query: NDArray[np.float32] | None, most: int | None
+    ) -> Edges:
         asked = np.array(numbers, np.uint32)
-        facts, counts, parts, degrees = state.sides(numbers, most)
+        sides = [[unpack_side(side) for side in self.sides(number)] for number in numbers]
+        degrees = np.array([len(outgoing[0]) + len(incoming[0]) for outgoing, incoming in sides], np.intp)
+        # A fact between two of the concepts is taken from the side of its head.
+        outgoing = [self._heaviest(*outgoing, most, asked) for outgoing, _ in sides]
+        incoming = [self._heaviest(*incoming, most, _NO_PARTS) for _, incoming in sides]
+        both = [*outgoing, *incoming]
+        # Joining bytes takes a third of the time of joining arrays of records.
+        facts = np.frombuffer(b"".join([records.data for records, _ in both]), EDGE)
+        parts = np.frombuffer(b"".join([ends.data for _, ends in both]), "<u4")
+        counts = np.array([len(records) for records, _ in both], np.intp)
         owner = np.tile(np.arange(len(numbers)), 2).repeat(counts)
-        outgoing = int(counts[: len(numbers)].sum())
+        outgoing_count = int(counts[: len(numbers)].sum())
         position = places_among(asked, facts["other"])
-        # Facts between two of the concepts stand on both sides: they are taken as the head's.
-        taken = position < 0
-        taken[:outgoing] = True
+        is_taken = position < 0
+        is_taken[:outgoing_count] = True
         cosines = None
-        if query is not None and state.meta.dimension:
-            cosines = state.cosines(facts, parts, owner, asked, query) if len(facts) else np.empty(0, np.float32)
-        rows = np.flatnonzero(taken)
+        if query is not None:
+            cosines = np.empty(0, np.float32)
+            if len(facts):
+                cosines = self._cosines(state, facts, parts, owner, asked, query)
+        rows = np.flatnonzero(is_taken)
         facts, owner, position = facts[rows], owner[rows], position[rows]
-        first = rows < outgoing
+        is_outgoing = rows < outgoing_count
         other, own = facts["other"], asked[owner]
         return Edges(
-            head=np.where(first, own, other),
+            head=np.where(is_outgoing, own, other),
             relation=facts["relation"].copy(),
-            tail=np.where(first, other, own),
+            tail=np.where(is_outgoing, other, own),
             weight=facts["weight"].copy(),
             provenance=facts["provenance"].copy(),
-            head_place=np.where(first, owner, position),
-            tail_place=np.where(first, position, owner),
+            head_place=np.where(is_outgoing, owner, position),
+            tail_place=np.where(is_outgoing, position, owner),
             asked=asked,
             degrees=degrees,
             cosines=None if cosines is None else cosines[rows],
         )
 
-    def facts(self) -> Iterator[Fact]:
-        """See `FactStore`."""
-        for key, _ in self._live().items(Table.OUT):
-            edges = self.edges_of([int.from_bytes(key, "big")])
-            for row in np.flatnonzero(edges.head_place == 0).tolist():
-                yield self.fact(edges, row)
+    def _heaviest(
+        self, records: NDArray[np.void], parts: NDArray[np.uint32], most: int | None, asked: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.void], NDArray[np.uint32]]:
+        """Return the first `most` facts of a side and those that lead to the requested concepts, with their parts."""
+        if most is None or len(records) <= most:
+            return records, parts
+        others = records["other"][most:]
+        rest = np.flatnonzero(places_among(asked, others) >= 0)
+        end = int(records["parts"][:most].sum(dtype=np.intp))
+        rest_parts = [self.parts_of(number) for number in others[rest].tolist()]
+        return np.concatenate([records[:most], records[most:][rest]]), np.concatenate([parts[:end], *rest_parts])
+
+    # --- vectors
 
     def concept_sums(self, concepts: NDArray[np.uint32]) -> NDArray[np.float32]:
-        """(n, dimension): each concept's unnormalised vector."""
-        return self._live().sums(concepts)
+        """Return the unnormalised vectors of concepts, shape (n, dimension); zero for unknown ids."""
+        with self.read() as state:
+            parts = [_UNKNOWN_PARTS, *map(self.parts_of, concepts.tolist())]
+            counts = np.array([*map(len, parts)])
+            return sum_parts(state.rows, state.scales, np.concatenate(parts), counts)[1:]
+
+    def _cosines(
+        self,
+        state: GraphState,
+        facts: NDArray[np.void],
+        parts: NDArray[np.uint32],
+        owner: NDArray[np.intp],
+        asked: NDArray[np.uint32],
+        query: NDArray[np.float32],
+    ) -> NDArray[np.float32]:
+        """Return the cosine of each fact with the query; `parts` are the parts of the other ends."""
+        own_parts = [self.parts_of(number) for number in asked.tolist()]
+        own_starts = np.cumsum([0, *map(len, own_parts)])[:-1]
+        all_own = np.concatenate(own_parts)
+        products = _part_products(state, np.concatenate([parts, all_own]), query)
+        counts = facts["parts"].astype(np.intp)
+        total: NDArray[np.float32] = np.add.reduceat(products.take(parts), np.cumsum(counts) - counts)
+        total += np.add.reduceat(products.take(all_own), own_starts).take(owner)
+        total += (state.relations @ query).take(facts["relation"])
+        total /= facts["norm"]
+        return total
 
 
-def _read_state(path: Path) -> GraphState:
-    """Return the newest state of a graph file."""
-    file = open_file(path)
-    transaction = file.env.begin(buffers=True)
-    try:
-        state = GraphState(file, transaction, str(path))
-    except (GraphError, lmdb.Error):
-        _release(transaction, file, os.getpid())
-        raise
-    # A reader holds the state, so memory that is still read is never unmapped.
-    weakref.finalize(state, _release, transaction, file, os.getpid())
-    return state
+_UNKNOWN_PARTS = np.zeros(1, np.uint32)
+"""The first part of each graph is the zero vector, for concepts that the embedder does not know."""
 
 
-_inherited: list[object] = []
-"""Transactions of the process that this one was forked from: to end them would free memory that it still reads."""
-
-
-def _release(transaction: lmdb.Transaction, file: MappedFile, process: int) -> None:
-    if process != os.getpid():
-        _inherited.append((transaction, file))
-        return
-    transaction.abort()
-    file.close()
+def _part_products(state: GraphState, parts: NDArray[np.uint32], query: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the product of each of these parts with the query, at its number; 0 for other parts."""
+    is_used = np.zeros(len(state.rows), np.bool_)
+    is_used[parts] = True
+    reads_all = 2 * int(np.count_nonzero(is_used)) > len(is_used)  # reading them in a row is faster
+    used = np.arange(len(is_used)) if reads_all else np.flatnonzero(is_used)
+    used_products = np.empty(len(used), np.float32)
+    buffer = np.empty((_PRODUCT_ROWS, len(query)), np.float32)
+    for start in range(0, len(used), _PRODUCT_ROWS):
+        numbers = used[start : start + _PRODUCT_ROWS]
+        rows = state.rows[numbers[0] : numbers[-1] + 1] if reads_all else state.rows.take(numbers, axis=0)
+        floats = buffer[: len(rows)]
+        np.copyto(floats, rows)
+        np.dot(floats, query, out=used_products[start : start + len(rows)])
+    products = np.zeros(len(is_used), np.float32)
+    products[used] = used_products * state.scales.take(used)
+    return products

@@ -10,7 +10,7 @@ from dialore.retrieval.linking.english import How, Match, Reading
 from dialore.text import HAN, is_chinese, is_stop_word, light_words, measure_words, words
 
 if TYPE_CHECKING:
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
 
 # --- simplified and traditional characters
 
@@ -85,7 +85,7 @@ def _cut(text: str) -> _Text:
 class ChineseReader:
     """Reads Chinese phrases as a graph's concepts."""
 
-    def __init__(self, store: FactStore) -> None:
+    def __init__(self, store: GraphStore) -> None:
         self._store = store
         self._find = functools.lru_cache(_REMEMBERED)(store.find)
 

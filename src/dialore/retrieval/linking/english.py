@@ -13,7 +13,7 @@ from dialore.retrieval.graph.store import stem_key
 from dialore.text import is_known, lemma, light_words, normalise, stop_words, words
 
 if TYPE_CHECKING:
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
 
 How = Literal["exact", "lemma", "variant", "contained", "nearest"]
 
@@ -234,7 +234,7 @@ _Chosen = tuple[int, "How", bool]
 class EnglishReader:
     """Reads English phrases as a graph's concepts."""
 
-    def __init__(self, store: FactStore) -> None:
+    def __init__(self, store: GraphStore) -> None:
         self._store = store
         self._candidates = functools.lru_cache(_REMEMBERED)(self._with_stems)
         self._fitting = functools.lru_cache(_REMEMBERED)(self._best)

@@ -13,14 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dialore.retrieval.fusion import unit
-from dialore.retrieval.graph.store import GraphStore
 from dialore.retrieval.linking.english import EnglishReader, How, Match, Reading, names
 from dialore.retrieval.linking.ngrams import find_ngrams
 from dialore.text import content_words, is_chinese, normalise, segments
 
 if TYPE_CHECKING:
     from dialore.retrieval.embedding import Embedder
-    from dialore.retrieval.graph.store import FactStore
+    from dialore.retrieval.graph.store import GraphStore
     from dialore.retrieval.linking.chinese import ChineseReader
 
 # How often links of each kind are right on the development half of our labelled phrases, one of each added to the
@@ -67,12 +66,12 @@ class Linker:
     wanted; None: where the graph is small enough for that to take about 2 ms.
     """
 
-    def __init__(self, store: FactStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
+    def __init__(self, store: GraphStore, embedder: Embedder | None = None, *, nearest: bool | None = None) -> None:
         self._store = store
         self._english = EnglishReader(store)
         wanted = store.meta.concepts <= _QUICK if nearest is None else nearest
         same = embedder is not None and store.meta.embedder_fingerprint == embedder.fingerprint
-        self._embedder = embedder if wanted and same and isinstance(store, GraphStore) else None
+        self._embedder = embedder if wanted and same else None
         self._links = functools.lru_cache(_REMEMBERED)(self._link)
 
     @functools.cached_property
@@ -145,7 +144,6 @@ class Linker:
     def _vectors(self) -> NDArray[np.float32]:
         """(concepts, dimension): unit vectors; zero for a concept that has lost its facts."""
         store = self._store
-        assert isinstance(store, GraphStore), "only such a store is searched so"
         vectors = np.zeros((store.meta.concepts, store.meta.dimension), np.float32)
         for start in range(0, len(vectors), _CHUNK):
             numbers = np.arange(start, min(start + _CHUNK, len(vectors)), dtype=np.uint32)

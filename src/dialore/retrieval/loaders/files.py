@@ -16,12 +16,13 @@ from dialore.errors import InputError, as_path
 from dialore.retrieval.chunking import Section, Unreadable
 from dialore.retrieval.documents.store import Document
 from dialore.retrieval.groups import RefusedGroups
+from dialore.retrieval.loaders.formats import format_of
 from dialore.retrieval.loaders.reader import Reader, section_of
-from dialore.retrieval.loaders.reading import format_of, guess_format
+from dialore.retrieval.loaders.reading import guess_format
 from dialore.text import shown_path
 
 if TYPE_CHECKING:
-    from dialore.retrieval.loaders.reading import FileFormat
+    from dialore.retrieval.loaders.formats import FileFormat
 
     Step = Callable[[str, int, int | None], None]
 

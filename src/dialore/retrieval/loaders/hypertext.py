@@ -25,7 +25,6 @@ from dialore.retrieval.chunking import (
 from dialore.retrieval.groups import apply_groups, names_groups
 from dialore.retrieval.loaders.formulas import formula_text
 from dialore.retrieval.loaders.front_matter import split_front_matter
-from dialore.retrieval.loaders.markup import TAG
 from dialore.retrieval.loaders.tables import Cell, render_table
 
 
@@ -33,6 +32,7 @@ def _set(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _UNSEEN = _set(
     "annotation annotation-xml audio canvas datalist head iframe nav noscript rp script style template video"
 )
@@ -87,6 +87,17 @@ def read_html(data: bytes, notice: Reject, title: str = "", charset: str = "") -
     for blocks in [_blocks(main[0]), _blocks(tree, main[0])] if main else [_blocks(tree)]:
         for section in split_at_headings(_drop_repeated_title(blocks, title), title, url):
             yield replace(section, extra=extra)
+
+
+def read_html_fragment(text: str) -> list[tuple[int, Paragraph]]:
+    """Return the headings and paragraphs of a piece of HTML inside another format."""
+    with library("HTML fragment", "lxml"):
+        from lxml import html
+
+        root = html.fragment_fromstring(text, create_parent="div")
+        for comment in root.xpath(".//comment() | .//processing-instruction()"):
+            comment.drop_tree()
+        return _blocks(root)
 
 
 def _meta_groups(tree: Any) -> list[tuple[str, Any]]:  # noqa: ANN401

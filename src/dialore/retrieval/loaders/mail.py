@@ -17,8 +17,8 @@ from dialore.encodings import decode
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, row
 from dialore.retrieval.groups import apply_groups, names_groups
 from dialore.retrieval.loaders.calendar import read_calendar
-from dialore.retrieval.loaders.hypertext import read_html
-from dialore.retrieval.loaders.markup import TAG, read_text
+from dialore.retrieval.loaders.hypertext import TAG, read_html
+from dialore.retrieval.loaders.markup import read_text
 
 ReadContent = Callable[[bytes, str, Reject], Iterator[Section]]
 """Reads the content of an attachment, given the ending of its name."""

@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from dialore.errors import MissingExtraError
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import (
     Paragraph,
@@ -23,6 +24,7 @@ from dialore.retrieval.chunking import (
 )
 from dialore.retrieval.groups import RefusedGroups, apply_groups, lift_metadata, parse_json
 from dialore.retrieval.loaders.front_matter import split_front_matter
+from dialore.retrieval.loaders.hypertext import TAG, read_html_fragment
 from dialore.retrieval.loaders.tables import Cell, render_table
 
 if TYPE_CHECKING:
@@ -33,8 +35,9 @@ _TEXT_KEYS = ("text", "passage", "contents", "content", "page_content", "sentenc
 _URL_KEYS = ("url", "link", "source_url")
 RESERVED_NAMES = frozenset({"text", "title", "url", "file", "page", "index"})
 """Names that a passage's detail has for what is ours."""
-TAG = re.compile(r"<!--.*?(?:-->|\Z)|<(script|style)\b.*?(?:</\1\s*>|\Z)|<[^<>]+>", re.DOTALL | re.IGNORECASE)
 _ALT = re.compile(r"\balt=[\"']([^\"'<>]+)", re.IGNORECASE)
+_TABLE_START = re.compile(r"<table\b", re.IGNORECASE)
+_TABLE_END = re.compile(r"</table\s*>", re.IGNORECASE)
 _TARGET = re.compile(r"^\([\w./: -]+\)=[ \t]*$", re.MULTILINE)
 _ROLE_TARGET = re.compile(r"(?<=\S)\s*<[^<>]*>$")
 _DIRECTIVE = re.compile(
@@ -142,17 +145,57 @@ def _blocks(text: str, notice: Reject, scope: int = 0) -> Iterator[tuple[int, Pa
         notice("", "lists, quotations or directives are nested too deep: they are read as plain text")
         yield from ((0, paragraph) for paragraph in paragraphs(text))
         return
+    lines, table_ends = text.split("\n"), _find_table_ends(tokens)
+    table_end = 0
     for position, token in enumerate(tokens):
+        if token.map and token.map[0] < table_end:
+            continue
         if token.type == "colon_fence" or (token.type == "fence" and _DIRECTIVE.match(token.info)):
             info = _COLON_NAME.sub("", token.info, count=1)
             yield from _blocks(f"{info}\n\n{_OPTIONS.sub('', token.content)}", notice, scope + 1)
         elif token.type == "html_block":
-            words = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", token.content)))
-            yield from [(0, Paragraph(words))] if words.strip() else ()
+            markup = token.content
+            if token.map and position in table_ends:
+                table_end = table_ends[position]
+                markup = "\n".join(lines[token.map[0] : table_end])
+            yield from _read_html_block(markup, notice)
         elif token.type == "table_open":
             yield from ((0, Paragraph(text, is_row=True)) for text in _table(tokens, position))
         elif paragraph := _paragraph(tokens, position):
             yield (int(token.tag[1:]) if token.type == "heading_open" else 0), paragraph
+
+
+def _find_table_ends(tokens: Sequence[Token]) -> dict[int, int]:
+    """Return the line after each outermost HTML table, by the position of the token that it begins in.
+
+    A blank line ends a block of HTML, so a table with blank lines inside is several blocks, and the text between them.
+    """
+    ends: dict[int, int] = {}
+    start = depth = 0
+    for position, token in enumerate(tokens):
+        if token.type != "html_block" or token.level or not token.map:
+            continue
+        if not depth:
+            start = position
+        opened, closed = len(_TABLE_START.findall(token.content)), len(_TABLE_END.findall(token.content))
+        depth = max(0, depth + opened - closed)
+        if not depth:
+            ends[start] = token.map[1]
+    return ends
+
+
+def _read_html_block(markup: str, notice: Reject) -> Iterator[tuple[int, Paragraph]]:
+    """Yield the paragraphs of HTML in Markdown. HTML without a table is read as words."""
+    if _TABLE_START.search(markup):
+        try:
+            yield from read_html_fragment(markup)
+        except (MissingExtraError, Unreadable) as error:
+            notice("", f"a table in HTML is read as plain text: {error}")
+        else:
+            return
+    words = html.unescape(TAG.sub(" ", _ALT.sub(r">\1<", markup)))
+    if words.strip():
+        yield 0, Paragraph(words)
 
 
 def _paragraph(tokens: Sequence[Token], place: int) -> Paragraph | None:

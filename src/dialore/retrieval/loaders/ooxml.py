@@ -15,6 +15,7 @@ from dialore.errors import first_line
 from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Unreadable, row
 from dialore.retrieval.groups import apply_groups, names_groups
+from dialore.text import count_noun
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -99,9 +100,9 @@ class Package:
         for kind, names in self._hidden.items():
             listed = ", ".join(dict.fromkeys(filter(None, names)))
             if names:
-                counts.append(f"{len(names):,} {kind}" + (f" ({listed})" if listed else ""))
+                counts.append(count_noun(len(names), kind) + (f" ({listed})" if listed else ""))
         if counts:
-            self.notice("", f"hidden content is left out: {', '.join(counts)}; --include-hidden reads it")
+            self.notice("", f"hidden content is left out: {', '.join(counts)}; include_hidden reads it")
 
     def merged_ranges(self, part: str) -> list[str]:
         """Return the references of a worksheet's merged cells, which its XML has after the rows."""

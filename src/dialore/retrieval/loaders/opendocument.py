@@ -14,6 +14,7 @@ from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, l
 from dialore.retrieval.groups import apply_groups, names_groups
 from dialore.retrieval.loaders.ooxml import Block, attribute, local
 from dialore.retrieval.loaders.tables import Cell, render_table
+from dialore.text import count_noun
 
 if TYPE_CHECKING:
     from lxml.etree import _Element as Element
@@ -136,8 +137,8 @@ class _Text:
     def report(self, content: Element, notice: Reject) -> None:
         """Say what is left out."""
         if self._hidden_characters:
-            count = f"{self._hidden_characters:,} characters"
-            notice("", f"hidden content is left out: {count}; --include-hidden reads it")
+            count = count_noun(self._hidden_characters, "characters")
+            notice("", f"hidden content is left out: {count}; include_hidden reads it")
         objects = sum(1 for _ in content.iter("{*}object", "{*}object-ole"))
         if objects:
             notice("", f"{objects:,} embedded objects, such as charts and formulas, are not read")

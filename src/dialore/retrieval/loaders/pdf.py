@@ -60,10 +60,10 @@ def read_pdf(data: bytes, reject: Reject, *, ocr: bool = False) -> Iterator[Sect
     paragraphs = list(_across_pages(pages))
     left_out = []
     if pictured:
-        why = "no text but pictures; if they are scanned, the extra ocr reads them (--ocr)"
+        why = "no text but pictures; if they are scanned, the extra ocr reads them (ocr)"
         left_out.append((_page_list(pictured), why))
     if garbled and not ocr:
-        why = "its fonts do not say which letters they show, and no text can be read; the extra ocr may read it (--ocr)"
+        why = "its fonts do not say which letters they show, and no text can be read; the extra ocr may read it (ocr)"
         left_out.append((_page_list(sorted(garbled)), why))
     if not paragraphs:
         reasons = "; ".join(f"{where}: {why}" for where, why in left_out)

@@ -19,7 +19,8 @@ from typing import IO
 from dialore.errors import DialoreError, InputError
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable
 from dialore.retrieval.groups import RefusedGroups
-from dialore.retrieval.loaders.reading import BY_LINE, FileFormat, read_sections
+from dialore.retrieval.loaders.formats import BY_LINE, FileFormat
+from dialore.retrieval.loaders.reading import read_sections
 from dialore.text import storable
 
 SECONDS, MEMORY, CHARACTERS = 120.0, 2_000_000_000, 50_000_000
@@ -93,7 +94,7 @@ class Reader(AbstractContextManager["Reader"]):
         if self._process is None:
             limits = self.seconds, self.memory, self.characters, self.ocr, self.include_hidden
             self._process = subprocess.Popen(  # noqa: S603 - this Python
-                [get_executable() or sys.executable, "-P", "-c", _START, json.dumps([sys.path, limits])],
+                [get_executable() or sys.executable, "-P", "-c", _START, json.dumps([_import_path(), limits])],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -126,6 +127,26 @@ class Reader(AbstractContextManager["Reader"]):
         if kind in {"end", "failed"} and text:
             raise Unreadable(text)
         return kind, text
+
+
+def _import_path() -> list[str]:
+    """Return `sys.path` without the folder that Python prepends: that of the script, or the current one.
+
+    A script called yaml.py would otherwise be imported instead of the library, and start again in the process that
+    reads files.
+    """
+    if sys.flags.safe_path:
+        return sys.path
+    main = sys.modules.get("__main__")
+    is_script = getattr(main, "__spec__", None) is None
+    script = getattr(main, "__file__", None) if is_script else None
+    prepended = os.path.realpath(Path(script).parent if script else ".")
+    if prepended == os.path.realpath(Path(__file__).parents[3]):  # Dialore is imported from there
+        return sys.path
+    for position, entry in enumerate(sys.path):
+        if os.path.realpath(entry) == prepended:
+            return sys.path[:position] + sys.path[position + 1 :]
+    return sys.path
 
 
 def section_of(text: str) -> Section:

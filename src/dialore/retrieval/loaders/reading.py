@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, get_args
 
 from dialore.encodings import decode, is_binary
 from dialore.files import load_json
@@ -17,6 +16,7 @@ from dialore.knowledge import GROUPS
 from dialore.retrieval.chunking import Paragraph, Reject, Section, Unreadable, library
 from dialore.retrieval.loaders.delimited import read_rows
 from dialore.retrieval.loaders.excel import read_xlsx
+from dialore.retrieval.loaders.formats import BY_LINE, ENDINGS, FileFormat
 from dialore.retrieval.loaders.front_matter import check_head
 from dialore.retrieval.loaders.hypertext import read_epub, read_html
 from dialore.retrieval.loaders.mail import ReadContent, read_mbox, read_message, read_web_archive
@@ -29,50 +29,6 @@ from dialore.retrieval.loaders.rtf import RTF_START, read_rtf
 from dialore.retrieval.loaders.structured import read_json, read_notebook
 from dialore.retrieval.loaders.word import read_docx
 
-FileFormat = Literal[
-    "text",
-    "lines",
-    "markdown",
-    "html",
-    "pdf",
-    "docx",
-    "pptx",
-    "xlsx",
-    "jsonl",
-    "csv",
-    "eml",
-    "epub",
-    "json",
-    "notebook",
-    "mbox",
-    "mhtml",
-    "odt",
-    "rtf",
-]
-FILE_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
-BY_LINE = frozenset({"lines", "jsonl", "csv"})
-"""Formats that are read line by line, however many lines there are."""
-_ENDINGS: dict[FileFormat, str] = {
-    "text": ".txt .text",
-    "markdown": ".md .markdown",
-    "html": ".html .htm .xhtml",
-    "pdf": ".pdf",
-    "docx": ".docx .docm .dotx",
-    "pptx": ".pptx .pptm .ppsx .potx",
-    "xlsx": ".xlsx .xlsm .xltx",
-    "jsonl": ".jsonl .ndjson",
-    "csv": ".csv .tsv .tab",
-    "eml": ".eml",
-    "epub": ".epub",
-    "json": ".json",
-    "notebook": ".ipynb",
-    "mbox": ".mbox",
-    "mhtml": ".mht .mhtml",
-    "odt": ".odt .ott",
-    "rtf": ".rtf",
-}
-ENDINGS = {ending: file_format for file_format, endings in _ENDINGS.items() for ending in endings.split()}
-"""How files are read, by how their names end."""
 _MBOX_START = re.compile(rb"From [^\r\n]*\d\d:\d\d[^\r\n]*\r?\n[A-Za-z-]+:")
 _MAIL_START = re.compile(
     rb"(?:[A-Za-z-]+:[^\r\n]*\r?\n(?:[ \t][^\r\n]*\r?\n)*)*?(?:mime-version|message-id):", re.IGNORECASE
@@ -81,12 +37,6 @@ _HTML_START = re.compile(rb"(?:\s|<!--.*?-->)*<(?:!doctype html|html)\b", re.IGN
 _MHTML_TYPE = re.compile(rb"multipart/related\b[^:]*\btype=\"?text/html", re.IGNORECASE)
 _JSON_STARTS = (b"{", b"[")
 _MAX_JSON_BYTES = 50_000_000
-
-
-def format_of(path: Path) -> FileFormat | None:
-    """Return how a file is read, by its name; None where that does not say."""
-    ending = path.with_suffix("").suffix if path.suffix == ".gz" else path.suffix
-    return ENDINGS.get(ending.lower())
 
 
 def guess_format(path: Path) -> FileFormat:
@@ -178,7 +128,7 @@ def _read_lines(path: Path, file_format: FileFormat, reject: Reject, notice: Rej
                 Section([Paragraph(part)]) for line in whole_lines() for part in line.splitlines() if part.strip()
             )
         if bad and not note:
-            notice("", f"{bad:,} lines hold \ufffd, for what is no {text_file.encoding}")
+            notice("", f"lines with bytes that are not {text_file.encoding}, which are read as \ufffd: {bad:,}")
 
 
 def _read_whole(

@@ -1,4 +1,4 @@
-"""What every store of facts must do alike: the graph file, and PostgreSQL on a real server."""
+"""What a store of facts must do."""
 
 from __future__ import annotations
 
@@ -9,18 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from dialore.dialogue import Dialogue
 from dialore.errors import GraphError
 from dialore.knowledge import Fact
-from dialore.response import Demands
-from dialore.retrieval.graph import GraphStore, load_store
+from dialore.retrieval.graph import GraphStore
 from dialore.retrieval.graph.fact_ranking import LinearCosines
-from dialore.retrieval.graph.opening import open_store
-from dialore.retrieval.graph.store import FactStore, stem_key
+from dialore.retrieval.graph.store import stem_key
 from dialore.retrieval.linking.linker import Linker
-from dialore.sources.graph import Graph
 from dialore.text import content_words, words
-from tests.hashing import HashingEmbedder
 from tests.retrieval.graph.graphs import build, embedder, facts
 
 if TYPE_CHECKING:
@@ -29,7 +24,7 @@ if TYPE_CHECKING:
 
     from dialore.retrieval.graph.store import Edges
 
-    Loading = Callable[[list[Fact]], str]
+    Loading = Callable[[list[Fact]], Path]
 
 KITCHEN = facts(
     "sushi | MadeOf | rice | 2.828",
@@ -49,45 +44,32 @@ KITCHEN = facts(
 )
 
 
-@pytest.fixture(params=["file", "postgres"])
-def load(request: pytest.FixtureRequest, tmp_path: Path) -> Loading:
+@pytest.fixture
+def load(tmp_path: Path) -> Loading:
     """Loads facts into a new graph named kitchen; returns what opens it."""
-    if request.param == "file":
-        return lambda items: str(build(tmp_path / "kitchen.graph", items, "kitchen"))
-    server = request.getfixturevalue("postgres_server")
-    url: str = server.url(f"Graph {next(_serial)}")
-
-    def into_server(items: list[Fact]) -> str:
-        load_store(items, url, name="kitchen").close()
-        return url
-
-    return into_server
-
-
-_serial = itertools.count()
+    return lambda items: build(tmp_path / "kitchen.graph", items, "kitchen")
 
 
 @pytest.fixture
-def store(load: Loading) -> Iterator[FactStore]:
-    opened = open_store(load(KITCHEN))
+def store(load: Loading) -> Iterator[GraphStore]:
+    opened = GraphStore(load(KITCHEN))
     yield opened
     opened.close()
 
 
-def names_of(store: FactStore, *names: str) -> list[int]:
+def names_of(store: GraphStore, *names: str) -> list[int]:
     found = [store.find(name) for name in names]
     assert None not in found
     return found  # type: ignore[return-value]
 
 
-def triples(store: FactStore, *names: str) -> list[tuple[str, str, str]]:
+def triples(store: GraphStore, *names: str) -> list[tuple[str, str, str]]:
     edges = store.edges_of(names_of(store, *names))
     found = [store.fact(edges, row) for row in range(len(edges))]
     return sorted((fact.head, fact.relation, fact.tail) for fact in found)
 
 
-def test_it_is_a_store(store: FactStore) -> None:
-    assert isinstance(store, FactStore)
+def test_the_description(store: GraphStore) -> None:
     assert store.meta.name == "kitchen"
     assert store.meta.facts == len(KITCHEN) - 1
     assert store.meta.concepts == len({name.lower() for fact in KITCHEN for name in (fact.head, fact.tail)})
@@ -96,7 +78,7 @@ def test_it_is_a_store(store: FactStore) -> None:
     assert sorted(store.meta.languages) == ["en", "zh"]
 
 
-def test_a_concept_is_found_by_its_normal_form(store: FactStore) -> None:
+def test_a_concept_is_found_by_its_normal_form(store: GraphStore) -> None:
     for name, written in {
         "sushi": "sushi",
         "  SUSHI_ ": "sushi",
@@ -114,7 +96,7 @@ def test_a_concept_is_found_by_its_normal_form(store: FactStore) -> None:
         assert store.find(name) is None
 
 
-def test_concepts_have_the_stems_of_their_content_words(store: FactStore) -> None:
+def test_concepts_have_the_stems_of_their_content_words(store: GraphStore) -> None:
     def with_stems(phrase: str, language: str = "en") -> list[str]:
         found = store.with_stems(stem_key(content_words(phrase, language) or words(phrase, language), language))  # type: ignore[arg-type]
         assert found == sorted(found)
@@ -130,17 +112,17 @@ def test_concepts_have_the_stems_of_their_content_words(store: FactStore) -> Non
     assert store.with_stems(stem_key(["ring"], "en")) == []
 
 
-def test_degrees(store: FactStore) -> None:
+def test_degrees(store: GraphStore) -> None:
     degrees = {name: store.degree(names_of(store, name)[0]) for name in ("sushi", "rice", "cook", "茶", "jewelry")}
     assert degrees == {"sushi": 3, "rice": 4, "cook": 1, "茶": 1, "jewelry": 1}
 
 
-def test_a_concept_that_is_not_there(store: FactStore) -> None:
+def test_a_concept_that_is_not_there(store: GraphStore) -> None:
     with pytest.raises(GraphError, match="no concept 1000"):
         store.concept(1000)
 
 
-def test_facts_of_concepts_come_once_each(store: FactStore) -> None:
+def test_facts_of_concepts_come_once_each(store: GraphStore) -> None:
     assert triples(store, "sushi") == [
         ("field", "RelatedTo", "sushi"),
         ("sushi", "MadeOf", "rice"),
@@ -160,7 +142,7 @@ def test_facts_of_concepts_come_once_each(store: FactStore) -> None:
     assert len(store.edges_of(iter(names_of(store, "茶")))) == 1
 
 
-def test_facts_are_columns(store: FactStore) -> None:
+def test_facts_are_columns(store: GraphStore) -> None:
     sushi, rice = sorted(names_of(store, "sushi", "rice"))
     edges = store.edges_of([rice, sushi])
     assert edges.asked.tolist() == [sushi, rice]
@@ -174,7 +156,7 @@ def test_facts_are_columns(store: FactStore) -> None:
     assert np.count_nonzero(edges.between([sushi], [rice])) == 1
 
 
-def test_facts_are_merged_and_keep_their_weight(store: FactStore) -> None:
+def test_facts_are_merged_and_keep_their_weight(store: GraphStore) -> None:
     edges = store.edges_of(names_of(store, "sushi"))
     (fact,) = [fact for row in range(len(edges)) if (fact := store.fact(edges, row)).relation == "MadeOf"]
     assert fact == Fact("sushi", "MadeOf", "rice", 2.828, "test")
@@ -183,7 +165,7 @@ def test_facts_are_merged_and_keep_their_weight(store: FactStore) -> None:
     assert store.fact(edges, 0).weight == pytest.approx(3.4028235e38)
 
 
-def test_every_fact_by_head_the_heaviest_first(store: FactStore) -> None:
+def test_every_fact_by_head_the_heaviest_first(store: GraphStore) -> None:
     found = list(store.facts())
     expected = {fact.id: fact.weight for fact in reversed(KITCHEN)} | {KITCHEN[0].id: 2.828}
     assert {fact.id: fact.weight for fact in found} == pytest.approx(expected)
@@ -193,7 +175,7 @@ def test_every_fact_by_head_the_heaviest_first(store: FactStore) -> None:
     assert all(weights == sorted(weights, reverse=True) for _, weights in runs)
 
 
-def test_all_stores_link_alike(store: FactStore) -> None:
+def test_phrases_are_linked(store: GraphStore) -> None:
     linker = Linker(store)
     linked = {
         (phrase, language): [(link.name, link.how) for link in linker.link(phrase)]
@@ -205,32 +187,18 @@ def test_all_stores_link_alike(store: FactStore) -> None:
     assert sorted(name for name, _ in linked["饮料和茶", "zh"])[:1] == ["饮料"] or linked["饮料和茶", "zh"]
 
 
-def test_all_stores_answer_demands_alike(load: Loading, tmp_path: Path) -> None:
-    dialogue = Dialogue.model_validate({"id": "d", "turns": ["I would love some sushi with rice from the field"]})
-    demands = Demands(explicit=["sushi"], maintained=["rice"], extended=["field"])
-
-    def answer(store: FactStore) -> dict[str, dict[str, float]]:
-        graph = Graph(store, HashingEmbedder())  # type: ignore[arg-type,unused-ignore]
-        found = graph.retrieve(demands, dialogue)
-        graph.close()
-        sets = {"foreseen": found.foreseen, "unforeseen": found.unforeseen}
-        return {name: {item.text: item.score for item in items} for name, items in sets.items()}
-
-    here = answer(open_store(load(KITCHEN)))
-    assert here == answer(open_store(build(tmp_path / "reference.graph", KITCHEN, "kitchen")))
-    assert set(here["foreseen"]) == {"sushi is made of rice", "field is related to sushi"}
-
-
-def test_facts_without_vectors_rank_as_those_with(load: Loading, tmp_path: Path) -> None:
+def test_cosines_of_stored_vectors_are_those_of_the_embedder(load: Loading) -> None:
+    path = load(KITCHEN)
     query = embedder().encode(["I would love some sushi with rice from the field, or 米饭"])[0]
 
-    def cosines(store: FactStore) -> dict[str, float]:
+    def cosines(*, stored: bool) -> dict[str, float]:
+        store = GraphStore(path)
         linear = LinearCosines(store, embedder())
 
         def ranked(concepts: Iterable[int]) -> tuple[Edges, np.ndarray]:
             edges = store.edges_of(concepts, query)
-            assert (edges.cosines is not None) == isinstance(store, GraphStore)
-            return edges, linear(edges, query) if edges.cosines is None else edges.cosines
+            assert edges.cosines is not None
+            return edges, edges.cosines if stored else linear(edges, query)
 
         edges, scores = ranked(range(store.meta.concepts))
         assert scores.dtype == np.float32
@@ -240,13 +208,13 @@ def test_facts_without_vectors_rank_as_those_with(load: Loading, tmp_path: Path)
         store.close()
         return scored
 
-    reference = cosines(open_store(build(tmp_path / "reference.graph", KITCHEN, "kitchen")))
-    assert cosines(open_store(load(KITCHEN))) == pytest.approx(reference, abs=2e-3)
+    reference = cosines(stored=True)
+    assert cosines(stored=False) == pytest.approx(reference, abs=2e-3)
     assert max(reference.values()) > 0.5
 
 
 def test_many_threads_read_at_once(load: Loading) -> None:
-    store = open_store(load(facts(*(f"head {number} | IsA | tail {number % 5}" for number in range(300)))))
+    store = GraphStore(load(facts(*(f"head {number} | IsA | tail {number % 5}" for number in range(300)))))
     wrong: list[object] = []
 
     def read(offset: int) -> None:
@@ -267,7 +235,7 @@ def test_many_threads_read_at_once(load: Loading) -> None:
 
 
 def test_a_closed_store_says_so(load: Loading) -> None:
-    store = open_store(load(KITCHEN))
+    store = GraphStore(load(KITCHEN))
     (sushi,) = names_of(store, "sushi")
     store.close()
     store.close()
@@ -278,7 +246,7 @@ def test_a_closed_store_says_so(load: Loading) -> None:
 
 def test_loading_again_replaces_the_graph(load: Loading) -> None:
     load(KITCHEN)
-    with_one = open_store(load(facts("tea | IsA | drink")))
+    with_one = GraphStore(load(facts("tea | IsA | drink")))
     assert (with_one.meta.facts, with_one.find("sushi")) == (1, None)
     assert [fact.triple for fact in with_one.facts()] == ["(tea, IsA, drink)"]
     with_one.close()
